@@ -26,7 +26,7 @@ HOSTILE = (
     "posix:system",
     "shutil:rmtree",
     "functools:partial",
-    "dpwitness.mechanisms.wrappers.programs.environments:subprocess.run",
+    "dpwitness.mechanisms.wrappers.programs.confinement:subprocess.run",
     "dpwitness.auditors.workers.loading:load_target",
     "dpwitness.mechanisms:zoo.__globals__",
     "dpwitness.__main__:main",

@@ -2,10 +2,9 @@
 
 from dpwitness.auditors.search.adversaries import FoundAdversary, find_adversary
 from dpwitness.core.numerics.draws import Draws
-from dpwitness.mechanisms.wrappers.estimators import from_estimator
 from dpwitness.mechanisms.wrappers.programs.sql import Query
 from dpwitness.mechanisms.wrappers.sessions import Adversary, Session, interactive
-from dpwitness.mechanisms.wrappers.single_runs import fresh, one_run
+from dpwitness.mechanisms.wrappers.single_runs import fresh, from_estimator, one_run
 
 __all__ = [
     "Adversary",

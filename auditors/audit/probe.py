@@ -14,7 +14,6 @@ another source does not.
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
@@ -40,7 +39,7 @@ from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import AlwaysRaises, MechanismFailed
 from dpwitness.core.values.object_tree import text_of
 from dpwitness.mechanisms.wrappers.programs.inside import global_generators
-from dpwitness.mechanisms.wrappers.programs.inside.batch_runner import warning_line
+from dpwitness.mechanisms.wrappers.programs.inside.target_runs import collect_warnings
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
 _CALL_RUNS = 8  # maximum number of runs per call
@@ -193,18 +192,13 @@ def _run_foreign_probe(stage: Stage, seeded: bool) -> ProbeResult:
     restored afterwards.
     """
     generator_states, owner = global_generators.snapshot(), getattr(stage.run, "__self__", None)
+    warned: list[str] = []
     try:
-        with warnings.catch_warnings(record=True) as caught_warnings:
-            # the mechanism's own warning filters take precedence
-            warnings.filterwarnings("always", append=True)
+        with collect_warnings(warned):
             result = _run_probe(stage, seeded)
     finally:
         global_generators.restore(generator_states)
-    warning_texts = (
-        owner.warned
-        if isinstance(owner, Target)
-        else [warning_line(each) for each in caught_warnings or ()]
-    )
+    warning_texts = owner.warned if isinstance(owner, Target) else warned
     return replace(result, notes=(*result.notes, *list(dict.fromkeys(warning_texts))[:4]))
 
 

@@ -4,10 +4,8 @@ tests and scripts make them, else made up, each with the argument that holds the
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,12 +14,12 @@ from pathlib import Path
 from dpwitness.auditors.scanning.made_up import made_up_calls
 from dpwitness.auditors.scanning.noise_map import Function, NoiseMap
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs import confinement
-from dpwitness.mechanisms.wrappers.programs.worker_process import Process, WorkerDied, WorkerTimeout
+from dpwitness.mechanisms.wrappers.programs.worker_pool import executable
+from dpwitness.mechanisms.wrappers.programs.worker_process import Launch, Process, WorkerDied
 
 _SCRIPT = str(Path(confinement.__file__).resolve().with_name("inside") / "recorded_calls.py")
-_LONGEST = 2**24  # bytes of a line
+LONGEST_LINE = 2**24  # bytes of a line
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,58 +33,33 @@ class Script:
     memory: int = 0
     command: tuple[str, ...] = (_SCRIPT,)
 
-    def argv(self) -> list[str]:
-        python = self.python or sys.executable
-        if not os.access(python, os.X_OK):
-            raise InvalidArgument(
-                f"python must be a Python interpreter, got {python!r}: {os.strerror(errno.EACCES)}"
-            )
-        return confinement.confined(self.working_folder, [python, "-u", *self.command])
-
-    def folder(self) -> str | None:
-        return self.working_folder
-
-    def environment(self) -> dict[str, str]:
+    def launch(self) -> Launch:
+        command = [executable(self.python), "-u", *self.command]
         others = ("PYTHONPATH", "PYTHONHOME") if self.python is not None else ()
-        return {name: value for name, value in os.environ.items() if name not in others} | {
-            "MPLBACKEND": "Agg",
-            "CUDA_VISIBLE_DEVICES": "",
-        }
+        environment = {name: value for name, value in os.environ.items() if name not in others}
+        limited = confinement.confined(self.working_folder, command)
+        plain = {"MPLBACKEND": "Agg", "CUDA_VISIBLE_DEVICES": ""}
+        return limited, self.working_folder, environment | plain
 
     def start(self, time_limit: float) -> Process:
         return Process(self)
-
-
-def next_line(process: Process, rest: bytes, deadline: float) -> tuple[bytes, bytes]:
-    """Return the next line of the process, and the bytes after it. Raise EOFError if the process
-    has ended.
-    """
-    buffer = memoryview(bytearray(2**16))
-    while b"\n" not in rest:
-        count = process.some(buffer, deadline)
-        if count == 0 or len(rest) > _LONGEST:
-            raise EOFError
-        rest += bytes(buffer[:count])
-    line, _, after = rest.partition(b"\n")
-    return line, after
 
 
 def lines_of(slot: Script, request: Json, seconds: float) -> tuple[list[Json], str]:
     """Return the lines of JSON of a script after a request, and how it ended; empty if it ended
     with the line ``{"done": true}``.
     """
-    process, found, rest = slot.start(0.0), list[Json](), b""
+    process, found = slot.start(0.0), list[Json]()
     deadline = time.monotonic() + seconds
     try:
         process.send([json.dumps(request).encode() + b"\n"], deadline)
         while True:
-            line, rest = next_line(process, rest, deadline)
-            found.append(json.loads(line))
+            found.append(json.loads(process.line(LONGEST_LINE, deadline, "a call")))
             if found[-1].get("done"):
                 return found[:-1], ""
     except TimeoutError:
         return found, f"took longer than {seconds:g} s"
-    except (EOFError, BrokenPipeError, ValueError, WorkerDied, WorkerTimeout):
+    except (EOFError, BrokenPipeError, ValueError, WorkerDied):
         return found, process.ended()
     finally:
         process.close()

@@ -22,7 +22,14 @@ from numpy.typing import NDArray
 from dpwitness.auditors.events.event import MIN_KERNEL_ROUNDS, Event, cached_kernel
 from dpwitness.auditors.events.outputs import Outputs, encode
 from dpwitness.auditors.statistics.certificate import Tally
-from dpwitness.auditors.workers.rounds import Run, Sides, Stage, is_builtin_mechanism, task_lock
+from dpwitness.auditors.workers.rounds import (
+    NOTHING,
+    Run,
+    Sides,
+    Stage,
+    is_builtin_mechanism,
+    task_lock,
+)
 from dpwitness.auditors.workers.statefulness import Unfit, mark, same_outputs
 from dpwitness.core.numerics.draws import Draws, state_of
 from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed
@@ -48,7 +55,7 @@ class Counter:
         """
         table = np.zeros(3, dtype=np.int64)
         if size == 0:
-            return table, Outputs(np.empty((0, 1)), np.empty(0))
+            return table, NOTHING
         head = np.empty((min(size, _BLOCK_ROWS), self.draws.width))
         count, rule = self.kernel
         fill: Callable[..., None] = self.draws.fill
@@ -200,16 +207,11 @@ class Segment:
             fields[0] == fields[1]
             and all(np.array_equal(a, b) for a, b in zip(self.tables, other.tables, strict=True))
             and all(
-                _same(a, b)
+                a is b if a is None or b is None else same_outputs(a, b)
                 for ours, theirs in zip(self.sides, other.sides, strict=True)
                 for a, b in zip(ours, theirs, strict=True)
             )
         )
-
-
-def _same(a: Outputs | None, b: Outputs | None) -> bool:
-    """Return whether both outputs are missing or equal."""
-    return a is b if a is None or b is None else same_outputs(a, b)
 
 
 @dataclass(slots=True)
@@ -242,7 +244,15 @@ def run_span(
         if counters is None or index * stage.chunk < keep:
             result = _run_with_sample(stage, events, index, index * stage.chunk < keep)
             if counters is not None and index == 0:
-                _require_same_results(result, _run_with_kernels(stage, counters, index))
+                from_kernels = _run_with_kernels(stage, counters, index)
+                if not result.lost and (
+                    result.marks != from_kernels.marks
+                    or not np.array_equal(result.tables[0], from_kernels.tables[0])
+                ):  # the counted outputs must be the audited outputs
+                    raise Unfit(
+                        "mechanism draws other outputs than it samples: draws(dataset).sample and "
+                        "sample must give the same outputs"
+                    )
         else:
             result = _run_with_kernels(stage, counters, index)
         if result.lost and again:
@@ -301,7 +311,10 @@ def _run_with_sample(
     duration = perf_counter() - started
     batches = [side for side in sides if side is not None]
     tables = [
-        np.array([_tabulate(event, side, stage.rounds) for side in sides], dtype=np.int64)
+        np.array(
+            [event.tabulate(NOTHING if side is None else side, stage.rounds) for side in sides],
+            dtype=np.int64,
+        )
         for event in events
     ]
     lost = stage.size(index) - sum(map(len, batches))
@@ -323,25 +336,6 @@ def _marks(stage: Stage, batches: Sequence[Outputs]) -> list[int]:
         for side in batches
         if (result := mark(side)) is not None and result % stage.marked == 0
     ]
-
-
-def _require_same_results(sampled: Segment, from_kernels: Segment) -> None:
-    """Raise Unfit if ``draws`` of a mechanism does not give the outputs of ``sample``: the counted
-    outputs must be the audited outputs.
-    """
-    if not sampled.lost and (
-        sampled.marks != from_kernels.marks
-        or not np.array_equal(sampled.tables[0], from_kernels.tables[0])
-    ):
-        raise Unfit(
-            "mechanism draws other outputs than it samples: draws(dataset).sample and sample "
-            "must give the same outputs"
-        )
-
-
-def _tabulate(event: Event, side: Outputs | None, rounds: int) -> NDArray[np.int64]:
-    """Return the event's cell counts; zeros for a batch that raised."""
-    return event.tabulate(Outputs(np.empty((0, 1)), np.empty(0)) if side is None else side, rounds)
 
 
 def require_complete_counts(stage: Stage, span: Span) -> None:

@@ -31,18 +31,14 @@ def cpu_seconds() -> float:
         return 0.0
     ended = _of_ended_children()
     for _ in range(3):  # the process tree is read again if a child ends meanwhile
-        running, before, ended = _of_descendants(), ended, _of_ended_children()
+        # utime, stime, cutime, cstime of proc(5)
+        running = sum(sum(map(int, fields[11:15])) for fields in below(os.getpid()).values())
+        before, ended = ended, _of_ended_children()
         if ended == before:
             break
-    return time.process_time() + ended + running
+    return time.process_time() + ended + running / os.sysconf("SC_CLK_TCK")
 
 
 def _of_ended_children() -> float:
     times = os.times()
     return times.children_user + times.children_system
-
-
-def _of_descendants() -> float:
-    """Return the CPU time of all descendants that this process's record does not contain yet."""
-    ticks = [sum(map(int, fields[11:15])) for fields in below(os.getpid()).values()]
-    return sum(ticks) / os.sysconf("SC_CLK_TCK")  # utime, stime, cutime, cstime of proc(5)

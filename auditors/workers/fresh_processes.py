@@ -3,24 +3,23 @@ everything forgotten that runs have kept.
 
 Noise that is kept between calls, such as a memoized answer, looks like a constant within one
 process. A fresh process draws the noise again. A new interpreter imports the mechanism once and is
-forked for each state, so that a state costs milliseconds. It runs nothing itself, and is kept for
-the next mechanism while the modules of the user are the same. A class or function of the main
-script is defined by the statements of the script that it needs; the rest of the script does not
-run. A mechanism that cannot be pickled runs in this process, after its memos are emptied: caches of
-functions, and containers that runs fill again after they are emptied.
+forked for each state, so that a state costs milliseconds. It runs nothing itself, and is a worker
+of the pool (`worker_process`): the next mechanism uses it again while the modules of the user are
+the same. A class or function of the main script is defined by the statements of the script that it
+needs; the rest of the script does not run. A mechanism that cannot be pickled runs in this process,
+after its memos are emptied: caches of functions, and containers that runs fill again after they are
+emptied.
 """
 
 from __future__ import annotations
 
 import ast
-import atexit
 import builtins
 import contextlib
 import functools
 import os
 import pickle
 import select
-import subprocess
 import sys
 import sysconfig
 import time
@@ -30,14 +29,21 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from threading import Timer
 from typing import Any, TypeVar
 
 from numpy.random import SFC64, Generator
 
-from dpwitness.auditors.events.outputs import Outputs, WrongShape, concatenate
+from dpwitness.auditors.events.outputs import WrongShape, concatenate
 from dpwitness.auditors.workers.rounds import Sides, Stage, task_lock
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.target import Target
+from dpwitness.mechanisms.wrappers.programs.worker_process import (
+    Launch,
+    Process,
+    WorkerDied,
+    WorkerTimeout,
+    borrowed_worker,
+)
 
 _MOST_CONTAINERS = 32  # containers that are tried
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
@@ -60,12 +66,20 @@ class Memos:
         for cache in self.caches:
             cache.cache_clear()
         for each, keys in self.containers:
-            _empty(each, keys)
+            if keys is None:
+                each.clear()
+            elif isinstance(each, dict):
+                for key in keys:
+                    each.pop(key, None)
         try:
             yield
         finally:
             for (each, _), content in zip(self.containers, saved, strict=True):
-                _restore(each, content)
+                each.clear()
+                if isinstance(each, list):
+                    each.extend(content)
+                else:
+                    each.update(content)
 
 
 def memos_of(run: Callable[..., Any], datasets: Sequence[Any], seed: int, seconds: float) -> Memos:
@@ -101,32 +115,13 @@ def _is_memo(
     """Return whether runs work and put something in again after a container, or these keys, are
     emptied. The content is restored.
     """
-    content = container.copy()
-    _empty(container, keys)
     try:
-        for side, dataset in enumerate(datasets):
-            run(dataset, 1, Generator(SFC64([seed, side])))
-        return len(container) > 0 if keys is None else all(key in container for key in keys)
+        with Memos([], [(container, keys)]).emptied():
+            for side, dataset in enumerate(datasets):
+                run(dataset, 1, Generator(SFC64([seed, side])))
+            return len(container) > 0 if keys is None else all(key in container for key in keys)
     except Exception:  # the content is needed
         return False
-    finally:
-        _restore(container, content)
-
-
-def _empty(container: _Container, keys: list[Any] | None) -> None:
-    if keys is None:
-        container.clear()
-    elif isinstance(container, dict):
-        for key in keys:
-            container.pop(key, None)
-
-
-def _restore(container: _Container, content: _Container) -> None:
-    container.clear()
-    if isinstance(container, list):
-        container.extend(content)
-    else:
-        container.update(content)
 
 
 def _reachable(run: Callable[..., Any]) -> tuple[list[Any], list[_Container]]:
@@ -155,9 +150,9 @@ def _reachable(run: Callable[..., Any]) -> tuple[list[Any], list[_Container]]:
 def _parts(found: Any) -> list[Any]:
     """Return the objects that an object holds or uses."""
     if isinstance(found, dict):
-        return [value for value in found.values() if _holds(value)]
+        return list(found.values())
     if isinstance(found, list | tuple | set):
-        return [value for value in found if _holds(value)]
+        return list(found)
     if isinstance(found, functools.partial):
         return [found.func, *found.args, *found.keywords.values()]
     if isinstance(found, types.MethodType):
@@ -187,11 +182,7 @@ def _parts(found: Any) -> list[Any]:
             vars(found),
         ]
     if isinstance(found, type):
-        return (
-            [each for each in vars(found).values() if _holds(each)]
-            if _is_own(found.__module__)
-            else []
-        )
+        return list(vars(found).values()) if _is_own(found.__module__) else []
     inside = [getattr(found, "__wrapped__", None)]
     module = type(found).__module__
     if _is_own(module) or module.startswith("dpwitness."):  # such as a wrapper
@@ -225,11 +216,6 @@ def _is_own(name: str | None) -> bool:
     return not str(getattr(sys.modules.get(name), "__file__", None) or "").startswith(_LIBRARIES)
 
 
-def _holds(value: Any) -> bool:
-    """Return whether a value may hold memos."""
-    return not isinstance(value, str | bytes | int | float | complex | bool | type(None))
-
-
 T = TypeVar("T")
 
 # fresh states: noise of two values that is kept passes unnoticed in all of them with probability
@@ -237,6 +223,8 @@ T = TypeVar("T")
 STATES = 8
 PIECE = 4  # runs between two looks at the clock
 _INSIDE = "DPWITNESS_FRESH"  # environment variable of a new interpreter, which starts no others
+# seconds in which a new interpreter must have started, and imported the mechanism
+_START_SECONDS = 20.0
 _SERVE = "from dpwitness.auditors.workers.fresh_processes import serve; serve()"
 
 
@@ -248,55 +236,51 @@ def fresh_outputs(stage: Stage, seconds: float) -> list[Sides]:
     raises are left out: the environment may differ.
     """
     target = getattr(stage.run, "__self__", None)
-    if isinstance(target, Target):
-        found = _in_new_workers(stage, target, seconds)
+    found, until = list[Sides](), time.perf_counter() + seconds
+    if isinstance(target, Target):  # each state in a new worker of the library or program
+        for index in range(stage.chunks):
+            # at least two, as a library or program may be slow to start
+            if index < 2 or time.perf_counter() < until:
+                target.close()
+                found.append(_state(stage, index, seconds / STATES))
     else:
         found = in_new_processes(
             partial(_state_without_memos, stage, seconds / stage.chunks), stage.chunks, seconds
         )
         if not found:
             found = _in_this_process(stage, seconds)
-    return [sides for sides in found if not all(_always_raises(side) for side in sides)]
-
-
-def _always_raises(side: Outputs | None) -> bool:
-    return (
-        side is None
-        or len(side) == 0
-        or all(name.startswith("raises ") for name in side.structures())
-    )
+    # `structures` of no outputs is empty
+    return [
+        sides
+        for sides in found
+        if not all(
+            name.startswith("raises ")
+            for side in sides
+            if side is not None
+            for name in side.structures()
+        )
+    ]
 
 
 def _state(stage: Stage, index: int, seconds: float) -> Sides:
     """Return the outputs of one chunk, or of the first runs of it if they take longer than
     `seconds`.
     """
-    try:
-        return _pieces(
-            replace(stage, chunk=PIECE, single=True),
-            index * (stage.chunk // PIECE),
-            stage.chunk // PIECE,
-            seconds,
-        )
-    except WrongShape:  # such as a number in place of an array of one number
-        return _pieces(
-            replace(stage, chunk=PIECE),
-            index * (stage.chunk // PIECE),
-            stage.chunk // PIECE,
-            seconds,
-        )
-
-
-def _pieces(stage: Stage, first: int, count: int, seconds: float) -> Sides:
-    """Return the outputs of consecutive chunks, as many as the time allows."""
-    pieces, until = [], time.perf_counter() + seconds
-    for index in range(first, first + count):
-        pieces.append(stage.sample(index))
-        if time.perf_counter() > until:
+    first, count = index * (stage.chunk // PIECE), stage.chunk // PIECE
+    for single in (True, False):
+        pieces, until = list[Sides](), time.perf_counter() + seconds
+        try:
+            for place in range(first, first + count):
+                pieces.append(replace(stage, chunk=PIECE, single=single).sample(place))
+                if time.perf_counter() > until:
+                    break
             break
-    sides = [[piece[side] for piece in pieces] for side in (0, 1)]
+        except WrongShape:  # such as a number in place of an array of one number
+            if not single:
+                raise
     one, zero = (
-        concatenate([batch for batch in batches if batch is not None]) for batches in sides
+        concatenate([side for side in sides if side is not None])
+        for sides in zip(*pieces, strict=True)
     )
     return one, zero
 
@@ -307,18 +291,6 @@ def _state_without_memos(stage: Stage, seconds: float, index: int) -> Sides:
     """
     with memos_of(stage.run, (stage.pair.d1, stage.pair.d0), stage.seed, seconds).emptied():
         return _state(stage, index, seconds)
-
-
-def _in_new_workers(stage: Stage, target: Target, seconds: float) -> list[Sides]:
-    """Run each state in a new worker process of the library or program."""
-    found, until = list[Sides](), time.perf_counter() + seconds
-    for index in range(stage.chunks):
-        # at least two, as a library or program may be slow to start
-        if index >= 2 and time.perf_counter() > until:
-            break
-        target.close()
-        found.append(_state(stage, index, seconds / STATES))
-    return found
 
 
 @task_lock()
@@ -345,27 +317,34 @@ def in_new_processes(work: Callable[[int], T], count: int, seconds: float) -> li
     if _INSIDE in os.environ:  # a module that audits when it is imported
         return []
     try:
-        start = pickle.dumps(sys.path) + pickle.dumps(_main_sources())
+        begin = pickle.dumps(sys.path) + pickle.dumps(_main_sources())
         place = pickle.dumps((dict(os.environ), os.getcwd()))
         request = place + pickle.dumps((work, count))
     except Exception:  # of any object
         return []
-    content = start, _user_modules()
-    kept = _KEPT.pop(os.getpid(), None)
-    if kept is not None and kept.content == content:
-        found: list[T] | None = kept.answers(request, seconds)
-        if found is not None:
-            kept.keep()
-            return found
-    if kept is not None:
-        kept.close()
-    try:
-        interpreter = _Interpreter(content)
-    except OSError:
-        return []
-    found = interpreter.answers(request, seconds)
-    interpreter.keep()
-    return found or []
+    found = list[T]()
+    slot = _Interpreter(begin, tuple(_user_modules()))
+    for fresh in (False, True):
+        try:
+            with borrowed_worker(slot, _START_SECONDS, fresh=fresh) as interpreter:
+                answers = partial(_read_answers, interpreter, request, found)
+                interpreter.within(_START_SECONDS + 4 * seconds, answers)
+            break
+        except (InvalidArgument, WorkerTimeout):
+            break
+        except WorkerDied:  # without an answer: it has ended because it waited for a long time
+            if found:
+                break
+    return found
+
+
+def _read_answers(interpreter: Process, request: bytes, found: list[Any], deadline: float) -> None:
+    """Send a request, and append the answers to `found` until the last one."""
+    interpreter.send([request], deadline)
+    while (size := int(interpreter.line(20, deadline, "an answer"))) >= 0:
+        content = interpreter.fill(memoryview(bytearray(size)), deadline)
+        if size:  # 0 for a run that raised
+            found.append(pickle.loads(content))
 
 
 def _user_modules() -> list[tuple[str, str, int]]:
@@ -379,71 +358,28 @@ def _user_modules() -> list[tuple[str, str, int]]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
 class _Interpreter:
-    """New interpreter that answers requests of `in_new_processes` (`serve`)."""
+    """Slot of a new interpreter that answers requests of `in_new_processes` (`serve`).
 
-    def __init__(self, content: tuple[bytes, list[tuple[str, str, int]]]) -> None:
-        self.content = content
-        environment = os.environ | {
-            _INSIDE: "1",
-            "PYTHONWARNINGS": "ignore",
-            "OPENBLAS_NUM_THREADS": "1",
-            "OMP_NUM_THREADS": "1",
-        }
+    `begin` has the search path and the sources of the main script, pickled; `modules` are the
+    loaded modules of the user.
+    """
+
+    begin: bytes
+    modules: tuple[tuple[str, str, int], ...]
+    memory: int = 0
+
+    def launch(self) -> Launch:
         code = f"import sys, pickle; sys.path[:] = pickle.load(sys.stdin.buffer); {_SERVE}"
-        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL, **pipes
-        )
-        self._unsent = content[0]
+        own = {_INSIDE: "1", "PYTHONWARNINGS": "ignore"}
+        threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        return [sys.executable, "-c", code], None, os.environ | own | threads
 
-    def answers(self, request: bytes, seconds: float) -> list[Any] | None:
-        """Return the answers to a request; None if the interpreter ended before the first."""
-        worker, found, is_complete = self.process, list[Any](), False
-        assert worker.stdin is not None and worker.stdout is not None
-        # the interpreter may take 20 seconds to start and to import the mechanism
-        timer = Timer(20.0 + 4 * seconds, worker.kill)
-        timer.start()
-        try:
-            worker.stdin.write(self._unsent + request)
-            worker.stdin.flush()
-            self._unsent = b""
-            while (answer := pickle.load(worker.stdout)) is not None:
-                found.append(answer[0])
-            is_complete = True
-        # the process has ended, or was killed because it takes too long
-        except (OSError, EOFError, pickle.UnpicklingError):
-            pass
-        finally:
-            timer.cancel()
-            if not is_complete:
-                self.close()
-        return found if found or is_complete else None
-
-    def keep(self) -> None:
-        """Keep the interpreter for the next request, if it lives and no other is kept."""
-        if self.process.poll() is not None or _KEPT.setdefault(os.getpid(), self) is not self:
-            self.close()
-
-    def close(self) -> None:
-        """End the process."""
-        self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            assert pipe is not None
-            with contextlib.suppress(OSError):
-                pipe.close()
-
-
-# by the process that started it: a fork of that process does not use it
-_KEPT: dict[int, _Interpreter] = {}
-
-
-@atexit.register
-def _close_kept() -> None:
-    kept = _KEPT.pop(os.getpid(), None)
-    if kept is not None:
-        kept.close()
+    def start(self, time_limit: float) -> Process:
+        process = Process(self)
+        process.within(time_limit, lambda deadline: process.send([self.begin], deadline))
+        return process
 
 
 def _main_sources() -> list[tuple[str, str]]:
@@ -473,30 +409,31 @@ def serve() -> None:
         os.environ.clear()
         os.environ.update(environment | {_INSIDE: "1"})
         os.chdir(folder)
-        work, count = _Unpickler(requests, sources).load()
-        for index in range(count if hasattr(os, "fork") else 1):
+        try:
+            work, count = _Unpickler(requests, sources).load()
+        except Exception:  # the mechanism cannot be imported here
+            count = 0
+        for index in range(count):
             answers.write(_answer_of_fork(work, index))
             answers.flush()
-        answers.write(pickle.dumps(None))
+        answers.write(b"-1\n")
         answers.flush()
-        # an interpreter without requests ends after a minute
-        if not hasattr(os, "fork") or not select.select([requests], [], [], 60.0)[0]:
+        # an interpreter without requests ends after a minute, and one that cannot import at once
+        if not count or not select.select([requests], [], [], 60.0)[0]:
             break
     os._exit(0)
 
 
 def _answer_of_fork(work: Callable[[int], Any], index: int) -> bytes:
-    """Return the pickled answer of ``work(index)`` in a fork of this process; nothing
-    if it raises.
+    """Return the pickled answer of ``work(index)`` in a fork of this process, after a line with its
+    length; without an answer if it raises.
     """
-    if not hasattr(os, "fork"):
-        return pickle.dumps((work(index),))
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             os.close(reading)
-            content = pickle.dumps((work(index),))
+            content = pickle.dumps(work(index))
             with os.fdopen(writing, "wb") as pipe:
                 pipe.write(content)
         finally:
@@ -505,7 +442,7 @@ def _answer_of_fork(work: Callable[[int], Any], index: int) -> bytes:
     with os.fdopen(reading, "rb") as pipe:
         content = pipe.read()
     os.waitpid(child, 0)
-    return content
+    return b"%d\n%b" % (len(content), content)
 
 
 class _Unpickler(pickle.Unpickler):
@@ -561,33 +498,24 @@ def _bound_names(statement: ast.stmt, imported: Set[str]) -> set[str]:
     """Return the names that a statement of a module binds or changes the content of; the modules
     whose functions it calls, such as that of an audit, do not count.
     """
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+    definitions = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    if isinstance(statement, definitions):
         return {statement.name}
-    if isinstance(statement, ast.Import | ast.ImportFrom):
-        return {alias.asname or alias.name.partition(".")[0] for alias in statement.names}
-    if isinstance(statement, ast.If | ast.Try):
-        parts = [
-            *statement.body,
-            *statement.orelse,
-            *(each for handler in getattr(statement, "handlers", ()) for each in handler.body),
-        ]
-        names = [_bound_names(each, imported) for each in parts if not isinstance(each, ast.Pass)]
-        tested = (
-            {node.id for node in ast.walk(statement.test) if isinstance(node, ast.Name)}
-            if isinstance(statement, ast.If)
-            else set()
-        )
-        return set[str]().union(*names) if all(names) and "__name__" not in tested else set[str]()
-    nodes = list(ast.walk(statement))
-    stored = {
-        node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    }
-    changed = [
-        node.value.func if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else node
-        for node in nodes
-        if isinstance(node, ast.Expr) or isinstance(getattr(node, "ctx", None), ast.Store)
-    ]
-    return stored | ({_root(node) for node in changed} - imported - {""})
+    if isinstance(statement, ast.If) and "__name__" in ast.dump(statement.test):
+        return set()
+    names, changed = set[str](), set[str]()
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, definitions):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            changed.add(_root(node.value.func))
+        elif isinstance(getattr(node, "ctx", None), ast.Store):
+            changed.add(_root(node))
+    return names | (changed - imported - {""})
 
 
 def _root(node: ast.AST) -> str:

@@ -11,11 +11,13 @@ import inspect
 import os
 import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.workers.source_search import (
     defining_module,
+    innermost,
     line_of,
     module_files,
     sha256_of,
@@ -123,25 +125,19 @@ def source_of(mechanism: Any, target: Json | None) -> Json | None:
         file = getattr(sys.modules.get(home), "__file__", None)
         if home.partition(".")[0] == "dpwitness":
             return None
-        line = _definition_line(mechanism)
+        found = mechanism.func if isinstance(mechanism, functools.partial) else mechanism
+        found = inspect.unwrap(found) if callable(found) else found
+        if hasattr(found, "__code__"):
+            line = int(found.__code__.co_firstlineno)
+        else:
+            with suppress(OSError, TypeError):
+                line = inspect.getsourcelines(found if isinstance(found, type) else type(found))[1]
     if file is None or not file.endswith(".py") or (digest := sha256_of(Path(file))) is None:
         return None
     inside = not relative(file).startswith("..")
     return {"file": relative(file) if inside else Path(file).name, "sha256": digest} | (
         {} if line is None else {"line": line}
     )
-
-
-def _definition_line(mechanism: Any) -> int | None:
-    """Return the line at which a mechanism is defined; None if unknown."""
-    found = mechanism.func if isinstance(mechanism, functools.partial) else mechanism
-    found = inspect.unwrap(found) if callable(found) else found
-    if hasattr(found, "__code__"):
-        return int(found.__code__.co_firstlineno)
-    try:
-        return inspect.getsourcelines(found if isinstance(found, type) else type(found))[1]
-    except (OSError, TypeError):
-        return None
 
 
 def find_target(target: str) -> Any:
@@ -187,7 +183,20 @@ def load_target(target: str, kwargs: Json | None = None) -> Any:
 def imported(place: str, target: str) -> Any:
     """Import a module, or a file as a module, so that worker processes can import it too."""
     if place.endswith(".py"):
-        return _import_file(Path(place).resolve(), place)
+        path = Path(place).resolve()
+        if not path.is_file():
+            raise InvalidArgument(f"target must name an existing file, got {place!r}")
+        if str(path.parent) not in sys.path:
+            # so that worker processes find the module by its name
+            sys.path.insert(0, str(path.parent))
+        found = importlib.import_module(path.stem)
+        where = getattr(found, "__file__", None)
+        if where is None or Path(where).resolve() != path:
+            raise InvalidArgument(
+                f"target must have a unique file name, got {place!r}: a module {path.stem!r} is "
+                f"already loaded from {where or 'Python itself'}"
+            )
+        return found
     if not all(part.isidentifier() for part in place.split(".")):
         raise InvalidArgument(
             "target must name a module such as package.module, or a file that ends in .py, "
@@ -206,22 +215,6 @@ def imported(place: str, target: str) -> Any:
                 f"target must be importable, got {target!r}: no module named {error.name!r}"
             ) from None
         raise
-
-
-def _import_file(path: Path, place: str) -> Any:
-    """Import a file as a module."""
-    if not path.is_file():
-        raise InvalidArgument(f"target must name an existing file, got {place!r}")
-    if str(path.parent) not in sys.path:
-        sys.path.insert(0, str(path.parent))  # so that worker processes find the module by its name
-    found = importlib.import_module(path.stem)
-    where = getattr(found, "__file__", None)
-    if where is None or Path(where).resolve() != path:
-        raise InvalidArgument(
-            f"target must have a unique file name, got {place!r}: a module {path.stem!r} is "
-            f"already loaded from {where or 'Python itself'}"
-        )
-    return found
 
 
 def named(module: Any, name: str, place: str) -> Any:
@@ -294,20 +287,7 @@ def _place_of_object(found: Any) -> tuple[Path | None, int | None, str]:
     its class.
     """
     try:
-        for _ in range(50):
-            inner = next(
-                (
-                    getattr(found, name)
-                    for name in ("func", "__func__", "py_func", "__wrapped__")
-                    if callable(getattr(found, name, None))
-                    # the objects of users may have an attribute `func`
-                    and (name != "func" or isinstance(found, functools.partial))
-                ),
-                None,
-            )
-            if inner is None:
-                break
-            found = inner
+        found = innermost(found, ("func", "__func__", "py_func", "__wrapped__"))
         code = getattr(found, "__code__", None)
         owner = found if code is not None or isinstance(found, type) else type(found)
         file = Path(code.co_filename if code is not None else inspect.getfile(owner))

@@ -56,16 +56,16 @@ from numpy.random import SFC64, Generator, SeedSequence
 from numpy.random.bit_generator import ISpawnableSeedSequence
 from numpy.typing import NDArray
 
-from dpwitness.auditors.events.outputs import Outputs, concatenate, encode
+from dpwitness.auditors.events.outputs import Outputs, encode
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols.mechanism import MechanismFailed, Parts
 from dpwitness.mechanisms.wrappers.programs.inside import global_generators
-from dpwitness.mechanisms.wrappers.programs.inside.batch_runner import copy_if_possible
+from dpwitness.mechanisms.wrappers.programs.inside.target_runs import copied, joined
 from dpwitness.mechanisms.wrappers.programs.target import Isolated, Target
 
 Run = Callable[[Any, int, Generator], Any]
 
-_IMMUTABLE = (float, int, bool, str, bytes, type(None))  # immutable items
+NOTHING = Outputs(np.empty((0, 1)), np.empty(0))  # outputs of no runs
 
 
 def is_builtin_mechanism(run: Run) -> bool:
@@ -86,7 +86,7 @@ def batch(run: Run, dataset: Any, size: int, rng: Generator) -> Outputs | None:
     An exception of a single run is its output.
     """
     if size == 0:
-        return Outputs(np.empty((0, 1)), np.empty(0))
+        return NOTHING
     try:
         raw = _call(run, dataset, size, rng)
     except Exception as error:
@@ -109,28 +109,29 @@ def singles(
     of each run in order.
     """
     worker = getattr(run, "__self__", None)
+    found: list[Any] = [[] for _ in datasets]
     # its process runs one dataset after the other
     if isinstance(worker, Target) and run.__name__ == "sample":
-        order = dict.fromkeys(sides.tolist())
-        encoded = {
-            s: encode(
-                worker.sample_each(datasets[s], int(np.sum(sides == s)), rngs[s]),
-                int(np.sum(sides == s)),
-            )
-            for s in order
-        }
-        return [
-            encoded.get(s, Outputs(np.empty((0, 1)), np.empty(0))) for s in range(len(datasets))
-        ]
-    buffers = [_SingleRuns() for _ in datasets]
-    for side in sides.tolist():
-        try:
-            raw = _call(run, datasets[side], 1, rngs[side])
-        except Exception as error:
-            _raise_unless_output(error)
-            raw = [error.with_traceback(None)]
-        buffers[side].add(raw)
-    return [each.outputs() for each in buffers]
+        for side in dict.fromkeys(sides.tolist()):
+            count = int(np.sum(sides == side))
+            found[side] = worker.sample_each(datasets[side], count, rngs[side])
+    else:
+        for side in sides.tolist():
+            try:
+                raw = _call(run, datasets[side], 1, rngs[side])
+            except Exception as error:
+                _raise_unless_output(error)
+                found[side].append([error.with_traceback(None)])
+            else:
+                sized = isinstance(raw, list | tuple) or (isinstance(raw, np.ndarray) and raw.ndim)
+                if not sized or len(raw) != 1:
+                    encode(raw, 1)  # raises WrongShape unless it is one output
+                found[side].append(copied(raw))
+        found = [Parts(joined(each)) for each in found]
+    sizes = np.bincount(sides, minlength=len(datasets)).tolist()
+    return [
+        encode(each, size) if size else NOTHING for each, size in zip(found, sizes, strict=True)
+    ]
 
 
 def run_side(run: Run, dataset: Any, size: int, rng: Generator) -> Outputs:
@@ -167,53 +168,6 @@ def _raise_unless_output(error: Exception) -> None:
         raise error
     if isinstance(error, MemoryError):
         raise MechanismFailed(f"the mechanism ran out of memory: {error}".rstrip(": ")) from None
-
-
-class _SingleRuns:
-    """Buffer of outputs of single runs: outputs of one kind are encoded together and returned in
-    their original order.
-    """
-
-    def __init__(self) -> None:
-        self._kinds: dict[Any, tuple[list[int], list[Any]]] = {}
-        self._size = 0
-
-    def add(self, raw: Any) -> None:
-        """Add the result of a single run."""
-        kind: Any = ("own", self._size)
-        if (
-            isinstance(raw, np.ndarray)
-            and raw.shape[:1] == (1,)
-            and raw.dtype.kind in "fiub"
-            and type(raw) is np.ndarray
-        ):
-            kind, raw = (raw.dtype, raw.shape), raw.copy()
-        elif isinstance(raw, list | tuple) and len(raw) == 1:
-            kind = "list"
-            raw = (
-                raw[0]
-                if isinstance(raw[0], (*_IMMUTABLE, BaseException))
-                else copy_if_possible(raw[0])
-            )
-        else:
-            raw = encode(raw, 1)
-        positions, group = self._kinds.setdefault(kind, ([], []))
-        positions.append(self._size)
-        group.append(raw)
-        self._size += 1
-
-    def outputs(self) -> Outputs:
-        """Return all outputs, encoded, in the order in which they were added."""
-        if not self._size:
-            return Outputs(np.empty((0, 1)), np.empty(0))
-        parts, positions = [], []
-        for kind, (indices, group) in self._kinds.items():
-            positions.extend(indices)
-            if isinstance(group[0], Outputs):
-                parts.extend(group)
-            else:
-                parts.append(encode(group if kind == "list" else np.concatenate(group), len(group)))
-        return concatenate(parts).take(np.argsort(positions))
 
 
 class GlobalGeneratorLock:

@@ -12,7 +12,7 @@ import hashlib
 import importlib.machinery
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +32,30 @@ def standard(module: str) -> bool:
     )
 
 
+def innermost(found: Any, names: Sequence[str] = ("func", "__func__", "py_func")) -> Any:
+    """Return the callable inside of partials, methods and functions compiled by Numba; `names` are
+    the attributes that hold it.
+    """
+    for _ in range(50):
+        inner = next(
+            (
+                getattr(found, name)
+                for name in names
+                if callable(getattr(found, name, None))
+                # the objects of users may have an attribute `func`
+                and (name != "func" or isinstance(found, functools.partial))
+            ),
+            None,
+        )
+        if inner is None:
+            break
+        found = inner
+    return found
+
+
 def defining_module(found: Any) -> str:
     """Return the name of the module that defines an object, or the type of an object."""
-    for _ in range(50):
-        if isinstance(found, functools.partial):
-            found = found.func
-        elif isinstance(found, types.MethodType):
-            found = found.__func__
-        elif hasattr(found, "py_func"):  # a function compiled by numba
-            found = found.py_func
-        else:
-            break
+    found = innermost(found)
     itself = isinstance(found, type | types.FunctionType) or (
         hasattr(found, "__qualname__") and hasattr(found, "__module__")
     )

@@ -101,14 +101,27 @@ def check_structure(batches: Sequence[Outputs], name: str) -> None:
 def _check_serial(
     batches: Sequence[Outputs], keys: Sequence[NDArray[np.uint64]], name: str
 ) -> None:
-    """Raise Unfit if consecutive runs are correlated.
+    """Raise Unfit if consecutive runs are correlated, or too many different outputs occur equally
+    often, but not once.
 
     The tested signal is whether an output is the most frequent one; if few outputs are equal, it is
     the rank of the first number.
     """
     flat = np.concatenate(keys)[: 2**17] if keys else np.empty(0, dtype=np.uint64)
     values, counts = np.unique(flat, return_counts=True)
-    _check_copies(counts, name)
+    # If outputs are independent and their number is Poisson, an output that occurs has a given
+    # number of occurrences above 1 with probability below 0.33, whatever its probability: the
+    # maximum of P(N = c) / P(N > 0) over c > 1 and the means of a Poisson number N. A fixed number
+    # of outputs multiplies probabilities by sqrt(2 pi n) at most.
+    times, outputs = np.unique(counts, return_counts=True)
+    most = int(outputs[times > 1].max(initial=0))
+    chance = bdtrc(most - 1, len(counts), 0.33) * np.sqrt(2 * np.pi * counts.sum()) * len(times)
+    if most and chance < _ALARM_PROBABILITY:
+        often = int(times[times > 1][np.argmax(outputs[times > 1])])
+        raise Unfit(
+            f"rounds are not independent: on {name} {most} of {len(counts)} different "
+            f"outputs occur {often} times each"
+        )
     if len(flat) < 200:
         return
     if len(values) < len(flat) / 4:
@@ -127,29 +140,6 @@ def _check_serial(
     if spread > 30 and abs(float(signal[:-1] @ signal[1:])) / spread * np.sqrt(len(signal)) > 7:
         raise Unfit(
             f"mechanism keeps state between rounds: neighboring runs on {name} are correlated"
-        )
-
-
-def _check_copies(counts: NDArray[np.int64], name: str) -> None:
-    """Raise Unfit if too many different outputs occur equally often, but not once; `counts` holds
-    how often each occurs.
-
-    If outputs are independent and their number is Poisson, an output that occurs has a given number
-    of occurrences above 1 with probability below 0.33, whatever its probability. A fixed
-    number of outputs multiplies probabilities by sqrt(2 pi n) at most.
-    """
-    times, outputs = np.unique(counts, return_counts=True)
-    most = int(outputs[times > 1].max(initial=0))
-    if (
-        most
-        # 0.33 is the maximum of P(N = c) / P(N > 0) over c > 1 and the means of a Poisson number N
-        and bdtrc(most - 1, len(counts), 0.33) * np.sqrt(2 * np.pi * counts.sum()) * len(times)
-        < _ALARM_PROBABILITY
-    ):
-        often = int(times[times > 1][np.argmax(outputs[times > 1])])
-        raise Unfit(
-            f"rounds are not independent: on {name} {most} of {len(counts)} different "
-            f"outputs occur {often} times each"
         )
 
 

@@ -89,27 +89,18 @@ def permissions_for(target: Json | None, scores: Sequence[Json] = ()) -> list[st
     """Return the ``--allow`` texts that ``dpwitness replay`` needs in the current folder for a
     target and for `scores`.
     """
-    found = [
-        word
-        for each in (target, *(score["target"] for score in scores))
-        for word in _allow_texts(each)
-    ]
-    return list(dict.fromkeys(found))
-
-
-def _allow_texts(target: Json | None) -> list[str]:
-    """Return the ``--allow`` texts that one target needs."""
     words: list[str] = []
-    while target is not None:
-        try:
-            Trust(tuple(words)).plan(target)
-        except NeedsPermission as needed:
-            if needed.word not in words:
-                words.append(needed.word)
-                continue
-        except InvalidArgument:
-            pass
-        break
+    for each in (target, *(score["target"] for score in scores)):
+        while each is not None:
+            try:
+                Trust(tuple(words)).plan(each)
+            except NeedsPermission as needed:
+                if needed.word not in words:
+                    words.append(needed.word)
+                    continue
+            except InvalidArgument:
+                pass
+            break
     return words
 
 
@@ -159,11 +150,27 @@ class PlannedTarget:
     def load(self) -> Any:
         """Import the target, and build it if it is a class.
 
-        Raises InvalidArgument if the target does not exist, or is not a callable that may run.
+        Raises InvalidArgument if the target does not exist, is not a callable that may run, or if
+        another file than the planned one defines its module.
         """
         # also by the module of an earlier layout
         registered = known_class(f"{self.place}:{self.name}") if self.file is None else None
-        found = self._import() if registered is None else registered
+        if registered is None:
+            is_script = self.file is not None and self.place.endswith(".py")
+            module = imported(str(self.file) if is_script else self.place, self.target)
+            where = getattr(module, "__file__", None)
+            # not a target that a worker loads
+            itself = (
+                self.file is not None and split_form(self.target)[0] == f"{self.place}:{self.name}"
+            )
+            if itself and (
+                where is None or Path(where).resolve() != Path(str(self.file)).resolve()
+            ):
+                raise InvalidArgument(
+                    f"{self.argument} must come from {self.file}, but {self.place} was imported "
+                    f"from {where}"
+                )
+        found = named(module, self.name, self.place) if registered is None else registered
         self.trust.check_object(found, self)
         kwargs = {
             key: from_jsonable(
@@ -172,24 +179,6 @@ class PlannedTarget:
             for key, value in self.kwargs.items()
         }
         return built(found, self.target.rpartition(":")[2], kwargs)
-
-    def _import(self) -> Any:
-        """Import the target. Raise InvalidArgument if another file than the planned one defines its
-        module.
-        """
-        module = imported(
-            self.place if self.file is None or not self.place.endswith(".py") else str(self.file),
-            self.target,
-        )
-        where = getattr(module, "__file__", None)
-        # not a target that a worker loads
-        itself = self.file is not None and split_form(self.target)[0] == f"{self.place}:{self.name}"
-        if itself and (where is None or Path(where).resolve() != Path(str(self.file)).resolve()):
-            raise InvalidArgument(
-                f"{self.argument} must come from {self.file}, but {self.place} was imported "
-                f"from {where}"
-            )
-        return named(module, self.name, self.place)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dpwitness.auditors.density.limit import limit_of_law
 from dpwitness.auditors.search.catalogue import pairs_for
 from dpwitness.auditors.traces.trace import trace
 from dpwitness.auditors.witnesses.verdicts import strict
+from dpwitness.benchmarks.installation import command_of
 from dpwitness.benchmarks.libraries.rows import ROWS, Row
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import Truth
@@ -90,7 +91,7 @@ def target_of(row: Row) -> Target:
     """
     found = environments()[row.environment]
     if found.programs:
-        return Target(command=found.command(row.adapter, row.target))
+        return Target(command=command_of(found, row.adapter, row.target))
     return Target(row.adapter, row.target, python=row.environment)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.clocks import read_clock
+from dpwitness.benchmarks.installation import install
 from dpwitness.benchmarks.peers import campaign
 from dpwitness.benchmarks.peers.campaign import (
     ANSWER,
@@ -152,7 +153,7 @@ def _audit(entry: Entry, key: Key) -> tuple[Run, Any]:
     """
     assert entry.before.environment is not None
     try:
-        entry.before.environment.setup(lambda line: None)
+        install(entry.before.environment)
     except InvalidArgument as error:
         return Run(*key, NOT_INSTALLED, note=str(error)[:300]), None
     python, budget = str(entry.before.environment.interpreter), key[3]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from dpwitness.benchmarks.installation import install
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.environments import Environment
 
@@ -48,7 +49,7 @@ class Tool:
                 f"--checkout {self.name}=FOLDER"
             )
         environment = Environment(f"peers-{self.name}", (*self.requirements, *_shared()))
-        environment.setup(lambda line: None)
+        install(environment)
         return str(environment.interpreter)
 
     def path(self, checkouts: Mapping[str, Path]) -> list[str]:

@@ -5,6 +5,7 @@ one line per fault.
 from __future__ import annotations
 
 import contextlib
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,9 +19,10 @@ from numpy.typing import NDArray
 from dpwitness.core.claims import parse_claim
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.validation import InvalidArgument, error_text
-from dpwitness.mechanisms.wrappers.programs.program import CACHE_SIZE, Command, Program
-from dpwitness.mechanisms.wrappers.programs.program_messages import (
+from dpwitness.mechanisms.wrappers.programs.program import (
     PROTOCOL,
+    Command,
+    Program,
     Sent,
     dataset_json,
     excerpt,
@@ -30,7 +32,7 @@ from dpwitness.mechanisms.wrappers.programs.program_messages import (
     sent_as,
 )
 from dpwitness.mechanisms.wrappers.programs.worker_pool import build_domain
-from dpwitness.mechanisms.wrappers.programs.worker_process import WorkerDied
+from dpwitness.mechanisms.wrappers.programs.worker_process import CACHE_SIZE, WorkerDied
 
 # the second needs unsigned 32-bit integers
 _SEED, _OTHER_SEED = (1, 2, 3, 4), (2**32 - 1, 2**31, 2**32 - 3, 2**31 + 7)
@@ -395,7 +397,7 @@ class _ConformanceTest:
         self.ask(size=2)
         program, self.running = self.program, None
         try:
-            code, rest = program.finish(_END)
+            code, rest = _finish(program, _END)
         finally:
             program.close()
         if code is None:
@@ -413,7 +415,7 @@ class _ConformanceTest:
         sent again.
         """
         program = self.program
-        program.slots.clear()
+        program.stored.clear()
 
         def talk(deadline: float) -> Any:
             program.quiet()
@@ -451,6 +453,21 @@ def _has_distinct_outputs(found: Any) -> bool:
         )
         > 1
     )
+
+
+def _finish(program: Program, time_limit: float) -> tuple[int | None, bytes]:
+    """Close the standard input of a program. Return its exit code (None if it still runs) and the
+    start of its last output.
+    """
+    assert program.process.stdin is not None
+    program.process.stdin.close()
+    rest, deadline = b"", time.monotonic() + time_limit
+    with contextlib.suppress(subprocess.TimeoutExpired, TimeoutError):
+        chunk = memoryview(bytearray(200))
+        while count := program.some(chunk, deadline):
+            rest = rest or bytes(chunk[:count])
+        return program.process.wait(max(deadline - time.monotonic(), 0.0)), rest
+    return None, rest
 
 
 def _apparent_type(found: NDArray[Any]) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.benchmarks.installation import install
 from dpwitness.benchmarks.recall.corpus import FOLDER, Entry, Release
 from dpwitness.benchmarks.recall.stored_runs import read_runs, write_runs
 from dpwitness.core.values.validation import InvalidArgument
@@ -116,7 +117,7 @@ def audit_side(entry: Entry, side: str, release: Release, minutes: int) -> Run:
     """Install a release, audit the target of an entry in it, and return the outcome."""
     assert release.environment is not None
     try:
-        release.environment.setup(lambda line: None)
+        install(release.environment)
     except InvalidArgument as error:
         return Run(
             entry.name, side, release.name, minutes, NOT_INSTALLED, _portable(str(error)), 0.0

@@ -16,6 +16,7 @@ from dpwitness.auditors.functions.declared_targets import DeclaredAccountant, De
 from dpwitness.auditors.functions.stability.metrics import metric_named
 from dpwitness.auditors.functions.stability.neighbors import neighbors_of
 from dpwitness.auditors.search.catalogue import pairs_for
+from dpwitness.benchmarks.installation import install
 from dpwitness.benchmarks.recall.corpus import Entry, Release
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
@@ -40,7 +41,7 @@ def check_side(entry: Entry, release: Release) -> str:
     file, _, name = entry.target.rpartition(":")
     python = str(release.environment.interpreter)
     try:
-        release.environment.setup(lambda line: None)
+        install(release.environment)
         declaration = (
             declarations(file, python).get(name)
             if "TARGETS" in Path(file).read_text(encoding="utf-8")

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dpwitness.benchmarks.installation import install
 from dpwitness.benchmarks.table import Row
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs import environments
@@ -155,7 +156,7 @@ def installed(package: str) -> tuple[str, float]:
     began = time.monotonic()
     made = environments.Environment(f"first-{package}", LIBRARIES[package])
     shutil.rmtree(made.folder, ignore_errors=True)
-    made.setup(lambda line: None)
+    install(made)
     return str(made.interpreter), time.monotonic() - began
 
 

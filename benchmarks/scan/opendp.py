@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dpwitness.benchmarks.installation import install
 from dpwitness.benchmarks.scan.typed_search import search_program, violations
 from dpwitness.benchmarks.table import Row
 from dpwitness.core.values.validation import InvalidArgument
@@ -181,7 +182,7 @@ def interpreter() -> str:
     """
     found = environments()["opendp"]
     if not found.interpreter.exists():
-        found.setup(lambda line: None)
+        install(found)
     return str(found.interpreter)
 
 

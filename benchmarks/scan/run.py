@@ -28,6 +28,7 @@ from typing import Any
 
 from dpwitness.auditors.scanning.proposals import Proposal
 from dpwitness.auditors.scanning.scan import audits, scanned
+from dpwitness.benchmarks.installation import install
 from dpwitness.benchmarks.scan import first_finding, opendp
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.core.values.json_reader import Json
@@ -64,7 +65,7 @@ class Listed:
         known = environments().get(self.environment) or Environment(
             f"scan-{self.environment}", self.requirements, self.no_deps
         )
-        known.setup(lambda line: None)
+        install(known)
         return str(known.interpreter)
 
 

@@ -19,14 +19,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpwitness.auditors.functions.declared_targets import DECLARED
-from dpwitness.auditors.scanning.calls import Script, next_line
+from dpwitness.auditors.scanning.calls import LONGEST_LINE, Script
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.environments import FOLDER
 from dpwitness.mechanisms.wrappers.programs.target import Target
-from dpwitness.mechanisms.wrappers.programs.worker_process import WorkerDied, WorkerTimeout
+from dpwitness.mechanisms.wrappers.programs.worker_process import WorkerDied
 
 _AUDIT_SECONDS = 2.0  # of one entry
 
@@ -127,11 +127,11 @@ def search(
     command = (str(program), "--seconds", f"{seconds:g}", "--seed", str(seed))
     process = Script(python, str(folder), memory, command).start(0.0)
     # seconds after the search in which its process must end
-    deadline, rest, lines = time.monotonic() + seconds + 30.0, b"", list[Json]()
+    deadline, lines = time.monotonic() + seconds + 30.0, list[Json]()
     remarks: list[str] = []
     try:
         while True:
-            line, rest = next_line(process, rest, deadline)
+            line = process.line(LONGEST_LINE, deadline, "an entry")
             if not line.startswith(b"{"):  # the library prints
                 continue
             lines.append(json.loads(line))
@@ -139,7 +139,7 @@ def search(
                 progress(f"typed search: {lines[-1]['entry']['why']}")
             if "tried" in lines[-1]:
                 break
-    except (TimeoutError, EOFError, BrokenPipeError, ValueError, WorkerDied, WorkerTimeout):
+    except (TimeoutError, EOFError, BrokenPipeError, ValueError, WorkerDied):
         remarks.append(f"the typed search ended early: the process {process.ended()}")
     finally:
         process.close()

@@ -11,14 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.core.claims import Claim
+from dpwitness.core.values.validation import MechanismFailed
+
+__all__ = [
+    "AlwaysRaises",
+    "FloatArray",
+    "Mechanism",
+    "MechanismFailed",
+    "Parts",
+    "TookTooLong",
+    "Truth",
+    "WhiteBox",
+    "name_of",
+]
 
 FloatArray = NDArray[np.float64]
-
-
-class MechanismFailed(RuntimeError):
-    """Error of a mechanism that cannot be audited: it crashes, hangs, changes its output shape,
-    ignores its generator or keeps state.
-    """
 
 
 class TookTooLong(MechanismFailed):

@@ -8,21 +8,17 @@ interpreters load this module too, so the module uses only the standard library 
 
 from __future__ import annotations
 
-import sys
 import types
-from typing import TYPE_CHECKING, Any, List, Tuple  # noqa: UP035
+from typing import Any, List, Tuple  # noqa: UP035
 
 import numpy as np
 
-if TYPE_CHECKING or __name__ != "dpwitness_library_parts":
-    from dpwitness.core.values import dataframe_backends
-else:  # in a worker, whose interpreter may have no dpwitness
-    dataframe_backends = sys.modules["dpwitness_dataframe_backends"]
+from dpwitness.core.values import dataframe_backends
 
 Parts = List[Tuple[str, Any]]  # noqa: UP006 - read by Python 3.8
 
 # modules of time zones of which the text says all
-_ZONE_MODULES = ("datetime", "zoneinfo", "dpwitness", "dpwitness_object_tree")
+_ZONE_MODULES = ("datetime", "zoneinfo", "dpwitness")
 _MAX_DENSE_CELLS = 2**22  # most cells of a sparse matrix that is also stored as a dense one
 
 

@@ -27,15 +27,11 @@ import fractions
 import functools
 import sys
 import types
-from typing import TYPE_CHECKING, Any, Callable, Dict, NamedTuple  # noqa: UP035
+from typing import Any, Callable, Dict, NamedTuple  # noqa: UP035
 
 import numpy as np
 
-if TYPE_CHECKING or __name__ != "dpwitness_object_tree":
-    from dpwitness.core.values import dataframe_backends, library_parts
-else:  # in a worker, whose interpreter may have no dpwitness
-    dataframe_backends = sys.modules["dpwitness_dataframe_backends"]
-    library_parts = sys.modules["dpwitness_library_parts"]
+from dpwitness.core.values import dataframe_backends, library_parts
 
 Parts = library_parts.Parts
 Named, time_zone = library_parts.Named, library_parts.time_zone

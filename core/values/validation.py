@@ -1,5 +1,5 @@
 """Validation of arguments, with one error type. Each message is one sentence with the argument, the
-rule and the value.
+rule and the value. Workers of other interpreters load this module too (Python 3.8 or later).
 """
 
 from __future__ import annotations
@@ -24,6 +24,12 @@ class InvalidArgument(ValueError):
         if not line.isprintable():
             line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
         super().__init__(line if len(line) <= 1000 else f"{line[:700]} ... {line[-290:]}", *more)
+
+
+class MechanismFailed(RuntimeError):
+    """Error of a mechanism that cannot be audited: it crashes, hangs, changes its output shape,
+    ignores its generator or keeps state.
+    """
 
 
 def error_text(error: BaseException) -> str:

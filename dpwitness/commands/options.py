@@ -84,9 +84,10 @@ def workers(
 def _spec(text: str) -> str:
     """Return the text of an executor's spec if it is valid."""
     try:
-        return parse(text).text
+        parse(text)
     except InvalidArgument as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def duration(of: str) -> Options:

@@ -94,7 +94,7 @@ def _write_template(path: Path) -> int:
 def _setup(names: list[str]) -> int:
     from dpwitness.mechanisms.wrappers.programs.environments import environments
 
-    from_clone("libraries", "dpwitness targets setup")
+    installation = from_clone("installation", "dpwitness targets setup")
     known = environments()
     unknown = [name for name in names if name not in known]
     if unknown or not names:
@@ -105,7 +105,7 @@ def _setup(names: list[str]) -> int:
     failed = []
     for name in names:
         try:
-            known[name].setup(lambda line: print(line, flush=True))
+            installation.install(known[name], lambda line: print(line, flush=True))
         except InvalidArgument as error:
             failed.append(name)
             print(error, file=sys.stderr)
@@ -121,7 +121,7 @@ def list_environments(as_json: bool) -> int:
     rows = [
         {
             "name": name,
-            "state": found.state,
+            "state": from_clone("installation", "dpwitness targets").state_of(found),
             "installs": [*found.requirements, *found.no_deps],
             "targets": [Path(file).stem for file in found.targets],
             "folder": str(found.folder),

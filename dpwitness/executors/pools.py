@@ -4,16 +4,14 @@ group and ends with its parent.
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import logging
 import os
 import pickle
 import signal
-import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib import import_module
@@ -25,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.executors.specs import parse
+from dpwitness.mechanisms.wrappers.programs.supervisor import PARENT_DEATH_SIGNAL, prctl
 from dpwitness.mechanisms.wrappers.programs.worker_process import close_idle
 
 if TYPE_CHECKING:
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 
 # imported at worker start, so that the first run's time does not include the import
 ENGINE_MODULE = "dpwitness.auditors.workers.engine"
-
-_PR_SET_PDEATHSIG = 1  # of prctl, see linux/prctl.h
 
 
 @contextmanager
@@ -50,7 +47,10 @@ def pool(count: int) -> Iterator[ProcessPoolExecutor]:
         alive = list((getattr(executor, "_processes", None) or {}).values())
         manager = getattr(executor, "_executor_manager_thread", None)
         results = getattr(getattr(executor, "_result_queue", None), "_writer", None)
-        with _silence_thread(manager):
+        # the manager thread raises on cancelled futures when the workers are killed (CPython 3.11)
+        hook = threading.excepthook
+        threading.excepthook = lambda found: None if found.thread is manager else hook(found)
+        try:
             executor.shutdown(wait=False, cancel_futures=True)
             for process in alive:
                 end(process.pid)
@@ -60,6 +60,8 @@ def pool(count: int) -> Iterator[ProcessPoolExecutor]:
                 results.close()
             if manager is not None:
                 manager.join(5.0)
+        finally:
+            threading.excepthook = hook
 
 
 @contextmanager
@@ -88,19 +90,6 @@ def delay_signals() -> Iterator[None]:
             handlers[signal.Signals(received[0][0])](*received[0])
 
 
-@contextmanager
-def _silence_thread(thread: threading.Thread | None) -> Iterator[None]:
-    """Hide exceptions of a pool's manager thread, which raises on cancelled futures when the
-    workers are killed (CPython 3.11).
-    """
-    hook = threading.excepthook
-    threading.excepthook = lambda found: None if found.thread is thread else hook(found)
-    try:
-        yield
-    finally:
-        threading.excepthook = hook
-
-
 def end(pid: int) -> None:
     """Kill a worker and its process group.
 
@@ -113,25 +102,18 @@ def end(pid: int) -> None:
 
 
 def start_contained_worker(parent: int) -> None:
-    """Put this worker into its own process group, leave Ctrl-C to the parent, and make the worker
-    end with its parent.
+    """Put this worker into its own process group, leave Ctrl-C to the parent, let other signals end
+    the worker, and make the worker end with its parent.
     """
     with suppress(OSError):
         os.setpgid(0, 0)
-    set_worker_signals()
-    if os.getppid() != parent:
-        os._exit(1)
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
-
-
-def set_worker_signals() -> None:
-    """In any worker, ignore Ctrl-C, end at other signals, and end with the parent process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for sign in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(sign, signal.SIG_DFL)  # a fork inherits the parent's handlers
-    if sys.platform == "linux":
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
 
 
 def _exit_with_parent() -> None:
@@ -201,7 +183,21 @@ def remote_cluster(address: str) -> Iterator[Executor]:
                 f"--executor dask://{address}: no scheduler answered within {CONNECT:g} s"
             ) from None
         with client:
-            _require_same_versions(client, address)
+            try:
+                client.wait_for_workers(1, timeout=FIRST_WORKER)
+            except TimeoutError:
+                raise InvalidArgument(
+                    f"--executor dask://{address}: no worker started within {FIRST_WORKER:g} s"
+                ) from None
+            # on which counts depend: dpwitness, and the series of NumPy
+            for name, own in versions().items():
+                for worker, found in client.run(version, name, on_error="return").items():
+                    if not f"{found}.".startswith(f"{own}."):
+                        there = f"no {name}" if isinstance(found, Exception) else f"{name} {found}"
+                        raise InvalidArgument(
+                            f"--executor dask://{address}: worker {worker} has {there}, this "
+                            f"process has {own}: install the same version on all workers"
+                        )
             yield DaskExecutor(client, remote=True)
             with suppress(Exception):
                 client.run(close_idle, on_error="ignore")
@@ -249,26 +245,6 @@ def versions() -> dict[str, str]:
     return {"dpwitness": version("dpwitness"), "numpy": ".".join(version("numpy").split(".")[:2])}
 
 
-def _require_same_versions(client: Client, address: str) -> None:
-    """Raise InvalidArgument unless the cluster has a worker, and all workers run this version of
-    dpwitness and this series of NumPy.
-    """
-    try:
-        client.wait_for_workers(1, timeout=FIRST_WORKER)
-    except TimeoutError:
-        raise InvalidArgument(
-            f"--executor dask://{address}: no worker started within {FIRST_WORKER:g} s"
-        ) from None
-    for name, own in versions().items():
-        for worker, found in client.run(version, name, on_error="return").items():
-            if not f"{found}.".startswith(f"{own}."):
-                there = f"no {name}" if isinstance(found, Exception) else f"{name} {found}"
-                raise InvalidArgument(
-                    f"--executor dask://{address}: worker {worker} has {there}, this process has "
-                    f"{own}: install the same version on all workers"
-                )
-
-
 @contextmanager
 def _silent_log() -> Iterator[None]:
     """Silence Dask's log: failures of workers have dpwitness's own messages."""
@@ -312,20 +288,19 @@ def executor(spec: str) -> AbstractContextManager[Executor]:
     ...     workers.submit(pow, 2, 10).result()
     1024
     """
-    found = parse(spec)
-    if found.kind.startswith("dask") and importlib.util.find_spec("distributed") is None:
+    kind, count, address = parse(spec)
+    if kind.startswith("dask") and importlib.util.find_spec("distributed") is None:
         raise InvalidArgument(
             f"--executor {spec} needs the extra dpwitness[dask]: pip install 'dpwitness[dask]'"
         )
-    match found.kind:
-        case "threads":
-            return threads(found.count)
-        case "processes":
-            return pool(found.count)
-        case "dask-local":
-            return local(found.count)
-        case _:
-            return remote_cluster(found.address)
+    if kind == "dask":
+        return remote_cluster(address)
+    start: Callable[[int], AbstractContextManager[Executor]] = {
+        "threads": threads,
+        "processes": pool,
+        "dask-local": local,
+    }[kind]
+    return start(count)
 
 
 @contextmanager

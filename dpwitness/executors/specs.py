@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from dpwitness.core.values.validation import InvalidArgument, short_repr
 
@@ -16,20 +15,13 @@ _ADDRESS = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutorSpec:
-    """Parsed specification: `kind`, and the `count` of workers to start or the `address` of a
-    scheduler.
-    """
-
-    text: str
-    kind: str
-    count: int = 0
-    address: str = ""
-
-
-def parse(text: object) -> ExecutorSpec:
+def parse(text: object) -> tuple[str, int, str]:
     """Parse an executor specification.
+
+    Returns
+    -------
+    str, int, str
+        Kind, number of workers to start (0 for none), and address of the scheduler of a cluster.
 
     Raises
     ------
@@ -38,10 +30,10 @@ def parse(text: object) -> ExecutorSpec:
 
     Examples
     --------
-    >>> parse("dask-local:2").count
-    2
-    >>> parse("dask://10.0.0.1:8786").address
-    '10.0.0.1:8786'
+    >>> parse("dask-local:2")
+    ('dask-local', 2, '')
+    >>> parse("dask://10.0.0.1:8786")
+    ('dask', 0, '10.0.0.1:8786')
     """
     if isinstance(text, str):
         kind, _, count = text.partition(":")
@@ -50,10 +42,10 @@ def parse(text: object) -> ExecutorSpec:
             and re.fullmatch(r"[1-9]\d{0,3}", count, re.ASCII)
             and int(count) <= MOST
         ):
-            return ExecutorSpec(text, kind, int(count))
+            return kind, int(count), ""
         address = text.removeprefix("dask://")
         if address != text and (found := _ADDRESS.fullmatch(address)) and 0 < int(found[1]) < 2**16:
-            return ExecutorSpec(text, "dask", address=address)
+            return "dask", 0, address
     raise InvalidArgument(
         f"executor must be {FORMS}, with N between 1 and {MOST}, got {short_repr(text)}"
     )

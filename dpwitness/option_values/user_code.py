@@ -13,7 +13,7 @@ from dpwitness.auditors.events.scores import Score
 from dpwitness.auditors.workers.loading import find_target, load_target, relative
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, error_text
-from dpwitness.mechanisms.wrappers.programs.inside.introspection import Unfit, check_call
+from dpwitness.mechanisms.wrappers.programs.inside.target_runs import Unfit, check_call
 from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
 from dpwitness.terminal import redirected_stdout
 

@@ -6,8 +6,7 @@ whose target file says ``import dpwitness``, the worker imports this folder in i
 ``dpwitness.wrap`` (`mechanisms/wrappers/programs/inside/worker`).
 """
 
-from .estimators import from_estimator
 from .sessions import Adversary, Session, interactive
-from .single_runs import fresh, one_run
+from .single_runs import fresh, from_estimator, one_run
 
 __all__ = ["Adversary", "Session", "fresh", "from_estimator", "interactive", "one_run"]

@@ -6,6 +6,7 @@ arguments.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 import random
@@ -14,7 +15,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy as np
 
-from .errors import InvalidArgument, MechanismFailed
+from dpwitness.core.values.validation import InvalidArgument, MechanismFailed
 
 GENERATORS = ("rng", "generator", "random_generator", "prng", "gen", "np_random")
 SEEDS = ("rng", "random_state", "seed", *GENERATORS[1:], "rs", "key")
@@ -54,7 +55,7 @@ def randomness_argument(function: Any) -> Callable[[Any], Dict[str, Any]]:
     name = keyword(function)
     if name is None:
         return lambda rng: {}
-    make = _argument_factory(next(p for p in parameters(function) or [] if p.name == name))
+    make = _maker(next(p for p in parameters(function) or [] if p.name == name))
     return lambda rng: {str(name): make(rng)}
 
 
@@ -63,7 +64,7 @@ def _seed(rng: Any) -> int:
     return int(rng.integers(2**32))
 
 
-def _argument_factory(taken: inspect.Parameter) -> Callable[[Any], Any]:
+def _maker(taken: inspect.Parameter) -> Callable[[Any], Any]:
     """Return a function of the generator that makes the argument of one parameter.
 
     The kind of object follows from the annotation, else from an integer default, else from the
@@ -161,25 +162,32 @@ def dataset_converter(function: Any) -> Callable[[Any], Any]:
     return lambda dataset: dataset
 
 
+def check_names(
+    owner: str, function: Callable[..., Any], arguments: Dict[str, Any], name: str
+) -> None:
+    """Raise InvalidArgument for an argument that the function does not take."""
+    taken = parameters(function)
+    if taken is None or any(p.kind is p.VAR_KEYWORD for p in taken):
+        return
+    names = [p.name for p in taken if p.kind in _KEYWORD_KINDS]
+    for key in arguments:
+        if key not in names:
+            similar = difflib.get_close_matches(key, names, 1)
+            hint = f"did you mean {similar[0]!r}?" if similar else f"it takes {', '.join(names)}"
+            raise InvalidArgument(
+                f"{owner}: {name} has no argument {key!r}; {hint if names else 'it takes none'}"
+            )
+
+
 def bound(
-    owner: str, function: Callable[..., Any], arguments: Dict[str, Any], name: str, first: int = 1
+    owner: str, function: Callable[..., Any], arguments: Dict[str, Any], name: str
 ) -> Callable[..., Any]:
     """Return the function with its arguments bound. Raises InvalidArgument for an unknown name, or
     a required argument that is missing.
     """
-    taken = parameters(function)
-    if taken is not None:
-        names = [p.name for p in taken if p.kind in _KEYWORD_KINDS]
-        if not any(p.kind is p.VAR_KEYWORD for p in taken):
-            for key in arguments:
-                if key not in names:
-                    raise InvalidArgument(
-                        f"{owner}: {name} has no argument {key!r}; it takes "
-                        f"{', '.join(names) or 'none'}"
-                    )
+    check_names(owner, function, arguments, name)
     found = functools.partial(function, **arguments) if arguments else function
-    labels = 1 if first and takes_labels(found) else 0
-    lacking = missing(found, first + labels)
+    lacking = missing(found, 2 if takes_labels(found) else 1)
     if lacking:
         example = ", ".join(f"{key}=..." for key in lacking)
         raise InvalidArgument(

@@ -8,17 +8,24 @@ form as ``NAME as FORM``.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from typing import Any, Dict, List, Tuple
 
 import numpy as np
 
-from .arguments import SEEDS, keyword, missing, parameters, parts, randomness_argument, takes_labels
-from .errors import InvalidArgument, MechanismFailed
-from .estimators import from_estimator
-from .single_runs import DECLARABLE_ATTRIBUTES, PerRun, fresh, one_run
+from dpwitness.core.values.validation import InvalidArgument, MechanismFailed
+
+from .arguments import (
+    SEEDS,
+    check_names,
+    keyword,
+    missing,
+    parameters,
+    randomness_argument,
+    takes_labels,
+)
+from .single_runs import DECLARABLE_ATTRIBUTES, PerRun, fresh, from_estimator, made, one_run
 
 SIZES = (
     "size",
@@ -144,7 +151,7 @@ def recognize(
         return "", ""
     if isinstance(found, type):
         return _class_form(found, name, kwargs, dataset)
-    _check_names(found, name, kwargs)
+    check_names("--kwargs", found, kwargs, name)
     run = functools.partial(found, **kwargs) if kwargs else found
     form = _function_form(run, name, dataset)
     if form == "run":
@@ -172,21 +179,6 @@ def recognize(
             f"{note}. If {size} is an argument of one run, give it: --kwargs '{{\"{size}\": ...}}'",
         )
     return "", ""
-
-
-def _check_names(found: Any, name: str, kwargs: Dict[str, Any]) -> None:
-    """Raise InvalidArgument for a keyword that the function does not accept."""
-    accepted = parameters(found)
-    if accepted is None or any(p.kind is p.VAR_KEYWORD for p in accepted):
-        return
-    names = [p.name for p in accepted if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    for key in kwargs:
-        if key not in names:
-            similar = difflib.get_close_matches(key, names, 1)
-            raise InvalidArgument(
-                f"--kwargs: {name} has no argument "
-                f"{key!r}{f'; did you mean {similar[0]!r}?' if similar else ''}"
-            )
 
 
 def _missing_argument_error(name: str, missing_names: List[str]) -> InvalidArgument:
@@ -320,11 +312,16 @@ def _class_form(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> 
             "object",
             f"{name} is created for each run, and called. To override: --as object.METHOD",
         )
-    methods = [
-        key
-        for key, value in inspect.getmembers(found, inspect.isfunction)
-        if key[0] != "_" and _takes_data(found, key)
-    ]
+    methods = []
+    for key, value in inspect.getmembers(found, inspect.isfunction):
+        accepted = (parameters(value) or [])[1:]  # after self
+        if key[0] == "_" or not accepted or accepted[0].name in SEEDS:
+            continue
+        # by the name of the first parameter, or by the name of the method
+        is_release = key in RELEASES and accepted[0].default is inspect.Parameter.empty
+        is_static = isinstance(inspect.getattr_static(found, key), staticmethod)
+        if not is_static and (accepted[0].name.lower() in DATA or is_release):
+            methods.append(key)
     if len(methods) > 1:
         methods = [key for key in methods if key in RELEASES] or methods
     if len(methods) != 1:
@@ -346,23 +343,6 @@ def _class_form(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> 
     )
 
 
-def _takes_data(found: Any, key: str) -> bool:
-    """Return whether the first parameter of a method, after self, is a dataset, by its name or by
-    the name of the method.
-    """
-    if isinstance(inspect.getattr_static(found, key), staticmethod):
-        return False
-    accepted = (parameters(getattr(found, key)) or [])[1:]
-    return (
-        bool(accepted)
-        and accepted[0].name not in SEEDS
-        and (
-            accepted[0].name.lower() in DATA
-            or (key in RELEASES and accepted[0].default is inspect.Parameter.empty)
-        )
-    )
-
-
 def _learned_attributes(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> str:
     """Return the names of the attributes that `fit` learns: the coefficients, or the only numeric
     attribute.
@@ -372,18 +352,12 @@ def _learned_attributes(found: Any, name: str, kwargs: Dict[str, Any], dataset: 
             f"{name} is an estimator: name the released attribute, --as estimator.ATTRIBUTE, "
             "or give --d0 and --d1"
         )
-    estimator = found(
-        **{
-            **randomness_argument(functools.partial(found, **kwargs))(np.random.default_rng(0)),
-            **kwargs,
-        }
-    )
-    before = set(vars(estimator))
+    rng = np.random.default_rng(0)
+    before = set(vars(made("--as", found, kwargs)(rng)))
     try:
-        x, y = parts(dataset, None, labeled=takes_labels(estimator.fit))
+        (estimator,) = from_estimator(found, lambda fitted: fitted, **kwargs)(dataset, 1, rng)
     except MechanismFailed as error:
         raise InvalidArgument(f"{name}: {error}") from None
-    estimator.fit(x) if y is None else estimator.fit(x, y)
     has = [
         key
         for key in vars(estimator)

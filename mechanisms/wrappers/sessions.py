@@ -13,9 +13,18 @@ from typing import Any, Callable, Dict, Generator, List, Optional, Protocol, Seq
 
 import numpy as np
 
-from .errors import InvalidArgument, MechanismFailed, require_callable, short_repr
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    MechanismFailed,
+    require_callable,
+    require_integer,
+    require_type,
+    short_repr,
+)
+
 from .single_runs import PerRun, made, named
 
+_MOST_ROUNDS = 10**6  # queries of an adversary given as data
 _MAX_QUERIES = 10_000  # limit for an adversary that never returns None
 _SEEDING_NOTE = "the session receives the audit's generator, and each run creates a new session"
 _MAX_SMALL_INTEGER = 16  # each integer up to this absolute value is a separate kind
@@ -60,19 +69,8 @@ class Adversary:
                 "Adversary: stages must be a non-empty list of non-empty lists of queries, "
                 f"got {short_repr(self.stages)}"
             )
-        if (
-            isinstance(self.rounds, bool)
-            or not isinstance(self.rounds, (int, np.integer))
-            or not 1 <= self.rounds <= 10**6
-        ):
-            raise InvalidArgument(
-                "Adversary: rounds must be a whole number from 1 to 10^6, got "
-                f"{short_repr(self.rounds)}"
-            )
-        if not isinstance(self.usual, str):
-            raise InvalidArgument(
-                f"Adversary: usual must be a kind of answer as text, got {short_repr(self.usual)}"
-            )
+        require_integer("rounds", self.rounds, "Adversary", most=_MOST_ROUNDS)
+        require_type("usual", self.usual, str, "be a kind of answer as text", "Adversary")
 
     def __call__(self, answers: List[Any]) -> Any:
         """Return the next query; None at the end."""
@@ -276,7 +274,7 @@ def interactive(
     >>> [len(run) for run in interactive(Once, [0, 1])([0.0, 1.0], 2, np.random.default_rng(1))]
     [2, 2]
     """
-    require_callable("interactive", "session", session)
+    require_callable("session", session, "interactive")
     if queries is not None:
         require_queries(queries)
     if adversary is None and queries is None:
@@ -284,14 +282,8 @@ def interactive(
             "interactive: an adversary must be given, or queries from which a search can "
             "make one, got neither"
         )
-    if rounds is not None and (
-        isinstance(rounds, bool)
-        or not isinstance(rounds, (int, np.integer))
-        or not 1 <= rounds <= 10**6
-    ):
-        raise InvalidArgument(
-            f"interactive: rounds must be a whole number from 1 to 10^6, got {short_repr(rounds)}"
-        )
+    if rounds is not None:
+        require_integer("rounds", rounds, "interactive", most=_MOST_ROUNDS)
     if adversary is None:
         query_list = list(queries) if not isinstance(queries, dict) else [corner(queries)]
         adversary = Adversary([query_list], rounds or max(10, len(query_list)))

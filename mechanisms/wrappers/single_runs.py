@@ -1,7 +1,7 @@
 """Mechanisms made of single runs: one Python call per run, each on a new object where a class is
-given.
+given. Estimators have scikit-learn's conventions; the attributes that they learn are the output.
 
-A parameter named `rng`, `random_state`, `seed` or another name of `randomness.SEEDS` receives the
+A parameter named `rng`, `random_state`, `seed` or another name of `arguments.SEEDS` receives the
 audit's generator, or a seed drawn from the generator for every call. A function without such a
 parameter may draw from `np.random`, `random` or PyTorch: an audit seeds their global generators.
 ``seeded=False`` declares randomness from other sources.
@@ -10,15 +10,22 @@ parameter may draw from `np.random`, `random` or PyTorch: an audit seeds their g
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import functools
 import inspect
 import itertools
 import os
 import sys
-import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
+
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    MechanismFailed,
+    require_callable,
+    short_repr,
+)
 
 from .arguments import (
     bound,
@@ -29,7 +36,6 @@ from .arguments import (
     seeding_notes,
     takes_labels,
 )
-from .errors import InvalidArgument, MechanismFailed, require_callable, short_repr
 
 DECLARABLE_ATTRIBUTES = (
     *("claim", "domain", "seeded", "batch", "trials"),
@@ -71,7 +77,11 @@ class PerRun:
             setattr(self, key, value)
         self._name, self._once, self._rebuilt, self._limit = name, once, rebuilt, float(limit)
         self.notes = (*notes, "runs are single calls, one after the other")
-        self.__module__, self.__doc__ = _calling_module(), inspect.getdoc(unbound(rebuilt[1][0]))
+        frame: Any = sys._getframe(1)  # the first one outside of this folder
+        while frame.f_back is not None and frame.f_globals.get("__package__") == __package__:
+            frame = frame.f_back
+        self.__module__ = str(frame.f_globals.get("__name__", "__main__"))
+        self.__doc__ = inspect.getdoc(unbound(rebuilt[1][0]))
 
     def __getattr__(self, name: str) -> Any:
         """Return `__qualname__`, the name of the mechanism in its module."""
@@ -97,10 +107,9 @@ class PerRun:
         found = getattr(self, "__qualname__", None)
         if found is not None and self.__module__ != "__main__":
             return found  # by reference, as functions are
-        return _rebuild, (
-            *self._rebuilt,
-            {key: getattr(self, key) for key in DECLARABLE_ATTRIBUTES if hasattr(self, key)},
-        )
+        declared = {key: getattr(self, key) for key in DECLARABLE_ATTRIBUTES if hasattr(self, key)}
+        build, arguments, options = self._rebuilt
+        return functools.partial(build, *arguments, **options, **declared), ()
 
     def __call__(self, dataset: Any, size: int, rng: np.random.Generator) -> Any:
         found: List[Any] = []
@@ -174,7 +183,7 @@ def one_run(function: Callable[..., Any], *, time_limit: float = 60.0, **argumen
     >>> len(one_run(noisy, epsilon=1.0)([0.0], 3, np.random.default_rng(1)))
     3
     """
-    require_callable("one_run", "function", function)
+    require_callable("function", function, "one_run")
     own_arguments, declared = split("one_run", function, arguments)
     run = single_run_call("one_run", function, own_arguments)
     rebuilt = (one_run, (function,), {"time_limit": time_limit, **own_arguments})
@@ -232,9 +241,9 @@ def fresh(
     >>> fresh(Counter, "release")([0.0], 3, np.random.default_rng(1))
     [1, 1, 1]
     """
-    require_callable("fresh", "factory", factory)
+    require_callable("factory", factory, "fresh")
     if method is not None and not isinstance(method, str):
-        require_callable("fresh", "method", method)
+        require_callable("method", method, "fresh")
     own_arguments, others = split("fresh", factory, arguments)
     declared = {key: value for key, value in others.items() if key in DECLARABLE_ATTRIBUTES}
     method_arguments = {
@@ -274,6 +283,123 @@ def fresh(
         time_limit,
         declared,
     )
+
+
+def from_estimator(
+    factory: Callable[..., Any],
+    output: Union[str, Callable[[Any], Any]] = "coef_",
+    *,
+    at: Any = None,
+    label: Optional[int] = None,
+    time_limit: float = 60.0,
+    **arguments: Any,
+) -> PerRun:
+    """Return a mechanism that fits a new estimator in each run and releases what it learned.
+
+    Parameters
+    ----------
+    factory : callable
+        Class or function that makes the estimator. Its `random_state` (`rng`, `seed`), if it has
+        one, is drawn for each run.
+    output : str or callable
+        Released output: the name of an attribute after `fit`, several names with commas
+        (``"coef_,intercept_"``), a method that is called on the points `at` (``"predict"``,
+        ``"transform"``), or ``f(estimator)``.
+    at : array, optional
+        Public points for such a method.
+    label : int, optional
+        Column of the dataset that contains y, such as -1. By default a dataset is (X, y) or has
+        fields x and y. In an array, y is the last column if `fit` requires y; otherwise the array
+        is X.
+    time_limit, **arguments
+        As in `one_run`; arguments are those of the factory.
+
+    Returns
+    -------
+    callable
+        As for `one_run`. A run raises MechanismFailed if the attribute does not exist or if `fit`
+        does not return the estimator.
+
+    Raises
+    ------
+    InvalidArgument
+        If `factory` or `output` is not callable, `label` is not an integer, or an argument is
+        unknown.
+
+    Examples
+    --------
+    >>> class Mean:
+    ...     def __init__(self, random_state=None):
+    ...         self.random_state = random_state
+    ...     def fit(self, X, y=None):
+    ...         self.mean_ = X.mean() + np.random.RandomState(self.random_state).laplace()
+    ...         return self
+    >>> len(from_estimator(Mean, "mean_")(np.zeros((4, 1)), 3, np.random.default_rng(1)))
+    3
+    """
+    require_callable("factory", factory, "from_estimator")
+    if not isinstance(output, str):
+        require_callable("output", output, "from_estimator")
+    if label is not None and (isinstance(label, bool) or not isinstance(label, (int, np.integer))):
+        raise InvalidArgument(
+            f"from_estimator: label must be the number of a column, got {short_repr(label)}"
+        )
+    factory_arguments, declared = split("from_estimator", factory, arguments)
+    make = made("from_estimator", factory, factory_arguments)
+    points = None if at is None else np.asarray(at)
+
+    def run(dataset: Any, rng: Any) -> Any:
+        estimator = make(rng)
+        if not callable(getattr(estimator, "fit", None)):
+            raise MechanismFailed(
+                f"from_estimator: factory must make an object with fit, {named(factory)} "
+                f"made {short_repr(estimator)}"
+            )
+        x, y = parts(dataset, label, labeled=takes_labels(estimator.fit))
+        fitted = estimator.fit(x) if y is None else estimator.fit(x, y)
+        if fitted is not None and fitted is not estimator:
+            raise MechanismFailed(
+                "from_estimator: fit must return the estimator itself, that of "
+                f"{named(factory)} returned {short_repr(fitted)}"
+            )
+        return _read_output(estimator, output, points)
+
+    options = {"at": at, "label": label, "time_limit": time_limit, **factory_arguments}
+    return PerRun(
+        named(factory),
+        run,
+        (from_estimator, (factory, output), options),
+        seeding_notes(factory, named(factory)),
+        time_limit,
+        declared,
+    )
+
+
+def _read_output(estimator: Any, output: Union[str, Callable[[Any], Any]], points: Any) -> Any:
+    """Return the released output of a fitted estimator."""
+    if not isinstance(output, str):
+        return output(estimator)
+    if "," in output:
+        return tuple(_read_output(estimator, part.strip(), points) for part in output.split(","))
+    name = type(estimator).__name__
+    if not hasattr(estimator, output):
+        learned = (
+            ", ".join(key for key in vars(estimator) if key.endswith("_") and key[0] != "_")
+            or "nothing"
+        )
+        raise MechanismFailed(
+            f"from_estimator: output must exist after fit, {name} has no {output!r}; it has "
+            f"learned {learned}"
+        )
+    value = getattr(estimator, output)
+    if not callable(value):
+        return np.array(value) if isinstance(value, np.ndarray) else value
+    if points is None:
+        raise MechanismFailed(
+            f"from_estimator: {output!r} of {name} is a method: give the public points to "
+            "call it on, at=..."
+        )
+    return value(points)
 
 
 def split(
@@ -324,14 +450,21 @@ def made(
     return make
 
 
-def single_run_call(
-    owner: str, function: Callable[..., Any], arguments: Optional[Dict[str, Any]] = None
-) -> Once:
+def single_run_call(owner: str, function: Any, arguments: Optional[Dict[str, Any]] = None) -> Once:
     """Return ``call(dataset, rng)``, which calls the function with its arguments, its randomness,
-    and labels if it requires them.
+    and labels if it requires them. For a PyTorch module, datasets become tensors of the type of its
+    parameters.
     """
-    if _is_module(function):
-        return _torch_call(function)
+    kinds = [f"{cls.__module__}.{cls.__name__}" for cls in type(function).__mro__]
+    if any(kind.startswith("torch.") and kind.endswith(".Module") for kind in kinds):
+        torch = sys.modules["torch"]
+        dtype = next((p.dtype for p in function.parameters()), torch.get_default_dtype())
+
+        def call(dataset: Any, rng: Any) -> Any:
+            with torch.no_grad():
+                return function(torch.as_tensor(np.array(dataset), dtype=dtype))
+
+        return call
     run = bound(owner, function, arguments or {}, named(function))
     seeded, fitted = randomness_argument(run), dataset_converter(function)
     if takes_labels(run):
@@ -352,28 +485,6 @@ async def _async_values(values: Any) -> List[Any]:
     return found
 
 
-def _is_module(found: Any) -> bool:
-    """Return whether an object is a PyTorch module, without importing PyTorch."""
-    return any(
-        cls.__name__ == "Module" and cls.__module__.startswith("torch.")
-        for cls in type(found).__mro__
-    )
-
-
-def _torch_call(module: Any) -> Once:
-    """Return ``call(dataset, rng)`` for a PyTorch module; datasets become tensors of the type of
-    its parameters.
-    """
-    torch = sys.modules["torch"]
-    kind = next((p.dtype for p in module.parameters()), torch.get_default_dtype())
-
-    def call(dataset: Any, rng: Any) -> Any:
-        with torch.no_grad():
-            return module(torch.as_tensor(np.array(dataset), dtype=kind))
-
-    return call
-
-
 def unbound(found: Any) -> Any:
     """Return the function or class inside of partials."""
     for _ in range(8):
@@ -385,24 +496,6 @@ def named(found: Any) -> str:
     """Return the name of a function or class for messages, also inside of a partial."""
     found = unbound(found)
     return str(getattr(found, "__name__", type(found).__name__))
-
-
-def _rebuild(
-    build: Callable[..., PerRun],
-    arguments: Tuple[Any, ...],
-    options: Dict[str, Any],
-    declared: Dict[str, Any],
-) -> PerRun:
-    """Return a mechanism rebuilt from its pickled parts."""
-    return build(*arguments, **options, **declared)
-
-
-def _calling_module() -> str:
-    """Return the module name of the first calling frame outside of this folder."""
-    frame: Any = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__package__") == __package__:
-        frame = frame.f_back
-    return str(frame.f_globals.get("__name__", "__main__"))
 
 
 class _EventLoop:
@@ -456,17 +549,5 @@ class _EventLoop:
             asyncio.get_running_loop()
         except RuntimeError:
             return work()
-        found: Dict[str, Any] = {}
-
-        def run() -> None:
-            try:
-                found["value"] = work()
-            except BaseException as error:
-                found["error"] = error
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        thread.join()
-        if "error" in found:
-            raise found["error"]
-        return found["value"]
+        with concurrent.futures.ThreadPoolExecutor(1) as executor:
+            return executor.submit(work).result()

@@ -8,7 +8,7 @@ import pytest
 import dpwitness as dpw
 from dpwitness.cli import main
 from dpwitness.core.values.validation import InvalidArgument, import_problem
-from dpwitness.mechanisms.wrappers.programs.inside.introspection import (
+from dpwitness.mechanisms.wrappers.programs.inside.target_runs import (
     Unfit,
     attributes_of,
     check_attribute_names,

@@ -10,6 +10,7 @@ import pytest
 
 from dpwitness import Pair, PureDP, Target, Verdict, check_mechanism, parametrize_with_checks
 from dpwitness.auditors.checks.runner import CHECKS
+from dpwitness.benchmarks.installation import install, state_of
 from dpwitness.commands.targets import TEMPLATE
 from dpwitness.mechanisms import Counts, Records, Rows
 from dpwitness.mechanisms.wrappers.programs.environments import Environment, environments
@@ -207,16 +208,16 @@ def test_environments_are_made_and_a_failure_is_told(tmp_path, monkeypatch):
     monkeypatch.setenv("DPWITNESS_HOME", str(tmp_path))
     said: list[str] = []
     empty = Environment("empty")
-    assert empty.state == "missing"
-    empty.setup(said.append)
-    assert empty.state == "ready" and "-m venv" in said[0] and "ready in" in said[-1]
-    assert Environment("empty", requirements=("thing==1",)).state == "outdated"
+    assert state_of(empty) == "missing"
+    install(empty, said.append)
+    assert state_of(empty) == "ready" and "-m venv" in said[0] and "ready in" in said[-1]
+    assert state_of(Environment("empty", requirements=("thing==1",))) == "outdated"
     broken = Environment("broken", no_deps=(str(tmp_path / "no-such-wheel.whl"),))
     with pytest.raises(
         ValueError, match=r"environment broken cannot be made: .*no-such-wheel.* ended with 1"
     ):
-        broken.setup(said.append)
-    assert broken.state == "unfinished"
+        install(broken, said.append)
+    assert state_of(broken) == "unfinished"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the interpreters are shell scripts")
@@ -234,11 +235,11 @@ def test_an_interpreter_that_does_not_run_is_passed_over(tmp_path, monkeypatch):
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
     monkeypatch.setenv("DPWITNESS_HOME", str(tmp_path / "home"))
     said: list[str] = []
-    Environment("old", python="9.9").setup(said.append)
+    install(Environment("old", python="9.9"), said.append)
     assert said[0].startswith(f"old: {real} -m venv")
     monkeypatch.delenv("PYENV_ROOT")
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(
         ValueError, match=r"needs python9\.9 on the PATH, which is not installed or does not run"
     ):
-        Environment("older", python="9.9").setup(said.append)
+        install(Environment("older", python="9.9"), said.append)

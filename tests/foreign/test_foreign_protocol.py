@@ -110,8 +110,8 @@ def test_a_batch_that_raises_is_run_one_by_one_as_in_process(file):
 def test_datasets_arrive_as_they_are(value):
     blobs: list[bytes] = []
     packed = codec.pack(value, blobs)
-    sent = b"".join(codec.message({"op": "x", "data": packed}, blobs))
-    header, received = codec.receive(io.BytesIO(sent).read)
+    sent = io.BytesIO(b"".join(codec.message({"op": "x", "data": packed}, blobs)))
+    header, received = codec.receive(sent.readline, sent.read)
     back = codec.unpack(header["data"], received)
     assert repr(back) == repr(value) and type(back) is type(value)
     assert getattr(back, "dtype", None) == getattr(value, "dtype", None)
@@ -163,15 +163,21 @@ ALONE = [
     INSIDE.parent / "supervisor.py",
     *(
         INSIDE.parents[3] / "core" / "values" / f"{name}.py"
-        for name in ("dataframe_backends", "library_parts", "object_tree")
+        for name in ("dataframe_backends", "library_parts", "object_tree", "validation")
     ),
 ]
 
 
+OWN = {
+    ".".join(["dpwitness", *file.relative_to(INSIDE.parents[3]).with_suffix("").parts])
+    for file in ALONE
+}
+
+
 @pytest.mark.parametrize("file", ALONE, ids=lambda file: file.stem)
 def test_the_worker_stands_alone(file):
-    """It is read by Python 3.8, imports the standard library and NumPy alone, and knows
-    no pickle.
+    """It is read by Python 3.8, imports the standard library, NumPy and its own modules alone, and
+    knows no pickle.
     """
     tree = ast.parse(file.read_text(encoding="utf-8"), feature_version=(3, 8))
     for_types = [
@@ -187,12 +193,15 @@ def test_the_worker_stands_alone(file):
         if isinstance(node, ast.Import)
         for alias in node.names
     }
-    names |= {
-        n.module.partition(".")[0]
-        for n in ast.walk(tree)
-        if isinstance(n, ast.ImportFrom) and id(n) not in for_types
-    }
-    plain = "__init__ introspection supervisor"
+    imports = [
+        n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and id(n) not in for_types
+    ]
+    for each in imports:
+        if each.module.startswith("dpwitness."):
+            found = {each.module, *(f"{each.module}.{alias.name}" for alias in each.names)}
+            assert found & {*OWN, "dpwitness.mechanisms.wrappers.recording"}
+    names |= {each.module.partition(".")[0] for each in imports} - {"dpwitness"}
+    plain = "__init__ supervisor"
     assert ("numpy" in names) == (file.stem not in plain.split())
     assert not names & {"dpwitness", "pickle", "marshal", "shelve"}
     assert names - {"numpy"} <= set(sys.stdlib_module_names) | {"__future__"}

@@ -15,8 +15,9 @@ import pytest
 
 from dpwitness import ApproxDP, InvalidArgument, Pair, Target, Verdict, audit, replay
 from dpwitness.auditors.workers.engine import MechanismFailed, stream
+from dpwitness.benchmarks.installation import PROGRAMS, command_of
 from dpwitness.mechanisms import Records
-from dpwitness.mechanisms.wrappers.programs.environments import PROGRAMS, environments
+from dpwitness.mechanisms.wrappers.programs.environments import environments
 from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError, target_names
 from dpwitness.mechanisms.wrappers.programs.worker_process import _busy, _idle
 
@@ -220,12 +221,12 @@ def test_commands_of_environments_name_no_place_of_this_machine(tmp_path, monkey
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(PROGRAMS.parents[2])
-    assert boost.command("boost.cpp", "laplace") == [
+    assert command_of(boost, "boost.cpp", "laplace") == [
         "~/.cache/dpwitness/environments/boost/boost",
         "laplace",
     ]
     program = "./benchmarks/libraries/programs/stdlib.js"
-    assert stdlib.command("stdlib.js", "laplace") == [
+    assert command_of(stdlib, "stdlib.js", "laplace") == [
         "node",
         program,
         "laplace",
@@ -233,7 +234,7 @@ def test_commands_of_environments_name_no_place_of_this_machine(tmp_path, monkey
     ]
     monkeypatch.chdir("/")
     monkeypatch.setenv("DPWITNESS_HOME", str(tmp_path / "elsewhere"))
-    assert boost.command("boost.cpp", "laplace") == [
+    assert command_of(boost, "boost.cpp", "laplace") == [
         f".{tmp_path}/elsewhere/environments/boost/boost",
         "laplace",
     ]
@@ -256,7 +257,7 @@ def test_modules_and_classes(foreign, tmp_path, monkeypatch):
 
 
 def test_no_module_of_a_library_is_taken_for_one_of_the_worker(foreign, tmp_path):
-    modules = "introspection dataframe_backends library_parts object_tree batch_runner codec worker"
+    modules = "target_runs dataframe_backends library_parts object_tree validation codec worker"
     names = modules.split()
     for name in names:
         (tmp_path / f"{name}.py").write_text("OWN = 0.5\n")
@@ -297,7 +298,7 @@ def test_each_thread_has_a_worker_and_few_are_kept(file):
         found = list(executor.map(lambda seed: draw(target, 1000, seed), range(40)))
     assert all(np.array_equal(rows, draw(target, 1000, seed)) for seed, rows in enumerate(found))
     assert 1 <= len(_idle) <= 4 and not _busy
-    pids = [worker._process.pid for worker in _idle]
+    pids = [worker.process.pid for worker in _idle]
     target.close()
     assert all(gone(pid) for pid in pids) and not _idle
 

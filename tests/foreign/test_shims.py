@@ -11,7 +11,7 @@ from broken_programs import ALONE, SHIMS, TOOLS, VECTORS
 
 from dpwitness import Target, Verdict, audit, mechanisms
 from dpwitness.benchmarks.protocol.conformance import check_protocol
-from dpwitness.mechanisms.wrappers.programs.program_messages import parse_hello
+from dpwitness.mechanisms.wrappers.programs.program import parse_hello
 
 JAVA = (
     "public final class Words { public static void main(String[] a) { Dpwitness.Rng r = new "

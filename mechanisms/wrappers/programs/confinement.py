@@ -17,6 +17,7 @@ import ctypes
 import functools
 import json
 import os
+import resource
 import socket
 import struct
 import subprocess
@@ -46,6 +47,9 @@ _VARIABLES = (
 LIMITS = ("files", "network", "size of files")
 
 
+_SYSTEM: Any = ctypes.CDLL(None, use_errno=True)
+
+
 def confined(folder: str, command: list[str]) -> list[str]:
     """Return the command line that runs `command` under limits; it may write below
     `folder` only.
@@ -65,9 +69,12 @@ def offered() -> tuple[str, ...]:
     """Return the limits that this system enforces, among `LIMITS`, found by a trial in a child
     process.
     """
-    probe = [sys.executable, "-I", "-S", os.path.abspath(__file__), json.dumps({"probe": True})]
     done = subprocess.run(
-        probe, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False
+        confined(os.getcwd(), []),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=False,
     )
     return tuple(name for name in LIMITS if name in done.stdout.splitlines())
 
@@ -90,13 +97,9 @@ def described() -> str:
     )
 
 
-def _system() -> Any:
-    return ctypes.CDLL(None, use_errno=True)
-
-
 def _call(number: int, *arguments: Any) -> int:
     """Return the result of a system call. Raise OSError if it fails."""
-    found = int(_system().syscall(ctypes.c_long(number), *arguments))
+    found = int(_SYSTEM.syscall(ctypes.c_long(number), *arguments))
     if found < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return found
@@ -127,7 +130,7 @@ def _limit_files(folder: str) -> None:
             rule = ctypes.create_string_buffer(struct.pack("=Qi", allowed, place), 12)
             _call(_ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(1), rule, ctypes.c_uint(0))
             os.close(place)
-    if _system().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0):
+    if _SYSTEM.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl")
     _call(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint(0))
     os.close(ruleset)
@@ -137,9 +140,9 @@ def _cut_network() -> None:
     """Enter a network namespace that has a loopback device only. Raise OSError if the system does
     not allow this.
     """
-    user, group, system = os.getuid(), os.getgid(), _system()
-    if system.unshare(_NEW_NETWORK):
-        if system.unshare(_NEW_USER | _NEW_NETWORK):
+    user, group = os.getuid(), os.getgid()
+    if _SYSTEM.unshare(_NEW_NETWORK):
+        if _SYSTEM.unshare(_NEW_USER | _NEW_NETWORK):
             raise OSError(ctypes.get_errno(), "unshare")
         for name, text in (
             ("setgroups", "deny"),
@@ -156,41 +159,30 @@ def _cut_network() -> None:
             fcntl.ioctl(device, 0x8914, struct.pack("16sH14x", b"lo", 1))
 
 
-def _limit_file_size() -> None:
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE_BYTES, _FILE_BYTES))
-
-
 def _limits(folder: str) -> dict[str, Callable[[], None]]:
     """Return the functions that set the limits, by name."""
+    size = (_FILE_BYTES, _FILE_BYTES)
     return {
-        "size of files": _limit_file_size,
+        "size of files": functools.partial(resource.setrlimit, resource.RLIMIT_FSIZE, size),
         "network": _cut_network,
         "files": functools.partial(_limit_files, folder),
     }
 
 
-def _probe() -> None:
-    """Print the name of each limit that can be set."""
-    for name, limit in _limits(os.getcwd()).items():
-        with contextlib.suppress(Exception):
-            limit()
-            print(name, flush=True)
-
-
 def main() -> None:
-    """Set the limits that the system offers, and replace this process by the program."""
+    """Set the limits that the system offers, and replace this process by the program; without a
+    program, print the names of the limits.
+    """
     options = json.loads(sys.argv[1])
-    if options.get("probe"):
-        _probe()
-        return
     folder, command = options["folder"], sys.argv[2:]
     os.environ.update(dict.fromkeys(_VARIABLES, folder), PYTHONDONTWRITEBYTECODE="1")
-    for limit in _limits(folder).values():
+    for name, limit in _limits(folder).items():
         with contextlib.suppress(Exception):  # not offered here, which `offered` tells the user
             limit()
-    os.execv(command[0], command)
+            if not command:  # a trial
+                print(name, flush=True)
+    if command:
+        os.execv(command[0], command)
 
 
 if __name__ == "__main__":

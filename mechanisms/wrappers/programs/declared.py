@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from dpwitness.core.values.json_reader import Json
@@ -119,36 +120,32 @@ class Calls:
         """Return the outcomes of a batch. After an abort, return the abort and the outcomes of the
         earlier calls, which are made again.
         """
-        try:
-            return self._ask(name, batch, keywords, marker)
-        except WorkerDied as error:
-            self.aborts += 1
-            at = _position(marker)
-            outcome = (Unfinished if isinstance(error, WorkerTimeout) else Aborted)(str(error))
-            self._size = max(1, self._size // 2)
-            return [*(self._batch(name, batch[:at], keywords, marker) if at else []), outcome]
-
-    def _ask(
-        self, name: str, batch: Sequence[Sequence[Any]], keywords: Sequence[str], marker: str
-    ) -> list[Any]:
         with contextlib.suppress(OSError):
             os.truncate(marker, 0)
         sent: codec.Blobs = []
-        calls = [codec.pack(list(each), sent, exact=True) for each in batch]
         header = {
             "op": "call",
             "name": name,
             "marker": marker,
             "keywords": list(keywords),
-            "calls": calls,
+            "calls": [codec.pack(list(each), sent, exact=True) for each in batch],
         }
-        with borrowed_worker(self.target._slot, self.target.time_limit) as worker:
-            if "error" in worker.loaded:
-                raise TargetError(
-                    f"target {self.target.file} could not be loaded: {worker.loaded['error']}",
-                    worker.loaded["traceback"],
-                )
-            reply, blobs = worker.ask(header, sent, self.target.time_limit)
+        try:
+            with borrowed_worker(self.target._slot, self.target.time_limit) as worker:
+                if "error" in worker.loaded:
+                    raise TargetError(
+                        f"target {self.target.file} could not be loaded: {worker.loaded['error']}",
+                        worker.loaded["traceback"],
+                    )
+                reply, blobs = worker.ask(header, sent, self.target.time_limit)
+        except WorkerDied as error:
+            self.aborts += 1
+            outcome = (Unfinished if isinstance(error, WorkerTimeout) else Aborted)(str(error))
+            self._size = max(1, self._size // 2)
+            at = 0  # position of the call in progress
+            with contextlib.suppress(OSError, ValueError):
+                at = int(Path(marker).read_text(encoding="ascii") or 0)
+            return [*(self._batch(name, batch[:at], keywords, marker) if at else []), outcome]
         if "error" in reply:
             raise TargetError(
                 f"{os.path.basename(self.target.file)}: {reply['error']}", reply["traceback"]
@@ -225,12 +222,3 @@ class Declared:
                 f"has {names}"
             )
         return cls(target, found[target.name])
-
-
-def _position(marker: str) -> int:
-    """Return the position of the call in progress when a process ended."""
-    try:
-        with open(marker, encoding="ascii") as file:
-            return int(file.read() or 0)
-    except (OSError, ValueError):
-        return 0

@@ -1,42 +1,42 @@
-"""Workers that are programs in any language: requests are lines of JSON, answers are lines and
-blocks (docs/reference/protocol.md).
+"""Programs in any language as workers: requests are lines of JSON, answers are lines and blocks
+(docs/reference/protocol.md).
 """
 
 from __future__ import annotations
 
+import datetime
+import hashlib
 import json
+import math
 import os
 import re
 import shutil
 import sys
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpwitness.core.protocols.mechanism import MechanismFailed
-from dpwitness.core.values.json_reader import object_without_duplicates
+from dpwitness.core.values.dataframe_backends import library_name, to_parts, values_of
+from dpwitness.core.values.json_reader import Json, object_without_duplicates
 from dpwitness.core.values.validation import error_text
-from dpwitness.mechanisms.wrappers.programs.program_messages import (
-    BLOCKS,
-    ProtocolViolation,
-    Sent,
-    exception_of,
-    excerpt,
-    parse_hello,
-    parse_message,
-    run_line,
-)
+from dpwitness.mechanisms.wrappers.programs.inside import codec
 from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
-from dpwitness.mechanisms.wrappers.programs.worker_process import Process, WorkerDied, WorkerTimeout
+from dpwitness.mechanisms.wrappers.programs.worker_process import (
+    Launch,
+    Process,
+    ProtocolViolation,
+    WorkerDied,
+)
 
-CACHE_SIZE = 16  # datasets that a program stores; a new one replaces the least recently used one
-
-
+PROTOCOL = 1
+BLOCKS = {"float64": "<f8", "int64": "<i8"}
+ENCODINGS = ("json", "float64")
 HEADER = 2**16  # most bytes of a header line and of hello
 LINE = 2**24  # most bytes of an output line
 _MAX_COLUMNS = 2**20  # most columns of a block
@@ -57,6 +57,229 @@ _SHELL_COMMANDS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
+class Sent:
+    """Dataset in the forms in which it is sent to a program: a float array if possible, otherwise
+    JSON.
+    """
+
+    key: bytes
+    array: NDArray[np.float64] | None
+    value: Any
+
+    def message(self, number: int, encodings: Sequence[str]) -> list[Any]:
+        """Return the message of the dataset in an encoding that the program reads. Raise
+        MechanismFailed if there is none.
+        """
+        head: Json = {"op": "dataset", "dataset": number}
+        array = self.array
+        if "json" not in encodings and array is None:
+            try:
+                array = np.asarray(self.value, dtype="<f8")
+            except (TypeError, ValueError, OverflowError):
+                raise MechanismFailed(
+                    "the program reads datasets as float64 only, which "
+                    f"{excerpt(repr(self.value))} is not"
+                ) from None
+        if array is not None and "float64" in encodings:
+            return [
+                line_of(head | {"encoding": "float64", "shape": list(array.shape)}),
+                array.tobytes(),
+            ]
+        value = self.value if self.array is None else dataset_json(self.array.tolist())
+        return [line_of(head | {"encoding": "json", "value": value})]
+
+
+def plain_fields(dataset: Any) -> Any:
+    """Return dataset classes as dicts of their fields, because the worker may not have
+    dpwitness.
+    """
+    if is_dataclass(dataset) and not isinstance(dataset, type):
+        return {field.name: plain_fields(getattr(dataset, field.name)) for field in fields(dataset)}
+    return dataset
+
+
+def sent_as(dataset: Any) -> Sent:
+    """Return a dataset in the forms in which it is sent to a program. Raise MechanismFailed if JSON
+    cannot represent the dataset.
+    """
+    if (
+        isinstance(dataset, np.ndarray)
+        and dataset.dtype.kind == "f"
+        and not isinstance(dataset, np.ma.MaskedArray)
+    ):
+        array = np.ascontiguousarray(dataset, dtype="<f8").reshape(dataset.shape)
+        return Sent(
+            hashlib.blake2b(array.tobytes(), key=repr(array.shape).encode()[:64]).digest(),
+            array,
+            None,
+        )
+    value = dataset_json(dataset)
+    return Sent(hashlib.blake2b(json.dumps(value).encode()).digest(), None, value)
+
+
+def dataset_json(value: Any) -> Any:
+    """Return a dataset in JSON.
+
+    Arrays and tuples become lists, frames dicts of columns, graphs nodes and edges. NaN, infinities
+    and dates become texts.
+    """
+    if value is None or isinstance(value, bool | str):
+        return value
+    if library_name(value):
+        parts = to_parts(value)
+        if "nodes" in parts:
+            return {"nodes": dataset_json(parts["nodes"]), "edges": dataset_json(parts["edges"])}
+        return {str(name): dataset_json(column) for name, column in values_of(parts).items()}
+    if isinstance(value, np.datetime64 | np.timedelta64 | datetime.date):
+        return str(value)
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "fiubU":
+        return dataset_json(value.tolist())
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        special = "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+        return float(value) if math.isfinite(value) else special
+    if isinstance(value, list | tuple):
+        return [dataset_json(part) for part in value]
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {key: dataset_json(part) for key, part in value.items()}
+    raise MechanismFailed(
+        "a dataset for a program must be representable in JSON, got one with a "
+        f"{type(value).__name__}"
+    )
+
+
+def run_line(number: int, size: int, seed: Sequence[int]) -> bytes:
+    """Return a request to run."""
+    return line_of({"op": "run", "dataset": number, "size": size, "seed": list(seed)})
+
+
+def line_of(message: Json) -> bytes:
+    """Return a message as a line, without blanks and with the keys in their given order."""
+    return json.dumps(message, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def parse_message(line: bytes, what: str) -> Json:
+    """Return the JSON object of a line. Raise ProtocolViolation if the line is not a
+    JSON object.
+    """
+    try:
+        # decode explicitly: for bytes, json.loads accepts other encodings and a byte order mark
+        found = json.loads(line.decode(), object_pairs_hook=object_without_duplicates)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise ProtocolViolation(
+            f"wrote {excerpt(line)} where {what} was due, a JSON object in a line"
+        )
+    return found
+
+
+def _is_name(value: Any) -> bool:
+    """Return whether a value is a printable text of at most 200 characters."""
+    return isinstance(value, str) and len(value) <= 200 and value.isprintable()
+
+
+_HELLO_RULES: dict[str, tuple[bool, str, Any]] = {  # key -> required, rule in messages, test
+    "protocol": (True, "a whole number", lambda v: type(v) is int),
+    "name": (True, "a text of 1 to 200 characters in a line", lambda v: v != "" and _is_name(v)),
+    "version": (False, "a text of at most 200 characters in a line", _is_name),
+    "seedable": (True, "true or false", lambda v: isinstance(v, bool)),
+    "datasets": (
+        True,
+        f"a list of some of {', '.join(ENCODINGS)}",
+        lambda v: _some_of(v, ENCODINGS),
+    ),
+    "outputs": (
+        True,
+        f"a list of some of {', '.join(BLOCKS)}, json",
+        lambda v: _some_of(v, (*BLOCKS, "json")),
+    ),
+    "claim": (False, "a text such as pure:1", lambda v: isinstance(v, str)),
+    "domain": (False, "an object with a kind", lambda v: isinstance(v, dict) and "kind" in v),
+    "batch": (False, "a whole number, at least 1", lambda v: type(v) is int and v >= 1),
+    "trials": (False, "a whole number, at least 1000", lambda v: type(v) is int and v >= 1000),
+    "expected_failures": (
+        False,
+        "an object of texts",
+        lambda v: isinstance(v, dict) and all(isinstance(t, str) for t in v.values()),
+    ),
+}
+
+
+def _some_of(value: Any, names: Sequence[str]) -> bool:
+    """Return whether a value is a non-empty list of some of the names."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(v, str) and v in names for v in value)
+    )
+
+
+def parse_hello(line: bytes) -> Json:
+    """Return a program's hello in the form of `Target.describe`. Raise ProtocolViolation if the
+    hello is invalid.
+    """
+    found = parse_message(line, "hello")
+    if found.get("protocol") != PROTOCOL and type(found.get("protocol")) is int:
+        raise ProtocolViolation(f"speaks protocol {found['protocol']}, this dpwitness {PROTOCOL}")
+    faults = [
+        f"hello has no {key}"
+        for key, (needed, _, _) in _HELLO_RULES.items()
+        if needed and key not in found
+    ]
+    for key, value in found.items():
+        _, rule, holds = _HELLO_RULES.get(key, (False, "", None))
+        if holds is None:
+            names = ", ".join(_HELLO_RULES)
+            faults.append(f"hello has an unknown key {key!r}; known keys are {names}")
+        elif value is not None and not holds(value):
+            faults.append(f"hello: {key} must be {rule}, got {excerpt(repr(value))}")
+    if faults:
+        raise ProtocolViolation("; ".join(faults))
+    defaults = dict.fromkeys(("claim", "domain", "batch", "trials", "tested", "queries", "rounds"))
+    return {
+        **defaults,
+        "version": "",
+        "expected_findings": {},
+        "notes": [],
+        "features": False,
+        "guessed": "",
+    } | (
+        found
+        | {
+            "seeded": found["seedable"],
+            "library": found["name"],
+            "expected_failures": found.get("expected_failures") or {},
+        }
+    )
+
+
+def program_note(about: Json, text: str) -> str:
+    """Return the note for reports on a program."""
+    if text:
+        each = "run" if text == "one" else "batch of runs"
+        return (
+            f"{about['name']}, a program that prints its outputs: it is started again for each "
+            f"{each}, which takes most of its time"
+        )
+    return (
+        f"{about['name']} {about['version'] or 'of unknown version'}, a program (protocol "
+        f"{about['protocol']})"
+    )
+
+
+def excerpt(value: str | bytes, most: int = 120) -> str:
+    """Return the beginning of a value for a message."""
+    text = value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
+    return (
+        repr(text if len(text) <= most else f"{text[:most]}...")
+        if isinstance(value, bytes)
+        else text[:most]
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Command:
     """Slot of a program: command with arguments, working directory, memory limit in bytes (0:
     none), and text mode (see `Target`).
@@ -67,20 +290,14 @@ class Command:
     memory: int = 0
     text: str = ""
 
-    def argv(self) -> list[str]:
-        """Return the command line with the program's path; in text mode, the command line of the
-        adapter `text_adapter`.
+    def launch(self) -> Launch:
+        """Return how to start the program; in text mode, how to start the adapter
+        `text_adapter`.
         """
-        found = [resolved(self.command, self.cwd), *self.command[1:]]
-        return (
-            [sys.executable, "-I", "-S", _TEXT_ADAPTER, self.text, *found] if self.text else found
-        )
-
-    def folder(self) -> str | None:
-        return self.cwd or None
-
-    def environment(self) -> dict[str, str]:
-        return dict(os.environ)
+        command = [resolved(self.command, self.cwd), *self.command[1:]]
+        if self.text:
+            command = [sys.executable, "-I", "-S", _TEXT_ADAPTER, self.text, *command]
+        return command, self.cwd or None, dict(os.environ)
 
     def start(self, time_limit: float) -> Program:
         return Program(self, time_limit)
@@ -145,8 +362,6 @@ class Program(Process):
 
     def __init__(self, slot: Command, time_limit: float) -> None:
         super().__init__(slot)
-        self.slots: OrderedDict[bytes, int] = OrderedDict()
-        self._buffer, self._at, self._expected = bytearray(), 0, ""
         try:
             self.about = parse_hello(
                 self.within(
@@ -166,33 +381,6 @@ class Program(Process):
                 ) from None
             raise
 
-    def within(self, time_limit: float, talk: Any) -> Any:
-        """Return `talk(deadline)`, with errors of the process turned into exceptions.
-
-        Raises
-        ------
-        WorkerDied
-            If the process ends first. ProtocolViolation if the process violates the protocol.
-            WorkerTimeout if it does not answer in time.
-        """
-        try:
-            return talk(time.monotonic() + time_limit)
-        except (BrokenPipeError, EOFError):
-            raise WorkerDied(f"{self.ended()}{self._due_text()}") from None
-        except TimeoutError:
-            self.kill()
-            raise WorkerTimeout(
-                f"took longer than time_limit = {time_limit:g} "
-                f"s{self._due_text()}{self.last_output()}"
-            ) from None
-        except ProtocolViolation as error:
-            self.kill()
-            raise ProtocolViolation(f"{error}{self.last_output()}") from None
-
-    def _due_text(self) -> str:
-        """Return a description of the expected answer, in parentheses, for error messages."""
-        return f" ({self._expected})" if self._expected else ""
-
     def run(
         self, sent: Sent, sizes: Sequence[int], seeds: Sequence[Sequence[int]], time_limit: float
     ) -> list[Any]:
@@ -201,7 +389,8 @@ class Program(Process):
 
         def talk(deadline: float) -> None:
             self.quiet()
-            number, parts = self.dataset(sent)
+            number, is_stored = self.number_of(sent.key)
+            parts = [] if is_stored else sent.message(number, self.about["datasets"])
             for first in range(0, len(sizes), _MAX_REQUESTS_AHEAD):
                 requested = range(first, min(first + _MAX_REQUESTS_AHEAD, len(sizes)))
                 lines = b"".join(run_line(number, sizes[i], seeds[i]) for i in requested)
@@ -212,24 +401,10 @@ class Program(Process):
         self.within(time_limit, talk)
         return found
 
-    def dataset(self, sent: Sent) -> tuple[int, list[Any]]:
-        """Return the number of a dataset, and the messages to send for it. Each dataset is sent
-        once.
-        """
-        number = self.slots.get(sent.key)
-        if number is not None:
-            self.slots.move_to_end(sent.key)
-            return number, []
-        number = (
-            len(self.slots) if len(self.slots) < CACHE_SIZE else self.slots.popitem(last=False)[1]
-        )
-        self.slots[sent.key] = number
-        return number, sent.message(number, self.about["datasets"])
-
     def quiet(self, _deadline: float = 0.0) -> None:
         """Raise ProtocolViolation if the program has written output without a request."""
         if self._at == len(self._buffer) and self._readable.poll(0):
-            self._read_more(time.monotonic() + 1.0)
+            self.read_more(time.monotonic() + 1.0)
         if self._at < len(self._buffer):
             raise ProtocolViolation(
                 "wrote to standard output without a request: "
@@ -247,7 +422,13 @@ class Program(Process):
                 f"{error_text(Exception(head['failed'])).removeprefix('Exception: ')}"
             )
         if "raised" in head:
-            return exception_of(head)
+            name, text = head["raised"], head.get("text", "")
+            if name == "" or not _is_name(name) or not isinstance(text, str):
+                raise ProtocolViolation(
+                    "raised must be the name of an exception, and text a text, got "
+                    f"{excerpt(repr(head))}"
+                )
+            return codec.stand_in(name, Exception)(text)
         kind, rows = head.get("kind"), head.get("rows")
         if kind not in self.about["outputs"]:
             raise ProtocolViolation(
@@ -257,7 +438,8 @@ class Program(Process):
         if type(rows) is not int or rows != size:
             raise ProtocolViolation(f"answered {excerpt(repr(rows))} rows for size = {size}")
         if kind == "json":
-            return [self._read_output(deadline, i) for i in range(size)]
+            names = [f"output {i + 1}" for i in range(size)]
+            return [_parse_output(self.line(LINE, deadline, name), name) for name in names]
         columns = head.get("columns")
         if (
             type(columns) is not int
@@ -270,64 +452,18 @@ class Program(Process):
             )
         found = np.empty((rows, columns), dtype=BLOCKS[str(kind)])
         if found.size:
-            self._fill(memoryview(found.data).cast("B"), deadline)
+            self.fill(memoryview(found.data).cast("B"), deadline)
         return found[:, 0] if columns == 1 else found
 
-    def _read_output(self, deadline: float, place: int) -> Any:
-        """Return the next output line as a value."""
-        line = self.line(LINE, deadline, f"output {place + 1}")
-        try:
-            return json.loads(
-                line.decode(), parse_int=_parse_integer, object_pairs_hook=object_without_duplicates
-            )
-        except (ValueError, RecursionError):
-            raise ProtocolViolation(
-                f"output {place + 1} must be a line of JSON, got {excerpt(line)}"
-            ) from None
 
-    def line(self, limit: int, deadline: float, what: str) -> bytes:
-        """Return the next line without its end. Raise EOFError, TimeoutError, or ProtocolViolation
-        for a line longer than `limit`.
-        """
-        self._expected = f"{what} was due"
-        seen = self._at
-        while (end := self._buffer.find(b"\n", seen)) < 0:
-            if len(self._buffer) - self._at > limit:
-                raise ProtocolViolation(
-                    f"{what} must be a line of at most {limit} bytes, got more: "
-                    f"{excerpt(bytes(self._buffer[self._at :][:200]))}"
-                )
-            del self._buffer[: self._at]
-            self._at, seen = 0, len(self._buffer)
-            if not self._read_more(deadline):
-                raise EOFError
-        found = bytes(self._buffer[self._at : end])
-        if len(found) > limit:
-            raise ProtocolViolation(
-                f"{what} must be a line of at most {limit} bytes, got {len(found)}"
-            )
-        self._at, self._expected = end + 1, ""
-        return found
-
-    def _read_more(self, deadline: float) -> int:
-        """Read available bytes into the buffer and return their count."""
-        chunk = bytearray(2**16)
-        count = self.some(memoryview(chunk), deadline)
-        self._buffer += chunk[:count]
-        return count
-
-    def _fill(self, view: memoryview, deadline: float) -> None:
-        """Fill the view with the next bytes."""
-        filled = min(len(view), len(self._buffer) - self._at)
-        view[:filled] = self._buffer[self._at : self._at + filled]
-        self._at += filled
-        while filled < len(view):
-            self._expected = f"{filled} of {len(view)} bytes of a block were there"
-            count = self.some(view[filled:], deadline)
-            if count == 0:
-                raise EOFError
-            filled += count
-        self._expected = ""
+def _parse_output(line: bytes, what: str) -> Any:
+    """Return the value of an output line."""
+    try:
+        return json.loads(
+            line.decode(), parse_int=_parse_integer, object_pairs_hook=object_without_duplicates
+        )
+    except (ValueError, RecursionError):
+        raise ProtocolViolation(f"{what} must be a line of JSON, got {excerpt(line)}") from None
 
 
 def _parse_integer(text: str) -> int | float:

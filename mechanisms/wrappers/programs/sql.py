@@ -144,13 +144,19 @@ class Query:
         base.seed(float(rng.random()))
         try:
             base.check(self.query)
-            return _outputs([base.rows(self.query) for _ in range(size)])
+            found = [base.rows(self.query) for _ in range(size)]
         except Exception as error:
             # DuckDB runs no further statement after an error
             _THREAD.kept = [each for each in _THREAD.kept if each[2] is not base]
             if isinstance(error, RefusedStatement) or base.refuses(error):
                 raise MechanismFailed(f"the query must only read: {error_text(error)}") from None
             raise MechanismFailed(f"the query cannot be run: {error_text(error)}") from None
+        # an array if each run returned one number, otherwise a list of runs, each a list of rows
+        single = all(
+            len(rows) == 1 and len(rows[0]) == 1 and isinstance(rows[0][0], int | float)
+            for rows in found
+        )
+        return np.array([rows[0][0] for rows in found], dtype=float) if single else found
 
     def _database(self, columns: dict[str, list[Any]]) -> _SQLite | _DuckDB:
         """Return the database with the dataset loaded, cached for the next batches of
@@ -241,13 +247,8 @@ class _Base:
     def type_of(self, values: Sequence[Any]) -> str:
         """Return the SQL type of a column, from the types of its values."""
         kinds = {type(value) for value in values if value is not None}
-        return (
-            {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", datetime.date: "DATE"}.get(
-                kinds.pop(), "VARCHAR"
-            )
-            if len(kinds) == 1
-            else ""
-        )
+        names = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", datetime.date: "DATE"}
+        return names.get(kinds.pop(), "VARCHAR") if len(kinds) == 1 else ""
 
 
 class _SQLite(_Base):
@@ -279,9 +280,6 @@ class _SQLite(_Base):
             for name, values in columns.items()
         }
         super().load(table, plain)
-
-    def type_of(self, values: Sequence[Any]) -> str:
-        return {"VARCHAR": "TEXT", "DOUBLE": "REAL"}.get(found := super().type_of(values), found)
 
     def lock(self) -> None:
         self.held.execute("PRAGMA query_only = 1")
@@ -416,14 +414,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and math.isnan(value):
         return None
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _outputs(found: list[Rows]) -> Any:
-    """Return an array if each run returned one number, otherwise a list of runs, each a list of
-    rows.
-    """
-    single = all(
-        len(rows) == 1 and len(rows[0]) == 1 and isinstance(rows[0][0], int | float)
-        for rows in found
-    )
-    return np.array([rows[0][0] for rows in found], dtype=float) if single else found

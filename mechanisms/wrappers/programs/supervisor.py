@@ -18,11 +18,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import select
 import signal
 import sys
 import time
-from collections.abc import Iterator
 
 MOST = 512  # most running descendants of a worker
 LOG = 2**26  # bytes of printed output above which the log is emptied
@@ -30,11 +30,11 @@ CHECK_SECONDS = 0.2  # seconds between two checks
 TOO_MANY = 70  # exit code for too many processes
 _KILL_SECONDS = 8.0  # seconds after which killing is given up
 
-_PDEATHSIG, _SUBREAPER = 1, 36  # of prctl, see linux/prctl.h
+PARENT_DEATH_SIGNAL, _SUBREAPER = 1, 36  # of prctl, see linux/prctl.h
 _END_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
-def _prctl(option: int, value: int) -> None:
+def prctl(option: int, value: int) -> None:
     """Call Linux's prctl, ignoring errors; do nothing on other systems."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
@@ -118,22 +118,6 @@ def _has_children(worker: int) -> bool:
         return False
 
 
-@contextlib.contextmanager
-def limited_memory(memory: int) -> Iterator[None]:
-    """Set a limit on address space, which processes started in the block inherit."""
-    if not memory:
-        yield
-        return
-    import resource
-
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (memory, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
-
-
 def main() -> None:
     """Start the worker, wait for its end or the controller's, kill all descendants, and exit as the
     worker did.
@@ -150,24 +134,26 @@ def main() -> None:
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     for sign in (*_END_SIGNALS, signal.SIGCHLD):
         signal.signal(sign, lambda *_: None)
-    _prctl(_PDEATHSIG, signal.SIGTERM)
-    _prctl(_SUBREAPER, 1)
+    prctl(PARENT_DEATH_SIGNAL, signal.SIGTERM)
+    prctl(_SUBREAPER, 1)
     if os.getppid() != controller:
         return
-    with contextlib.suppress(ImportError, ValueError, OSError):
-        import resource
-
+    with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.set_inheritable(life, False)
     environment = dict(os.environ, DPWITNESS_KEEPER=str(os.getpid()))
-    try:
-        with limited_memory(memory):  # restore the default action of SIGPIPE
-            worker = os.posix_spawn(
-                command[0], command, environment, setpgroup=0, setsigdef=[signal.SIGPIPE]
-            )
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    if memory:  # the worker inherits the limit on address space
+        resource.setrlimit(resource.RLIMIT_AS, (memory, before[1]))
+    try:  # restore the default action of SIGPIPE
+        worker = os.posix_spawn(
+            command[0], command, environment, setpgroup=0, setsigdef=[signal.SIGPIPE]
+        )
     except OSError as error:
         os.write(2, f"cannot be started: {error.strerror}\n".encode())
         os._exit(127)
+    if memory:
+        resource.setrlimit(resource.RLIMIT_AS, before)
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)  # only the worker holds the pipes, so they close when the worker ends
@@ -194,13 +180,7 @@ def main() -> None:
                 )
                 os._exit(TOO_MANY)
     kill_all(worker)
-    _exit_as(_exit_status.get("worker", signal.SIGKILL))
-
-
-def _exit_as(status: int) -> None:
-    """End this process in the same manner as a process with this exit status: by the signal, or
-    with the exit code.
-    """
+    status = _exit_status.get("worker", signal.SIGKILL)
     if os.WIFSIGNALED(status):
         signal_number = os.WTERMSIG(status)
         with contextlib.suppress(OSError, ValueError):

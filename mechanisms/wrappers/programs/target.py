@@ -44,6 +44,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion
 
 from dpwitness.core import domains
 from dpwitness.core.claims import Claim, parse_claim
@@ -52,11 +54,10 @@ from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, require, short_repr
 from dpwitness.mechanisms.wrappers.programs.inside import codec, global_generators
-from dpwitness.mechanisms.wrappers.programs.inside.batch_runner import joined
-from dpwitness.mechanisms.wrappers.programs.inside.introspection import Unfit, attributes_of
-from dpwitness.mechanisms.wrappers.programs.program import Command, command_script
-from dpwitness.mechanisms.wrappers.programs.program_messages import (
-    ProtocolViolation,
+from dpwitness.mechanisms.wrappers.programs.inside.target_runs import Unfit, attributes_of, joined
+from dpwitness.mechanisms.wrappers.programs.program import (
+    Command,
+    command_script,
     plain_fields,
     program_note,
     sent_as,
@@ -73,6 +74,7 @@ from dpwitness.mechanisms.wrappers.programs.worker_pool import (
 )
 from dpwitness.mechanisms.wrappers.programs.worker_process import (
     P,
+    ProtocolViolation,
     Slot,
     WorkerDied,
     WorkerTimeout,
@@ -84,6 +86,17 @@ from dpwitness.mechanisms.wrappers.single_runs import PerRun
 Answer = TypeVar("Answer")
 # minimum time for imports and a trial call, also on a loaded machine
 _MIN_RECOGNITION_SECONDS = 30.0
+
+
+_PACKED = ("domain", "queries")  # declarations that are sent in packed form
+# declarations that are attributes of a target: whether the library takes a seed; names of checks
+# and kinds of trace findings that are known to fail, with the reasons; parts that a scan has
+# guessed; the largest batch, and the default number of runs, or None; whether the function is
+# written without dpwitness, as target files are; whether it has a method `log_density`
+_DECLARED = (
+    *("seeded", "expected_failures", "expected_findings", "guessed", "batch", "trials"),
+    *("plain", "density"),
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -154,7 +167,24 @@ class Target:
             "text", ("", "batch", "one")
         )
         if len(self.command):
-            self._check_command()
+            argv = self.command
+            if (
+                isinstance(argv, str)
+                or not all(isinstance(part, str) and "\0" not in part for part in argv)
+                or not argv[0]
+            ):
+                raise InvalidArgument(
+                    f"Target: command must be a list of texts, the program first, got {argv!r}"
+                )
+            if self.file or self.name or self.python or self.kwargs:
+                raise InvalidArgument(
+                    "Target: command excludes file, name, python and kwargs: leave them out; put "
+                    "a program's arguments in command"
+                )
+            if self.cwd is not None and not os.path.isdir(os.path.expanduser(self.cwd)):
+                raise InvalidArgument(f"Target: cwd must be a folder, got {self.cwd!r}")
+            object.__setattr__(self, "command", tuple(argv))
+            object.__setattr__(self, "cwd", os.path.abspath(os.path.expanduser(self.cwd or "")))
             return
         for field, what in (("cwd", self.cwd), ("text", self.text)):
             if what:
@@ -172,27 +202,6 @@ class Target:
             object.__setattr__(self, "file", os.path.abspath(os.path.expanduser(self.file)))
         if self.python is not None and os.sep in self.python:
             object.__setattr__(self, "python", os.path.abspath(os.path.expanduser(self.python)))
-
-    def _check_command(self) -> None:
-        """Raise InvalidArgument if the command, or another argument for programs, is invalid."""
-        argv = self.command
-        if (
-            isinstance(argv, str)
-            or not all(isinstance(part, str) and "\0" not in part for part in argv)
-            or not argv[0]
-        ):
-            raise InvalidArgument(
-                f"Target: command must be a list of texts, the program first, got {argv!r}"
-            )
-        if self.file or self.name or self.python or self.kwargs:
-            raise InvalidArgument(
-                "Target: command excludes file, name, python and kwargs: leave them out; put "
-                "a program's arguments in command"
-            )
-        if self.cwd is not None and not os.path.isdir(os.path.expanduser(self.cwd)):
-            raise InvalidArgument(f"Target: cwd must be a folder, got {self.cwd!r}")
-        object.__setattr__(self, "command", tuple(argv))
-        object.__setattr__(self, "cwd", os.path.abspath(os.path.expanduser(self.cwd or "")))
 
     def __reduce__(self) -> Any:
         return type(self), tuple(
@@ -310,11 +319,28 @@ class Target:
         TargetError
             If the interpreter, the library, the file or the name is missing, or the file raises.
         """
-        state = self._state
-        with state.lock:
-            if state.about is None:
-                state.about = self._describe()
-            return state.about
+        with self._state.lock:
+            if self._state.about is None:
+                self._state.about = self._of_program() if self.command else self._of_function()
+            return self._state.about
+
+    def _of_program(self) -> Json:
+        """Return the declarations of a program's hello."""
+        try:
+            with borrowed_worker(self.slot_of_program, self.time_limit) as program:
+                return program.about
+        except WorkerDied as error:
+            raise TargetError(f"{self.__name__} {error}") from None
+
+    def _of_function(self) -> Json:
+        """Return the declarations of a function, and the versions of its interpreter."""
+        problem = f"{self.__name__} could not be described"
+        request = self._request("describe")
+        reply, blobs, about = answer_of(self._slot, request, [], self.time_limit, problem)
+        if "error" in reply:
+            text = f"{reply.get('what', self.__name__)}: {reply['error']}"
+            raise TargetError(text.removeprefix(f"{self.__name__}: "), reply["traceback"])
+        return about | reply | {key: codec.unpack(reply[key], blobs) for key in _PACKED}
 
     @property
     def claim(self) -> Claim | None:
@@ -346,39 +372,11 @@ class Target:
             )
         return None if found is None else build_domain(found, self.__name__)
 
-    @property
-    def seeded(self) -> bool:
-        """Whether the library takes a seed. Without a seed, no count can be reproduced."""
-        return bool(self.describe()["seeded"])
-
-    @property
-    def expected_failures(self) -> dict[str, str]:
-        """Names of the checks that are known to fail, with the reasons."""
-        return dict(self.describe()["expected_failures"])
-
-    @property
-    def expected_findings(self) -> dict[str, str]:
-        """Kinds of trace findings that are known not to be faults, with the reasons."""
-        return dict(self.describe()["expected_findings"])
-
-    @property
-    def guessed(self) -> str:
-        """Parts of claim, relation or domain that a scan guessed; empty if a person or the library
-        states the claim.
-        """
-        return str(self.describe().get("guessed") or "")
-
-    @property
-    def batch(self) -> int | None:
-        """Largest number of runs in one batch; None without a limit."""
-        found: int | None = self.describe()["batch"]
-        return found
-
-    @property
-    def trials(self) -> int | None:
-        """Default number of runs of an audit; None if the target declares none."""
-        found: int | None = self.describe()["trials"]
-        return found
+    def __getattr__(self, name: str) -> Any:
+        """Return a declaration of the target file, such as `seeded` or `trials` (`describe`)."""
+        if name not in _DECLARED:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return self.describe()[name]
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -391,15 +389,23 @@ class Target:
             notes.append(program_note(found, self.text))
         elif found["library"]:
             notes.append(library_note(found))
-        if (
-            found["tested"]
-            and found["version"]
-            and not _is_tested_version(found["version"], found["tested"])
-        ):
-            notes.append(
-                f"{found['library']} {found['version']} is outside the tested range "
-                f"{found['tested']}"
-            )
+        if found["tested"] and found["version"]:
+            is_tested = False
+            try:
+                tested = SpecifierSet(found["tested"])
+                is_tested = tested.contains(found["version"], prereleases=True)
+            except InvalidSpecifier:
+                raise TargetError(
+                    "TESTED must be a range of versions such as '>=1.2,<2', got "
+                    f"{short_repr(found['tested'])}"
+                ) from None
+            except InvalidVersion:  # the version number of the library does not follow the standard
+                pass
+            if not is_tested:
+                notes.append(
+                    f"{found['library']} {found['version']} is outside the tested range "
+                    f"{found['tested']}"
+                )
         notes += found["notes"]
         if not found["seeded"]:
             notes.append(
@@ -424,32 +430,6 @@ class Target:
         if "error" in reply:
             raise TargetError(reply["error"], reply["traceback"])
         return reply
-
-    def _describe(self) -> Json:
-        if self.command:
-            try:
-                with borrowed_worker(self.slot_of_program, self.time_limit) as program:
-                    return program.about
-            except WorkerDied as error:
-                raise TargetError(f"{self.__name__} {error}") from None
-            except InvalidArgument as error:
-                raise TargetError(str(error)) from None
-        reply, blobs, about = answer_of(
-            self._slot,
-            self._request("describe"),
-            [],
-            self.time_limit,
-            f"{self.__name__} could not be described",
-        )
-        if "error" in reply:
-            raise TargetError(
-                f"{reply.get('what', self.__name__)}: {reply['error']}".removeprefix(
-                    f"{self.__name__}: "
-                ),
-                reply["traceback"],
-            )
-        unpacked = {key: codec.unpack(reply[key], blobs) for key in ("domain", "queries")}
-        return about | reply | unpacked
 
     def _sent(self, dataset: Any) -> Any:
         """Return a dataset as the function receives it: plain types, because a target file does not
@@ -534,13 +514,18 @@ class Target:
         """Return the answer of a worker. If the worker dies, run the batch once more in a new
         worker, with the same seed.
         """
-        crash, limit, closed = "", self._state.limit(self.time_limit, size), self._state.closed
+        state = self._state
+        with state.lock:  # ten times the mean time of previous runs, if that is longer
+            limit = max(self.time_limit, 10 * state.seconds * size / max(state.runs, 1))
+        crash, closed = "", state.closed
         for attempt in range(2):
             try:
                 with borrowed_worker(slot, self.time_limit, fresh=attempt > 0) as worker:
                     started = time.perf_counter()
                     found = ask(worker, limit)
-                self._state.took(time.perf_counter() - started, size)
+                with state.lock:
+                    state.seconds += time.perf_counter() - started
+                    state.runs += size
                 return found
             except WorkerTimeout as error:
                 raise TookTooLong(f"a batch of {size} runs {error}") from None
@@ -548,7 +533,7 @@ class Target:
                 raise MechanismFailed(f"{self.__name__} {error} (a batch of {size} runs)") from None
             except WorkerDied as error:
                 crash = str(error)
-                if self._state.closed > closed:
+                if state.closed > closed:
                     raise MechanismFailed("the target was closed while it ran a batch") from None
             except InvalidArgument as error:
                 raise MechanismFailed(str(error)) from None
@@ -568,33 +553,8 @@ class Isolated(Target):
     same random draws as in this one.
     """
 
-    @property
-    def plain(self) -> bool:
-        """Whether the mechanism is written without dpwitness, as target files are."""
-        return bool(self.describe()["plain"])
-
-    @property
-    def density(self) -> bool:
-        """Whether the mechanism has a method `log_density`, which is only used in this process."""
-        return bool(self.describe()["density"])
-
     def _sent(self, dataset: Any) -> Any:
         return dataset
-
-
-def _is_tested_version(version: str, tested: str) -> bool:
-    """Return whether a version lies in the tested range; False if the version is not comparable."""
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-    from packaging.version import InvalidVersion
-
-    try:
-        return SpecifierSet(tested).contains(version, prereleases=True)
-    except InvalidSpecifier:
-        raise TargetError(
-            f"TESTED must be a range of versions such as '>=1.2,<2', got {short_repr(tested)}"
-        ) from None
-    except InvalidVersion:  # the library's version number does not follow the standard
-        return False
 
 
 def require_attributes(mechanism: Any) -> None:

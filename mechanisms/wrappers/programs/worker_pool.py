@@ -12,10 +12,8 @@ import os
 import shutil
 import sys
 import threading
-import time
-from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,9 +28,10 @@ from dpwitness.mechanisms.wrappers.programs import environments
 from dpwitness.mechanisms.wrappers.programs.confinement import confined
 from dpwitness.mechanisms.wrappers.programs.inside import codec
 from dpwitness.mechanisms.wrappers.programs.worker_process import (
+    Launch,
     Process,
+    ProtocolViolation,
     WorkerDied,
-    WorkerTimeout,
     borrowed_worker,
 )
 
@@ -41,6 +40,20 @@ CONFINED: ContextVar[str] = ContextVar("CONFINED", default="")
 _SCRIPT = str(Path(__file__).resolve().with_name("inside") / "worker.py")
 _START_SECONDS = 120.0  # seconds within which an interpreter must answer the first request
 _INLINE_BYTES = 4096  # size in bytes from which a dataset is sent once and referred to by a key
+
+
+class TargetError(InvalidArgument):
+    """Error of a target that cannot be used. `traceback` is the user's part of the traceback if the
+    target file raised.
+    """
+
+    def __init__(self, reason: str, traceback: str = "") -> None:
+        super().__init__(reason)
+        self.traceback = traceback
+
+
+class MissingLibrary(TargetError):
+    """Error of a target whose library, or the environment with this library, is not installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,25 +71,29 @@ class Interpreter:
     memory: int = 0
     confined: str = ""
 
-    def argv(self) -> list[str]:
-        python = self.python or sys.executable
-        if not os.access(python, os.X_OK):
-            raise InvalidArgument(
-                f"python must be a Python interpreter, got {python!r}: {os.strerror(errno.EACCES)}"
-            )
-        command = [python, "-u", _SCRIPT]
-        return confined(self.confined, command) if self.confined else command
-
-    def folder(self) -> str | None:
-        return self.confined or None
-
-    def environment(self) -> dict[str, str]:
-        # these belong to this interpreter
+    def launch(self) -> Launch:
+        command = [executable(self.python), "-u", _SCRIPT]
+        # these variables belong to this interpreter
         others = ("PYTHONPATH", "PYTHONHOME") if self.python is not None else ()
-        return {name: value for name, value in os.environ.items() if name not in others}
+        environment = {name: value for name, value in os.environ.items() if name not in others}
+        if self.confined:
+            return confined(self.confined, command), self.confined, environment
+        return command, None, environment
 
     def start(self, time_limit: float) -> Worker:
         return Worker(self, time_limit)
+
+
+def executable(python: str | None) -> str:
+    """Return the path of an interpreter, this one for None. Raise TargetError unless it is an
+    executable file.
+    """
+    found = python or sys.executable
+    if not os.access(found, os.X_OK):
+        raise TargetError(
+            f"python must be a Python interpreter, got {found!r}: {os.strerror(errno.EACCES)}"
+        )
+    return found
 
 
 class Worker(Process):
@@ -87,45 +104,29 @@ class Worker(Process):
 
     def __init__(self, slot: Interpreter, time_limit: float) -> None:
         super().__init__(slot)
-        self.sent_keys: OrderedDict[str, None] = OrderedDict()
+        python = slot.python or sys.executable
+        load = {
+            "op": "load",
+            "place": slot.place,
+            "paths": list(slot.paths),
+            "front": slot.python is None,
+        }
+        self.versions: Json = {}
         try:
-            hello, _ = self.ask({"op": "hello"}, [], _START_SECONDS)
+            self.versions, _ = self.ask({"op": "hello"}, [], _START_SECONDS)
+            self.loaded, _ = self.ask(load, [], time_limit)
         except WorkerDied as error:
             self.close()
-            raise InvalidArgument(
-                f"python must have NumPy, {self.python} does not; install it: {self.python} -m "
-                "pip install numpy"
-                if "No module named 'numpy'" in str(error)
-                else "python must be a Python interpreter (3.8 or later), "
-                f"{self.python} did not answer: {error}"
-            ) from None
-        if hello.get("protocol") != codec.PROTOCOL:
-            self.close()
-            raise InvalidArgument(
-                f"{self.python} speaks protocol {hello.get('protocol')}, this dpwitness "
-                f"{codec.PROTOCOL}"
-            )
-        self.versions = {"python": hello["python"], "numpy": hello["numpy"]}
-        try:
-            self.loaded, _ = self.ask(
-                {
-                    "op": "load",
-                    "place": slot.place,
-                    "paths": list(slot.paths),
-                    "front": slot.python is None,
-                },
-                [],
-                time_limit,
-            )
-        except WorkerDied as error:
-            self.close()
-            raise InvalidArgument(
-                f"target {slot.place} could not be loaded by {self.python}: {error}"
-            ) from None
-
-    @property
-    def python(self) -> str:
-        return self.slot.python or sys.executable
+            problem = f"target {slot.place} could not be loaded by {python}: {error}"
+            if not self.versions:
+                problem = (
+                    f"python must have NumPy, {python} does not; install it: {python} -m "
+                    "pip install numpy"
+                    if "No module named 'numpy'" in str(error)
+                    else "python must be a Python interpreter (3.8 or later), "
+                    f"{python} did not answer: {error}"
+                )
+            raise TargetError(problem) from None
 
     def ask(self, header: Json, blobs: codec.Blobs, time_limit: float) -> tuple[Json, codec.Blobs]:
         """Send a request and wait for its answer.
@@ -136,33 +137,29 @@ class Worker(Process):
             If the process ends first, or takes longer than `time_limit` seconds and is killed. The
             message has the last output lines.
         """
-        deadline = time.monotonic() + time_limit
-        found = None
-        try:
+
+        def talk(deadline: float) -> tuple[Json, codec.Blobs]:
             self.send(codec.message(header, blobs), deadline)
-            found = codec.receive(lambda size: self.read(size, deadline))
-        except BrokenPipeError:
-            pass
-        except TimeoutError:
-            self.kill()
-            raise WorkerTimeout(f"took longer than time_limit = {time_limit:g} s") from None
-        except (ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
-            self.kill()
-            raise WorkerDied(f"sent an invalid message: {error}{self.last_output()}") from None
-        if found is None:
-            raise WorkerDied(self.ended())
-        return found
+            try:
+                found = codec.receive(
+                    lambda: self.line(codec.MOST, deadline, "") + b"\n",
+                    lambda size: self.fill(memoryview(bytearray(size)), deadline),
+                )
+            except (ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
+                raise ProtocolViolation(f"sent an invalid message: {error}") from None
+            assert found is not None
+            return found
+
+        return self.within(time_limit, talk)
 
     def dataset(self, sent: PackedDataset) -> tuple[Json, codec.Blobs]:
         """Return the part of a request that holds the dataset; a large dataset is sent once."""
         if not sent.key:
             return {"data": sent.packed}, sent.blobs
-        if sent.key in self.sent_keys:
-            return {"key": sent.key}, []
-        self.sent_keys[sent.key] = None
-        if len(self.sent_keys) > codec.CACHE_SIZE:
-            self.sent_keys.popitem(last=False)
-        return {"key": sent.key, "data": sent.packed}, sent.blobs
+        number, is_stored = self.number_of(sent.key)
+        if is_stored:
+            return {"key": number}, []
+        return {"key": number, "data": sent.packed}, sent.blobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +176,8 @@ def packed_as(dataset: Any) -> PackedDataset:
     packed.
     """
     number = fixed(dataset)
-    if number in _PACKED:
-        return _PACKED[number]
+    if (known := _PACKED.get(number)) is not None:  # another thread may clear the dict
+        return known
     blobs: codec.Blobs = []
     try:
         packed = codec.pack(dataset, blobs, exact=True)
@@ -194,30 +191,14 @@ def packed_as(dataset: Any) -> PackedDataset:
         key = digest.hexdigest()
     found = PackedDataset(packed, blobs, key)
     if number:
+        if len(_PACKED) >= _MAX_PACKED:
+            _PACKED.clear()
         _PACKED[number] = found
-        while len(_PACKED) > _MAX_PACKED:
-            # another thread has removed the entry
-            with suppress(KeyError, RuntimeError):
-                del _PACKED[next(iter(_PACKED))]
     return found
 
 
 _PACKED: dict[int, PackedDataset] = {}  # packed form of immutable datasets, by serial number
 _MAX_PACKED = 4
-
-
-class TargetError(InvalidArgument):
-    """Error of a target that cannot be used. `traceback` is the user's part of the traceback if the
-    target file raised.
-    """
-
-    def __init__(self, reason: str, traceback: str = "") -> None:
-        super().__init__(reason)
-        self.traceback = traceback
-
-
-class MissingLibrary(TargetError):
-    """Error of a target whose library, or the environment with this library, is not installed."""
 
 
 def interpreter_slot(file: str, python: str | None, memory_limit: float = 0.0) -> Interpreter:
@@ -273,11 +254,7 @@ def loaded(slot: Interpreter, time_limit: float) -> Iterator[Worker]:
     """Yield a worker that has loaded its target file. Raise TargetError with a remedy if the file
     cannot be loaded.
     """
-    with ExitStack() as stack:
-        try:
-            worker = stack.enter_context(borrowed_worker(slot, time_limit))
-        except InvalidArgument as error:
-            raise TargetError(str(error)) from None
+    with borrowed_worker(slot, time_limit) as worker:
         reply = worker.loaded
         if "error" in reply:
             missing = reply.get("missing")
@@ -289,9 +266,16 @@ def loaded(slot: Interpreter, time_limit: float) -> Iterator[Worker]:
                 raise TargetError(
                     f"target must be importable, got {slot.place!r}: no module named {missing!r}"
                 )
+            python, top = slot.python or sys.executable, missing.partition(".")[0]
+            install = f"pip install {reply.get('library') or _DISTRIBUTIONS.get(top, top)}"
+            remedy = f"install it there: {python} -m {reply.get('install') or install}"
+            if slot.place.startswith(str(environments.FOLDER)):
+                adapter = environments.environment_of(Path(slot.place))
+                if adapter is not None:
+                    setup = f"dpwitness targets setup {adapter.name}"
+                    remedy = f"make its environment with: {setup}"
             raise MissingLibrary(
-                f"target {slot.place} needs {missing!r}, which {worker.python} does not "
-                f"have; {_remedy(slot, reply)}",
+                f"target {slot.place} needs {missing!r}, which {python} does not have; {remedy}",
                 reply["traceback"],
             )
         yield worker
@@ -344,23 +328,6 @@ _DISTRIBUTIONS = {  # distributions whose module has another name
 }
 
 
-def _remedy(slot: Interpreter, reply: Json) -> str:
-    """Return the command that installs a missing library."""
-    adapter = (
-        environments.environment_of(Path(slot.place))
-        if slot.place.startswith(str(environments.FOLDER))
-        else None
-    )
-    if adapter is not None:
-        return f"make its environment with: dpwitness targets setup {adapter.name}"
-    top = reply["missing"].partition(".")[0]
-    line = (
-        reply.get("install")
-        or f"pip install {reply.get('library') or _DISTRIBUTIONS.get(top, top)}"
-    )
-    return f"install it there: {slot.python or sys.executable} -m {line}"
-
-
 def target_names(
     file: str, python: str | None = None, time_limit: float = 300.0, memory_limit: float = 0.0
 ) -> list[str]:
@@ -383,19 +350,6 @@ class TargetState:
     runs: int = 0
     closed: int = 0  # number of calls of `close`
     warned: dict[str, None] = field(default_factory=dict)
-
-    def limit(self, least: float, size: int) -> float:
-        """Return the time limit of a batch: `least`, or ten times the mean time of previous runs,
-        whichever is longer.
-        """
-        with self.lock:
-            return max(least, 10 * self.seconds * size / max(self.runs, 1))
-
-    def took(self, seconds: float, runs: int) -> None:
-        """Add the wall time of a batch of runs."""
-        with self.lock:
-            self.seconds += seconds
-            self.runs += runs
 
 
 def build_domain(found: Any, owner: str) -> domains.Domain:

@@ -1,5 +1,5 @@
-"""Worker processes of targets: start, time limits, termination, and reuse. `worker_pool` and
-`program` know the messages.
+"""Worker processes of targets: start, lines and blocks with time limits, termination, and reuse.
+`worker_pool` and `program` know the messages.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
@@ -42,6 +43,8 @@ _ONE_THREAD = dict.fromkeys(  # unless the user sets another number
 _FIXED = {"PYTHONHASHSEED": "0", "RUST_BACKTRACE": "0", "RUST_LIB_BACKTRACE": "0"}
 # capacity of a pipe in bytes, where it can be set (Linux): large blocks need fewer system calls
 _PIPE_BYTES = 2**20
+_CHUNK_BYTES = 2**16  # bytes that are read at once
+CACHE_SIZE = 16  # datasets that a worker stores; a new one replaces the least recently used one
 
 
 class WorkerDied(RuntimeError):
@@ -52,6 +55,13 @@ class WorkerTimeout(WorkerDied):
     """Error of a worker process that was ended because it did not answer in time."""
 
 
+class ProtocolViolation(WorkerDied):
+    """Error of a worker process that violates its protocol."""
+
+
+T = TypeVar("T")
+
+
 class Process:
     """Worker process with its supervisor (`keeper`), its pipes and the log of its output."""
 
@@ -59,10 +69,12 @@ class Process:
 
     def __init__(self, slot: Slot[Any]) -> None:
         self.slot = slot
+        self.stored: OrderedDict[Any, int] = OrderedDict()  # numbers of the stored datasets, by key
+        self._buffer, self._at, self._expected = bytearray(), 0, ""
         self._log = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - lives as long as the process
-        self._process, self._life = _SPAWNER.start(slot, self._log)
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._in, self._out = self._process.stdin.fileno(), self._process.stdout.fileno()
+        self.process, self._life = _SPAWNER.submit(_start, slot, self._log).result()
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self._in, self._out = self.process.stdin.fileno(), self.process.stdout.fileno()
         os.set_blocking(self._in, False)
         with contextlib.suppress(AttributeError, OSError):
             fcntl.fcntl(self._out, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
@@ -91,37 +103,104 @@ class Process:
                 return 0  # a forked process may still hold the pipe open
         return os.readv(self._out, [view])
 
-    def read(self, size: int, deadline: float) -> memoryview:
-        """Return `size` bytes of the answer, or fewer if the process has ended."""
-        buffer, received = memoryview(bytearray(size)), 0
-        while received < size:
-            count = self.some(buffer[received:], deadline)
+    def line(self, limit: int, deadline: float, what: str) -> bytes:
+        """Return the next line without its end. Raise EOFError, TimeoutError, or ProtocolViolation
+        for a line longer than `limit`.
+        """
+        self._expected = f"{what} was due" if what else ""
+        seen = self._at
+        while (end := self._buffer.find(b"\n", seen)) < 0:
+            if len(self._buffer) - self._at > limit:
+                start = repr(bytes(self._buffer[self._at : self._at + 120]))
+                raise ProtocolViolation(
+                    f"{what} must be a line of at most {limit} bytes, got more: {start}"
+                )
+            del self._buffer[: self._at]
+            self._at, seen = 0, len(self._buffer)
+            if not self.read_more(deadline):
+                raise EOFError
+        found = bytes(self._buffer[self._at : end])
+        if len(found) > limit:
+            raise ProtocolViolation(
+                f"{what} must be a line of at most {limit} bytes, got {len(found)}"
+            )
+        self._at, self._expected = end + 1, ""
+        return found
+
+    def read_more(self, deadline: float) -> int:
+        """Read available bytes into the buffer and return their count; 0 if the process has
+        ended.
+        """
+        chunk = bytearray(_CHUNK_BYTES)
+        count = self.some(memoryview(chunk), deadline)
+        self._buffer += chunk[:count]
+        return count
+
+    def fill(self, view: memoryview, deadline: float) -> memoryview:
+        """Fill the view with the next bytes and return the view. Raise EOFError or TimeoutError."""
+        filled = min(len(view), len(self._buffer) - self._at)
+        view[:filled] = self._buffer[self._at : self._at + filled]
+        self._at += filled
+        while filled < len(view):
+            self._expected = f"{filled} of {len(view)} bytes of a block were there"
+            count = self.some(view[filled:], deadline)
             if count == 0:
-                break
-            received += count
-        return buffer[:received]
+                raise EOFError
+            filled += count
+        self._expected = ""
+        return view
+
+    def within(self, time_limit: float, talk: Callable[[float], T]) -> T:
+        """Return `talk(deadline)`, with errors of the process turned into exceptions.
+
+        Raises
+        ------
+        WorkerDied
+            If the process ends first. ProtocolViolation if the process violates the protocol.
+            WorkerTimeout if it does not answer in time.
+        """
+        try:
+            return talk(time.monotonic() + time_limit)
+        except (BrokenPipeError, EOFError, TimeoutError, ProtocolViolation) as error:
+            expected = f" ({self._expected})" if self._expected else ""
+            if not isinstance(error, TimeoutError | ProtocolViolation):
+                raise WorkerDied(f"{self.ended()}{expected}") from None
+            self.kill()
+            if isinstance(error, ProtocolViolation):
+                raise ProtocolViolation(f"{error}{self.last_output()}") from None
+            raise WorkerTimeout(
+                f"took longer than time_limit = {time_limit:g} s{expected}{self.last_output()}"
+            ) from None
+
+    def number_of(self, key: Any) -> tuple[int, bool]:
+        """Return the number of the dataset with this key, and whether the process stores the
+        dataset already.
+        """
+        number = self.stored.get(key)
+        if number is not None:
+            self.stored.move_to_end(key)
+            return number, True
+        is_full = len(self.stored) >= CACHE_SIZE
+        number = self.stored.popitem(last=False)[1] if is_full else len(self.stored)
+        self.stored[key] = number
+        return number, False
 
     @property
     def alive(self) -> bool:
-        return self._process.poll() is None
+        return self.process.poll() is None
 
     def ended(self) -> str:
         """Kill the process if necessary, and return how it ended, with the last lines
         it printed.
         """
         try:
-            code = self._process.wait(2.0)
+            code = self.process.wait(2.0)
         except subprocess.TimeoutExpired:
             code = 0  # the process closed its pipe but still runs: it is killed below
         self.kill()
-        if code < 0:
-            with contextlib.suppress(ValueError):
-                return (
-                    f"was killed by signal {-code} "
-                    f"({signal.Signals(-code).name}){self.last_output()}"
-                )
-            return f"was killed by signal {-code}{self.last_output()}"
-        return f"ended with exit code {code}{self.last_output()}"
+        names = {each.value: f" ({each.name})" for each in signal.Signals}
+        how = f"was killed by signal {-code}{names.get(-code, '')}"
+        return f"{how if code < 0 else f'ended with exit code {code}'}{self.last_output()}"
 
     def last_output(self) -> str:
         """Return the last lines that the process printed, as a suffix for a message."""
@@ -146,31 +225,16 @@ class Process:
         """Bytes on standard error so far, or since the supervisor last emptied the log."""
         return os.fstat(self._log.fileno()).st_size
 
-    def finish(self, time_limit: float) -> tuple[int | None, bytes]:
-        """Close the standard input of the process. Return its exit code (None if it still runs) and
-        the start of its last output.
-        """
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        rest = b""
-        with contextlib.suppress(subprocess.TimeoutExpired, TimeoutError):
-            deadline = time.monotonic() + time_limit
-            chunk = memoryview(bytearray(200))
-            while count := self.some(chunk, deadline):
-                rest = rest or bytes(chunk[:count])
-            return self._process.wait(_wait_seconds(deadline)), rest
-        return None, rest
-
     def kill(self) -> None:
         """Kill the process and all processes that it has started."""
         self.close_life_pipe()
         try:
-            self._process.wait(_KILL_SECONDS)
+            self.process.wait(_KILL_SECONDS)
         except subprocess.TimeoutExpired:  # the supervisor itself was stopped
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.kill()
-            self._process.wait()
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.kill()
+            self.process.wait()
 
     def close_life_pipe(self) -> None:
         """Close the pipe that keeps the process alive."""
@@ -182,11 +246,13 @@ class Process:
     def close(self) -> None:
         """Kill the process and close its pipes. Only for the exclusive user of the worker."""
         self.kill()
-        for pipe in (self._process.stdin, self._process.stdout, self._log):
+        for pipe in (self.process.stdin, self.process.stdout, self._log):
             if pipe is not None:
                 pipe.close()
 
 
+# command line, working directory (None for the current one), environment variables
+Launch = tuple[list[str], str | None, dict[str, str]]
 P_co = TypeVar("P_co", bound=Process, covariant=True)
 P = TypeVar("P", bound=Process)
 
@@ -198,13 +264,10 @@ class Slot(Protocol[P_co]):
     def memory(self) -> int:
         """Memory limit in bytes; 0 for no limit."""
 
-    def argv(self) -> list[str]:
-        """Return the command line. Raise InvalidArgument if the command cannot be run."""
-
-    def folder(self) -> str | None:
-        """Return the working directory; None for the current one."""
-
-    def environment(self) -> dict[str, str]: ...
+    def launch(self) -> Launch:
+        """Return command line, working directory and environment. Raise InvalidArgument if the
+        command cannot be run.
+        """
 
     def start(self, time_limit: float) -> P_co:
         """Start a worker and return it when it is ready for requests."""
@@ -220,40 +283,11 @@ def _wait_seconds(deadline: float) -> float:
     return min(left, 1.0)
 
 
-def worker_environment(given: dict[str, str]) -> dict[str, str]:
-    """Return the environment variables of a worker: those given, one thread per library where they
-    set no number, and no backtraces.
-
-    Examples
-    --------
-    >>> found = worker_environment({"OMP_NUM_THREADS": "4", "RUST_BACKTRACE": "1"})
-    >>> found["OMP_NUM_THREADS"], found["POLARS_MAX_THREADS"], found["RUST_BACKTRACE"]
-    ('4', '1', '0')
-    """
-    return _ONE_THREAD | given | _FIXED
-
-
-class _Spawner:
-    """Starter of processes from one long-lived thread, because a worker dies with the thread that
-    started it (Linux, PR_SET_PDEATHSIG).
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._thread: ThreadPoolExecutor | None = None
-
-    def start(self, slot: Slot[Any], log: Any) -> tuple[subprocess.Popen[bytes], int]:
-        with self._lock:
-            if self._thread is None:
-                self._thread = ThreadPoolExecutor(1, thread_name_prefix="dpwitness-spawner")
-        return self._thread.submit(_start, slot, log).result()
-
-
 def _start(slot: Slot[Any], log: Any) -> tuple[subprocess.Popen[bytes], int]:
     """Start the supervisor of a new worker. Return its process, and the end of the pipe that keeps
     both alive.
     """
-    command = slot.argv()
+    command, folder, environment = slot.launch()
     life, own_end = os.pipe()
     keeper = [sys.executable, "-I", "-S", _KEEPER, str(life), str(os.getpid()), str(slot.memory)]
     try:
@@ -263,8 +297,9 @@ def _start(slot: Slot[Any], log: Any) -> tuple[subprocess.Popen[bytes], int]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
-            cwd=slot.folder(),
-            env=worker_environment(slot.environment()),
+            cwd=folder,
+            # one thread per library where the user sets no number, and no backtraces
+            env=_ONE_THREAD | environment | _FIXED,
             pass_fds=[life],
             start_new_session=True,  # Ctrl-C is handled by the controller
         )
@@ -276,7 +311,9 @@ def _start(slot: Slot[Any], log: Any) -> tuple[subprocess.Popen[bytes], int]:
     return process, own_end
 
 
-_SPAWNER = _Spawner()
+# one long-lived thread, because a worker dies with the thread that started it (Linux,
+# PR_SET_PDEATHSIG)
+_SPAWNER = ThreadPoolExecutor(1, thread_name_prefix="dpwitness-spawner")
 _lock = threading.Lock()
 _idle: list[Process] = []
 _busy: set[Process] = set()
@@ -333,7 +370,8 @@ def close_idle() -> None:
 def _drop_workers() -> None:
     """Drop all workers in a forked child, because they belong to the parent."""
     global _SPAWNER, _lock
-    _SPAWNER, _lock = _Spawner(), threading.Lock()
+    spawner = ThreadPoolExecutor(1, thread_name_prefix="dpwitness-spawner")
+    _SPAWNER, _lock = spawner, threading.Lock()
     for worker in (*_idle, *_busy):
         worker.close_life_pipe()
     _idle.clear()

@@ -24,7 +24,8 @@ def sent(value):
     """Return a value as it comes back from a worker in another interpreter."""
     blobs: list[bytes] = []
     packed = codec.pack(value, blobs)
-    header, received = codec.receive(io.BytesIO(b"".join(codec.message({"d": packed}, blobs))).read)
+    message = io.BytesIO(b"".join(codec.message({"d": packed}, blobs)))
+    header, received = codec.receive(message.readline, message.read)
     return codec.unpack(header["d"], received)
 
 

@@ -2,50 +2,29 @@
 Nothing is pickled.
 
 Both sides load this module and the modules of `core.values` that it uses, which use only the
-standard library and NumPy (Python 3.8 or later). A message is a length (4 bytes, little-endian), a
-JSON header of this length, and the bytes of the arrays that the header refers to;
-``header["blobs"]`` lists their sizes.
+standard library and NumPy (Python 3.8 or later). A message is a header, a line of JSON, and the
+bytes of the arrays that the header refers to; ``header["blobs"]`` lists their sizes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib.util
+import functools
+import importlib
 import json
-import os
-import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Dict, List
+from typing import Any, Dict, List
 
 import numpy as np
 
-if TYPE_CHECKING or __name__ != "dpwitness_codec":
-    from dpwitness.core.values import dataframe_backends, object_tree
-else:  # in a worker, whose interpreter may have no dpwitness
-    _here = os.path.dirname(os.path.abspath(__file__))
-    _values = os.path.join(_here, *[os.pardir] * 4, "core", "values")
-
-    def _load_module(name):
-        """Load and return a module of `core.values`, under a name that no library uses."""
-        spec = importlib.util.spec_from_file_location(
-            "dpwitness_" + name, os.path.join(_values, name + ".py")
-        )
-        module = sys.modules["dpwitness_" + name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
-
-    dataframe_backends, _, object_tree = map(
-        _load_module, ("dataframe_backends", "library_parts", "object_tree")
-    )
+from dpwitness.core.values import dataframe_backends, object_tree
 
 Fields, Named, PLAIN = object_tree.Fields, object_tree.Named, object_tree.PLAIN
 text_of = object_tree.text_of
 
-PROTOCOL = 1
-CACHE_SIZE = 16  # large datasets that a worker stores; the controller keeps the same count
 MOST = 2**30  # most bytes of a header
 _TAG = "$"
 _BASES = {"derived int": int, "derived float": float, "derived str": str}
@@ -230,7 +209,7 @@ def unpack(value: Any, blobs: Blobs | None) -> Any:
         known = importlib.import_module("dpwitness.core.values.class_registry").known_class
         return known(name)(**parts["fields"])
     found = object_tree.put_together(tag, parts)
-    return found if name is None else stand_in(name, type(found), names)(found)
+    return found if name is None else stand_in(name, found.__class__, names)(found)
 
 
 def _build_objects(parts: dict[str, Any]) -> Any:
@@ -278,17 +257,14 @@ _STAND_INS: dict[str, type] = {
     "other": Opaque,
     **_BASES,
 }
-_STAND_IN_CLASSES: dict[Any, type] = {}
 
 
+@functools.cache
 def stand_in(name: str, base: type, fields: Any = ()) -> Any:
     """Return the stand-in class of this name, cached per (name, base, fields); `fields` are the
     item names of a named tuple.
     """
-    key = name, base, fields
-    if key not in _STAND_IN_CLASSES:
-        _STAND_IN_CLASSES[key] = type(name, (base,), {"_fields": fields} if fields else {})
-    return _STAND_IN_CLASSES[key]
+    return type(name, (base,), {"_fields": fields} if fields else {})
 
 
 def _build_stand_in(tag: str, name: Any, parts: dict[str, Any]) -> Any:
@@ -310,19 +286,18 @@ def _build_stand_in(tag: str, name: Any, parts: dict[str, Any]) -> Any:
 def message(header: Message, blobs: Blobs) -> list[bytes]:
     """Return the parts of a message, to be written in order."""
     text = json.dumps(dict(header, blobs=[len(b) for b in blobs])).encode()
-    return [struct.pack("<I", len(text)) + text, *blobs]
+    return [text + b"\n", *blobs]
 
 
-def receive(read: Callable[[int], Any]) -> tuple[Message, Blobs] | None:
+def receive(
+    readline: Callable[[], bytes], read: Callable[[int], Any]
+) -> tuple[Message, Blobs] | None:
     """Return the next message, or None at the end of the stream.
 
-    `read(size)` returns `size` bytes, or fewer at the end of the stream.
+    `readline()` returns a line, and `read(size)` returns `size` bytes.
     """
-    head = read(4)
-    if len(head) < 4:
+    line = readline()
+    if not line.endswith(b"\n"):
         return None
-    length = struct.unpack("<I", head)[0]
-    if length > MOST:
-        raise ValueError(f"a header has {length} bytes")
-    header = json.loads(bytes(read(length)).decode())
+    header = json.loads(line.decode())
     return header, [read(size) for size in header.pop("blobs")]

@@ -54,15 +54,6 @@ _SEED_NAMES = re.compile(r"(random_)?(seed|state)|rng|prng|generator|rng_seed|ra
 Json = Dict[str, Any]
 
 
-def _load_sibling(name: str) -> Any:
-    """Load and return the module of this name in this folder, under a name that no library uses."""
-    place = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
-    spec: Any = importlib.util.spec_from_file_location("dpwitness_" + name, place)
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 class Unwritable(Exception):
     """Error of a value that has no source."""
 
@@ -258,21 +249,18 @@ class Recorder:
                     return None
                 given = value.items() if kind == kind.VAR_KEYWORD else [(name, value)]
                 for key, held in given:
-                    found.append([key, *self._argument(key, held)])
+                    if _SEED_NAMES.fullmatch(key) and isinstance(held, (int, np.integer)):
+                        found.append([key, SEED, ""])
+                        continue
+                    try:
+                        found.append([key, self.writer.source(held), ""])
+                    except Unwritable as error:  # the reason why it has no source
+                        found.append([key, None, str(error)])
             return found, list(dict.fromkeys(self.writer.modules))
         except Exception:
             return None
         finally:
             self.busy = False
-
-    def _argument(self, name: str, value: Any) -> List[Any]:
-        """Return the source of an argument, or the reason why it has none, and a summary."""
-        if _SEED_NAMES.fullmatch(name) and isinstance(value, (int, np.integer)):
-            return [SEED, ""]
-        try:
-            return [self.writer.source(value), ""]
-        except Unwritable as error:
-            return [None, str(error)]
 
     def _finish(
         self, path: str, is_constructor: bool, args: Any, written: Any, result: Any
@@ -325,7 +313,7 @@ class Call:
 
     def __init__(self, found: Json) -> None:
         self.found = found
-        self.names = [name for name, _, _ in found["arguments"]]
+        self.sources = {name: text for name, text, _ in found["arguments"]}
         self.space: Json = {"numpy": np}
         for module in [*found["modules"], found["module"]]:
             importlib.import_module(module)
@@ -349,7 +337,7 @@ class Call:
         space[RANDOM_STATE], space[RANDOM] = np.random.RandomState(seed), random.Random(seed)
         values = {
             name: changed[name] if name in changed else eval(text, space)
-            for name, text, _ in self.found["arguments"]
+            for name, text in self.sources.items()
         }
         function = eval(self.found["spelled"], space)
         signal.signal(signal.SIGALRM, _too_slow)
@@ -365,8 +353,7 @@ class Call:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
     def value(self, name: str) -> Any:
-        text = next(text for key, text, _ in self.found["arguments"] if key == name)
-        return eval(text, dict(self.space))
+        return eval(self.sources[name], dict(self.space))
 
 
 def fitted(owner: Any) -> Json:
@@ -418,8 +405,7 @@ def experiment(found: Json) -> Json:
     if is_coupled and all(call.run(seed, {}) == first for seed in _SEEDS[1:]):
         return dict(about, why="it returns the same output in every run")
     ranked = []
-    for name in call.names:
-        text = next(text for key, text, _ in found["arguments"] if key == name)
+    for name, text in call.sources.items():
         if name == "self" or text is None or text.startswith("__"):
             continue
         value = call.value(name)
@@ -454,8 +440,11 @@ def _effect(call: Call, name: str, value: Any) -> Tuple[str, List[str]]:
             continue
         additive = all(_adds(a, b, value, changed) for a, b in moves)
         if hasattr(value, "__len__") and not isinstance(value, str):
-            if additive and len(value) > 1 and _is_shared(moves[0][0], value):
-                return "", []  # one draw for all entries: they are not meant to be an array
+            if additive and len(value) > 1:
+                data = np.ravel(np.asarray(value, dtype=float))
+                noise = np.array(moves[0][0], dtype=float) - data
+                if np.allclose(noise, noise[0]):
+                    return "", []  # one draw for all entries: they are not meant to be an array
             role = "answers" if additive and role in ("", "answers") else "records"
         elif isinstance(value, (bool, str)):
             role = "category"
@@ -465,12 +454,6 @@ def _effect(call: Call, name: str, value: Any) -> Tuple[str, List[str]]:
             role = "category"
         effective.append(what)
     return role, effective
-
-
-def _is_shared(output: List[Any], value: Any) -> bool:
-    """Return whether all entries have the same noise."""
-    noise = np.array(output, dtype=float) - np.ravel(np.asarray(value, dtype=float))
-    return bool(np.allclose(noise, noise[0]))
 
 
 def _adds(before: List[Any], after: List[Any], value: Any, changed: Any) -> bool:
@@ -658,5 +641,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    global_generators = _load_sibling("global_generators")
+    # under a name that no library uses
+    _place = os.path.join(os.path.dirname(os.path.abspath(__file__)), "global_generators.py")
+    _spec: Any = importlib.util.spec_from_file_location("dpwitness_global_generators", _place)
+    global_generators = importlib.util.module_from_spec(_spec)
+    _spec.loader.exec_module(global_generators)
     main()

@@ -1,28 +1,28 @@
 """Worker process of a target: runs a target file's functions in an interpreter with NumPy and the
 library under test.
 
-Uses only the standard library, NumPy (Python 3.8 or later) and the modules next to this file;
-`process` starts this file as a script. The worker answers each request with one message, and ends
-when its standard input ends. Protocol, version 1:
+Uses only the standard library, NumPy (Python 3.8 or later) and the modules that `_own_modules`
+imports; `worker_pool` starts this file as a script. The worker answers each request with one
+message (`codec`), and ends when its standard input ends. Requests, their fields, and the fields of
+the answers:
 
-=========  ===========================================================  =========================================================
-request    fields                                                       answer
-=========  ===========================================================  =========================================================
-hello                                                                   protocol, versions of Python
-and NumPy load       place (path or module), paths (to append to ``sys.path``)    LIBRARY, version,
-TESTED, INSTALL, names describe   name, kwargs
-claim, domain and the other attributes of a target features   name, kwargs, outputs
-value or raised sample     name, kwargs, size, seed (words), data (and key), each       value, parts
-or raised; cpu, words, draws declarations
-declared call       name, keywords, calls (lists of arguments), marker (path)    outcomes trace
-step: open (name, kwargs, entries, limit), or a method of     value
-           `recording.session.Session` with its arguments; close
-=========  ===========================================================  =========================================================
+- ``hello``: versions of Python and NumPy
+- ``load``, with place (path or module) and paths (to append to ``sys.path``): library, version,
+  tested, install, names
+- ``recognize``, with name, kwargs and dataset: form, name, text
+- ``describe``, with name and kwargs: claim, domain and the other attributes of a target
+- ``sample``, with name, kwargs, size, seed (words), data (and key) and each: value, parts or
+  raised; cpu, words, draws
+- ``features``, with name, kwargs and outputs: value or raised
+- ``declarations``: declared
+- ``call``, with name, keywords, calls (lists of arguments) and marker (path): outcomes
+- ``trace``, with step: ``open`` (name, kwargs, entries, limit), a method of
+  `recording.session.Session` with its arguments, or ``close``: value
 
 An answer with ``error`` describes a fault of the target. An answer with ``failed`` is the reason
 why there is no output. A batch that raises is not run again: its answer is ``raised``. With
 ``each``, runs are made one at a time, and their results are in ``parts``.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
@@ -32,9 +32,12 @@ if __name__ == "__main__" and sys.path and sys.path[0] == __file__.rpartition("/
     del sys.path[0]  # the folder of this script, whose modules must not shadow the library's
 
 import contextlib
+import faulthandler
 import functools
+import importlib.metadata
 import importlib.util
 import os
+import pathlib
 import queue
 import signal
 import threading
@@ -42,35 +45,55 @@ import time
 import traceback
 import types
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-
-def _load_module(name: str, path: str, **more: Any) -> Any:
-    """Load and return the module at this path; `more` has the folders of a package."""
-    spec: Any = importlib.util.spec_from_file_location(name, path, **more)
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+_FOLDER = str(pathlib.Path(__file__).resolve().parents[4])
 
 
-if TYPE_CHECKING:
-    from dpwitness.mechanisms.wrappers.programs.inside import (
-        batch_runner,
-        codec,
-        global_generators,
-        introspection,
+def _package(name: str) -> Any:
+    """Return an empty package from which the modules of a folder can be imported."""
+    package: Any = types.ModuleType(name)
+    package.__path__ = [os.path.join(_FOLDER, *name.split(".")[1:])]
+    return package
+
+
+_OWN_MODULES = {
+    name: _package(name)
+    for name in (
+        *("dpwitness", "dpwitness.core", "dpwitness.core.values", "dpwitness.mechanisms"),
+        *("dpwitness.mechanisms.wrappers", "dpwitness.mechanisms.wrappers.recording"),
+        "dpwitness.mechanisms.wrappers.programs",
+        "dpwitness.mechanisms.wrappers.programs.inside",
     )
-else:  # the modules next to this file, in this order, under names that no library uses
-    codec, introspection, batch_runner, global_generators = (
-        _load_module("dpwitness_" + name, os.path.join(os.path.dirname(__file__), name + ".py"))
-        for name in ("codec", "introspection", "batch_runner", "global_generators")
-    )
+}
 
 
-# folder of this package's wrappers, which are loaded by path: the interpreter may have no dpwitness
-_WRAPPERS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+@contextlib.contextmanager
+def _own_modules() -> Iterator[None]:
+    """Import modules of dpwitness from the folder of this file in the block, without the code of
+    their packages. The interpreter may have another dpwitness, or none.
+    """
+
+    def exchange(modules: dict[str, Any]) -> dict[str, Any]:
+        names = [name for name in sys.modules if name.partition(".")[0] == "dpwitness"]
+        taken = {name: sys.modules.pop(name) for name in names}
+        sys.modules.update(modules)
+        return taken
+
+    theirs = exchange(_OWN_MODULES)
+    try:
+        yield
+    finally:
+        _OWN_MODULES.update(exchange(theirs))
+
+
+with _own_modules():
+    from dpwitness.core.values.validation import short_repr
+    from dpwitness.mechanisms.wrappers.programs.inside import codec, global_generators, target_runs
+    from dpwitness.mechanisms.wrappers.programs.supervisor import PARENT_DEATH_SIGNAL, prctl
+
 _MAX_LOG = 2**20  # bytes of printed output above which the log is emptied
 _MAX_PROCESSES = 32  # most processes that may still run after a batch
 
@@ -86,26 +109,10 @@ class Worker:
         self.looks = 8
         self.hears = 16  # remaining batches whose warnings are reported
         self.rng: Any = None
-        self.datasets = batch_runner.DatasetCache()
+        self.datasets = target_runs.DatasetCache()
         self.session: Any = None
         # a pipe, in which a forked child reports that it has returned
         self.returned: tuple[int, int] | None = None
-
-    def end_forked_child(self, own_pid: int) -> None:
-        """End this process if it is a forked child of the mechanism: only the parent may answer."""
-        if os.getpid() != own_pid:
-            if self.returned is not None:
-                os.write(self.returned[1], b"!")
-            os._exit(0)
-
-    def has_child_returned(self) -> bool:
-        """Return whether a forked child of the mechanism has returned from a call, as far as is
-        known by now.
-        """
-        try:
-            return self.returned is not None and bool(os.read(self.returned[0], 4096))
-        except BlockingIOError:
-            return False
 
     def answer(
         self, header: codec.Message, blobs: codec.Blobs
@@ -113,10 +120,8 @@ class Worker:
         out: codec.Blobs = []
         try:
             reply = getattr(self, "do_" + header["op"])(header, blobs, out)
-        except introspection.Wrong as wrong:
-            return wrong.reply, []
-        except introspection.Unfit as unfit:
-            return {"error": str(unfit), "traceback": ""}, []
+        except target_runs.Unfit as unfit:
+            return unfit.reply, []
         if "rng" in header and self.rng is not None:  # as the mechanism left it
             reply["rng"] = codec.pack(self.rng.bit_generator.state, None)
         return reply, out
@@ -124,41 +129,46 @@ class Worker:
     def do_hello(
         self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs
     ) -> codec.Message:
-        return {
-            "protocol": codec.PROTOCOL,
-            "python": sys.version.split()[0],
-            "numpy": np.__version__,
-        }
+        return {"python": sys.version.split()[0], "numpy": np.__version__}
 
     def do_load(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
         self.place = header["place"]
         if header.get("front"):  # search the target's folder first, as for a script
             sys.path[:0] = [path for path in header["paths"] if path not in sys.path]
         sys.path.extend(path for path in header["paths"] if path not in sys.path)
-        with self._user_code("is not importable", **introspection.install_declarations(self.place)):
-            _provide_dpwitness()
+        with self._user_code("is not importable", **target_runs.install_declarations(self.place)):
+            if importlib.util.find_spec("dpwitness") is None:  # the wrappers do without the rest
+                folder = os.path.join(_FOLDER, "mechanisms", "wrappers")
+                with _own_modules():
+                    found = _load_module(
+                        "dpwitness.mechanisms.wrappers",
+                        os.path.join(folder, "__init__.py"),
+                        submodule_search_locations=[folder],
+                    )
+                found.wrap = sys.modules["dpwitness"] = sys.modules["dpwitness.wrap"] = found
             if self.place.endswith(".py"):
                 self.module = _load_module("dpwitness_target", self.place)
             else:
                 self.module = importlib.import_module(self.place)
         # in a library, these names may have another meaning
-        found, own = vars(self.module), self.place.endswith(".py")
-        library, tested, install = (
-            found.get(name) if own else None for name in ("LIBRARY", "TESTED", "INSTALL")
-        )
-        for name, value in (("LIBRARY", library), ("TESTED", tested), ("INSTALL", install)):
+        found, declared = vars(self.module), {}
+        for name in ("LIBRARY", "TESTED", "INSTALL"):
+            value = found.get(name) if self.place.endswith(".py") else None
             if value is not None and not (isinstance(value, str) and value):
-                raise introspection.Wrong(
+                raise target_runs.Unfit(
                     f"{os.path.basename(self.place)}: {name} must be a non-empty text, got "
-                    f"{introspection.short_repr(value)}"
+                    f"{short_repr(value)}"
                 )
+            declared[name.lower()] = value
+        version = None
+        if declared["library"] is not None:
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                version = importlib.metadata.version(declared["library"])
         return {
-            "library": library,
-            "version": introspection.version(library),
-            "tested": tested,
-            "install": install,
+            **declared,
+            "version": version,
             "names": [
-                name for name, f in found.items() if name[0] != "_" and introspection.is_target(f)
+                name for name, f in found.items() if name[0] != "_" and target_runs.is_target(f)
             ],
         }
 
@@ -183,9 +193,7 @@ class Worker:
                 "text": f"{base} is created for each run, and its method {method} is called",
             }
         with self._user_code(f"{header['name']} fails in a trial call"):
-            form, description = _load_recognition().recognize(
-                found, header["name"], kwargs, dataset
-            )
+            form, description = _recognition().recognize(found, header["name"], kwargs, dataset)
         return {"form": form, "name": header["name"], "text": description}
 
     def do_describe(
@@ -195,34 +203,37 @@ class Worker:
         found = self._find_target(name, kwargs)
         if " as " in name:
             kwargs = {}
-        introspection.check_call(found, name, kwargs)
+        target_runs.check_call(found, name, kwargs)
         with self._user_code(f"{name}.claim raises"):
             claim = getattr(found, "claim", None)
-            plain = introspection.is_plain_target(found, claim, getattr(found, "domain", None))
+            # written without dpwitness, as target files are: its datasets are plain types
+            plain = (
+                isinstance(claim, str)
+                or isinstance(getattr(found, "domain", None), dict)
+                or (claim is not None and not hasattr(claim, "kind"))
+            )
         with self._user_code(f"{name}: an attribute raises"):
-            unread = introspection.check_attribute_names(found, name, plain)
+            unread = target_runs.check_attribute_names(found, name, plain)
             try:
-                description = introspection.attributes_of(found)
-            except introspection.Unfit as unfit:
-                raise introspection.Unfit(
-                    f"{os.path.basename(self.place)}:{name}: {unfit}"
-                ) from None
+                description = target_runs.attributes_of(found)
+            except target_runs.Unfit as unfit:
+                raise target_runs.Unfit(f"{os.path.basename(self.place)}:{name}: {unfit}") from None
         with self._user_code(f"{name}.claim raises"):
             if callable(claim):
                 claim = claim(**kwargs) if not isinstance(found, type) else claim()
         if claim is not None and not isinstance(claim, str):
             if not hasattr(claim, "spelled"):
                 at = f"{os.path.basename(self.place)}:{name}"
-                raise introspection.Wrong(
+                raise target_runs.Unfit(
                     f"{at}: claim must be text like 'pure:1', or a function that returns "
-                    f"such text, got {introspection.short_repr(claim)}"
+                    f"such text, got {short_repr(claim)}"
                 )
             claim = claim.spelled
         description["notes"] = description["notes"] + unread
         return dict(
             description,
             claim=claim,
-            domain=codec.pack(introspection.domain_of(getattr(found, "domain", None)), out),
+            domain=codec.pack(target_runs.domain_of(getattr(found, "domain", None)), out),
             plain=plain,
             density=callable(getattr(found, "log_density", None)),
             queries=codec.pack(getattr(found, "queries", None), out),
@@ -235,15 +246,20 @@ class Worker:
         _, run, kwargs = self._find_sampler(header, blobs)
         dataset, before = self.datasets.copy(header, blobs)
         state = codec.unpack(header["rng"], None) if "rng" in header else None
-        rng = self.rng = batch_runner.generator(state, header["seed"])
+        if state is None:  # no state of the generator of the controller: a new one from the seed
+            bits = np.random.SFC64(np.random.SeedSequence(header["seed"]))
+        else:
+            bits = getattr(np.random, state["bit_generator"])()
+            bits.state = state
+        rng = self.rng = np.random.Generator(bits)
         size, draws, raised = header["size"], [], None
         global_generators.seed(header["seed"])
-        started, at = time.process_time(), batch_runner.random_words_drawn(rng)
+        started, at = time.process_time(), target_runs.random_words_drawn(rng)
         warned: list[str] = []
         try:
-            with batch_runner.collect_warnings(warned) if self.hears else contextlib.nullcontext():
+            with target_runs.collect_warnings(warned) if self.hears else contextlib.nullcontext():
                 if header.get("each"):
-                    value, draws = batch_runner.one_by_one(run, dataset, size, rng, kwargs)
+                    value, draws = target_runs.one_by_one(run, dataset, size, rng, kwargs)
                 else:
                     value = run(dataset, size, rng, **kwargs)
         except MemoryError as error:
@@ -258,26 +274,28 @@ class Worker:
                 f"{codec.text_of(error, str)}"
             }
         except Exception as error:
-            if batch_runner.is_failure(error):
+            if target_runs.is_failure(error):
                 return {"failed": codec.text_of(error, str)}
             value, raised = None, error.with_traceback(None)
         seconds, words, self.hears = (
             time.process_time() - started,
-            batch_runner.random_words_drawn(rng) - at,
+            target_runs.random_words_drawn(rng) - at,
             max(self.hears - 1, 0),
         )
-        left = introspection.running_children()
+        left = target_runs.running_children()
         if left > _MAX_PROCESSES:
             return {
                 "failed": f"mechanism leaves processes behind: {left} still run after a batch; it "
                 "must end what it starts"
             }
-        if self.has_child_returned():
-            warned.append(
-                "the mechanism forks, and the child returns from the call too: only results "
-                "of the parent process are audited"
-            )
-        if before is not None and batch_runner.dataset_state(dataset) != before:
+        # as far as is known by now
+        with contextlib.suppress(BlockingIOError):
+            if self.returned is not None and os.read(self.returned[0], 4096):
+                warned.append(
+                    "the mechanism forks, and the child returns from the call too: only results "
+                    "of the parent process are audited"
+                )
+        if before is not None and target_runs.state_of(dataset) != before:
             return {
                 "failed": "mechanism changes its dataset in place; the dataset must stay unchanged"
             }
@@ -288,7 +306,7 @@ class Worker:
         try:
             if raised is not None:
                 reply["raised"] = codec.pack(raised, out)
-            elif isinstance(value, batch_runner.Parts):
+            elif isinstance(value, target_runs.Parts):
                 reply["parts"] = [codec.pack(part, out) for part in value]
             else:
                 reply["value"] = codec.pack(value, out)
@@ -302,15 +320,17 @@ class Worker:
     def do_trace(
         self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs
     ) -> codec.Message:
-        recording = _load_recording()
+        with _own_modules():
+            from dpwitness.mechanisms.wrappers.recording import primitives, recorder
+            from dpwitness.mechanisms.wrappers.recording import session as recording
         step, arguments = header["step"], codec.unpack(header["arguments"], blobs)
         try:
             if step == "open":
                 found, run, kwargs = self._find_sampler(header, blobs)
                 own = [getattr(self.module, "PRIMITIVES", None), getattr(found, "primitives", None)]
                 entries = [tuple(entry) for entry in arguments["entries"]]
-                entries += [e for each in own for e in recording.primitives.entries_of(each)]
-                session = recording.session.Session(
+                entries += [e for each in own for e in primitives.entries_of(each)]
+                session = recording.Session(
                     functools.partial(run, **kwargs) if kwargs else run,
                     entries,
                     seed=global_generators.seed,
@@ -328,9 +348,9 @@ class Worker:
             if "data" in header:
                 arguments["dataset"] = self.datasets.copy(header, blobs)[0]
             return {"value": codec.pack(getattr(self.session, step)(**arguments), out)}
-        except recording.recorder.Stopped as stopped:
+        except recorder.Stopped as stopped:
             return {"stopped": str(stopped) or "time limit"}
-        except recording.primitives.WrongPrimitive as wrong:
+        except primitives.WrongPrimitive as wrong:
             return {"error": str(wrong), "traceback": ""}
 
     def do_features(
@@ -357,19 +377,17 @@ class Worker:
         if found is None or not hasattr(self.module, "__file__"):
             found = {}
         if not isinstance(found, dict):
-            raise introspection.Unfit(
-                "TARGETS must be a dict of names and declarations, got "
-                f"{introspection.short_repr(found)}"
+            raise target_runs.Unfit(
+                f"TARGETS must be a dict of names and declarations, got {short_repr(found)}"
             )
         for name, declaration in found.items():
             if not isinstance(name, str) or not name.isidentifier():
-                raise introspection.Unfit(
-                    f"TARGETS: a name must be an identifier, got {introspection.short_repr(name)}"
+                raise target_runs.Unfit(
+                    f"TARGETS: a name must be an identifier, got {short_repr(name)}"
                 )
             if not isinstance(declaration, dict) or not isinstance(declaration.get("kind"), str):
-                raise introspection.Unfit(
-                    f"TARGETS: {name} must be a dict with a kind, got "
-                    f"{introspection.short_repr(declaration)}"
+                raise target_runs.Unfit(
+                    f"TARGETS: {name} must be a dict with a kind, got {short_repr(declaration)}"
                 )
         return {"declared": codec.pack(found, out)}
 
@@ -379,55 +397,45 @@ class Worker:
         """
         function = self._lookup(header["name"])
         if not callable(function) or isinstance(function, types.ModuleType):
-            raise introspection.Unfit(
-                f"{header['name']} must be a function, got {introspection.short_repr(function)}"
+            raise target_runs.Unfit(
+                f"{header['name']} must be a function, got {short_repr(function)}"
             )
+        keywords, outcomes = header["keywords"], []
         marker = os.open(header["marker"], os.O_WRONLY)
         try:
-            outcomes = [
-                self._outcome(function, header, i, marker, blobs, out)
-                for i in range(len(header["calls"]))
-            ]
+            for i, packed in enumerate(header["calls"]):
+                arguments = codec.unpack(packed, blobs)
+                os.pwrite(marker, b"%20d" % i, 0)
+                kept = len(out)
+                try:
+                    named = dict(zip(keywords, arguments))
+                    value = function(**named) if keywords else function(*arguments)
+                    outcomes.append({"value": codec.pack(value, out, exact=True)})
+                except (KeyboardInterrupt, GeneratorExit):
+                    raise
+                except BaseException as error:  # native code may raise a BaseException
+                    del out[kept:]
+                    try:
+                        raised = codec.pack(error.with_traceback(None), out)
+                    except Exception:
+                        raised = codec.pack(RuntimeError(type(error).__name__), out)
+                    outcomes.append({"raised": raised})
             return {"outcomes": outcomes}
         finally:
             os.close(marker)
-
-    def _outcome(
-        self,
-        function: Any,
-        header: codec.Message,
-        i: int,
-        marker: int,
-        blobs: codec.Blobs,
-        out: codec.Blobs,
-    ) -> Any:
-        """Return the packed value of a call, or its exception."""
-        arguments, keywords = codec.unpack(header["calls"][i], blobs), header["keywords"]
-        os.pwrite(marker, b"%20d" % i, 0)
-        kept = len(out)
-        try:
-            value = function(**dict(zip(keywords, arguments))) if keywords else function(*arguments)
-            return {"value": codec.pack(value, out, exact=True)}
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
-        except BaseException as error:  # native code may raise a BaseException
-            del out[kept:]
-            with contextlib.suppress(Exception):
-                return {"raised": codec.pack(error.with_traceback(None), out)}
-            return {"raised": codec.pack(RuntimeError(type(error).__name__), out)}
 
     def _is_output_reused(self, value: Any) -> bool:
         """Return whether the output of the previous call has changed since. Only a worker's first
         calls are checked.
         """
-        if self.looks == 0 or isinstance(value, batch_runner.Parts):
+        if self.looks == 0 or isinstance(value, target_runs.Parts):
             return False
         self.looks -= 1
         before, self.last = self.last, None
         with contextlib.suppress(Exception):
-            if before is not None and _pack_with_blobs(before[0]) != before[1]:
+            if before is not None and target_runs.state_of(before[0]) != before[1]:
                 return True
-            self.last = (value, _pack_with_blobs(value)) if self.looks else None
+            self.last = (value, target_runs.state_of(value)) if self.looks else None
         return False
 
     def _find_sampler(
@@ -451,22 +459,22 @@ class Worker:
         key = f"{name} {kwargs!r}"
         if form and key not in self.built:
             with self._user_code(f"{base} cannot be taken as {form}"):
-                self.built[key] = _load_recognition().formed(found, kwargs, form)
+                self.built[key] = _recognition().formed(found, kwargs, form)
         if not isinstance(found, type) and not form:
             return found
         if key not in self.built:
             with self._user_code(f"{name} cannot be built"):
-                self.built[key] = introspection.built(found, name, kwargs)
+                self.built[key] = target_runs.built(found, name, kwargs)
         return self.built[key]
 
     def _lookup(self, name: str) -> Any:
-        """Return the object of a dotted name in the target module. Raise introspection.Wrong if
+        """Return the object of a dotted name in the target module. Raise target_runs.Unfit if
         there is none.
         """
         found = self.module
         for part in name.split("."):
             if not hasattr(found, part):
-                raise introspection.Wrong(
+                raise target_runs.Unfit(
                     f"target must name something in {self.place}, got {name!r}, which is not there"
                 )
             found = getattr(found, part)
@@ -474,19 +482,19 @@ class Worker:
 
     @contextlib.contextmanager
     def _user_code(self, what: str, **more: Any) -> Iterator[None]:
-        """Turn exceptions of the user's code into introspection.Wrong, with the user's part of the
+        """Turn exceptions of the user's code into target_runs.Unfit, with the user's part of the
         traceback.
         """
         try:
             yield
         except MemoryError:
-            raise introspection.Wrong(f"{self.place} {what}: out of memory") from None
-        except introspection.Unfit:
+            raise target_runs.Unfit(f"{self.place} {what}: out of memory") from None
+        except target_runs.Unfit:
             raise
         except (Exception, SystemExit) as error:
             # says it all in a line, and may be another copy's
             if type(error).__name__ == "InvalidArgument":
-                raise introspection.Unfit(str(error)) from None
+                raise target_runs.Unfit(str(error)) from None
             trace = error.__traceback__
             # without the frames of this worker and of importlib
             while trace is not None and (
@@ -495,64 +503,27 @@ class Worker:
             ):
                 trace = trace.tb_next
             text = "".join(traceback.format_exception(type(error), error, trace))
-            if isinstance(error, ModuleNotFoundError) and introspection.is_missing(
+            if isinstance(error, ModuleNotFoundError) and target_runs.is_missing(
                 error.name or "", self.place
             ):
                 more = dict(more, missing=error.name)
-            raise introspection.Wrong(
+            raise target_runs.Unfit(
                 f"{type(error).__name__}: {codec.text_of(error, str)}", text, what=what, **more
             ) from None
 
 
-def _load_package(name: str, folder: str) -> Any:
-    """Load and return a folder as the package `name`."""
-    place = os.path.join(folder, "__init__.py")
-    return _load_module(name, place, submodule_search_locations=[folder])
+def _load_module(name: str, path: str, **more: Any) -> Any:
+    """Load and return the module at this path; `more` has the folders of a package."""
+    spec: Any = importlib.util.spec_from_file_location(name, path, **more)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def _load_recording() -> Any:
-    """Return the package that records primitives."""
-    name = "dpwitness_recording"
-    found = sys.modules.get(name) or _load_package(name, os.path.join(_WRAPPERS, "recording"))
-    for part in ("primitives", "recorder", "session"):
-        importlib.import_module(f"{name}.{part}")
-    return found
-
-
-def _load_recognition() -> Any:
+def _recognition() -> Any:
     """Return the module that recognizes functions of one run, objects and estimators."""
-    if "dpwitness_objects" not in sys.modules:
-        _load_package("dpwitness_objects", _WRAPPERS)
-    return importlib.import_module("dpwitness_objects.recognition")
-
-
-def _provide_dpwitness() -> None:
-    """Make the folder `wrappers` importable as dpwitness and dpwitness.wrap in an interpreter
-    without dpwitness, for target files.
-    """
-    if importlib.util.find_spec("dpwitness") is None:
-        found = _load_package("dpwitness", _WRAPPERS)
-        found.wrap = sys.modules["dpwitness.wrap"] = found
-
-
-def _pack_with_blobs(value: Any) -> Any:
-    blobs: codec.Blobs = []
-    return codec.pack(value, blobs), blobs
-
-
-def _tie_to_supervisor(parent: int) -> None:
-    """Make this process end with the controller's supervisor, and ignore interrupts."""
-    import faulthandler
-
-    faulthandler.enable()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if sys.platform == "linux":
-        import ctypes
-
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    if os.getppid() != parent:
-        _kill_group()
+    with _own_modules():
+        return importlib.import_module("dpwitness.mechanisms.wrappers.recognition")
 
 
 def _kill_group() -> None:
@@ -567,13 +538,17 @@ def main() -> None:
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # output that the library prints must not mix with the messages
-    _tie_to_supervisor(int(os.environ.pop("DPWITNESS_KEEPER")))
+    faulthandler.enable()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != int(os.environ.pop("DPWITNESS_KEEPER")):
+        _kill_group()
     inbox: queue.SimpleQueue[tuple[codec.Message, codec.Blobs]] = queue.SimpleQueue()
 
     def listen() -> None:
         try:
             while True:
-                found = codec.receive(source.read)
+                found = codec.receive(source.readline, source.read)
                 if found is None:
                     break
                 inbox.put(found)
@@ -591,7 +566,10 @@ def main() -> None:
             os.ftruncate(2, 0)
         own_pid = os.getpid()
         reply, out = worker.answer(header, blobs)
-        worker.end_forked_child(own_pid)
+        if os.getpid() != own_pid:  # a forked child of the mechanism: only the parent may answer
+            if worker.returned is not None:
+                os.write(worker.returned[1], b"!")
+            os._exit(0)
         for part in codec.message(reply, out):
             sink.write(part)
         sink.flush()

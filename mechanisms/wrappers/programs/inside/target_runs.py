@@ -1,30 +1,42 @@
-"""Inspection of a target before it is run: its claim, its domain, its call signature, and the
-processes that it has started.
+"""Functions of a target: their inspection before they are run (claim, domain, call signature), and
+the runs of one batch, made one by one if necessary, with their results, exceptions, random draws
+and warnings. Large datasets travel once, and each batch gets a fresh copy, whose changes are
+noticed.
 
-`worker` loads this module too, so the module uses only the standard library (Python 3.8 or later).
+`worker` loads this module too, so the module uses only the standard library and NumPy (Python 3.8
+or later).
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import difflib
 import importlib.util
 import inspect
+import itertools
 import numbers
 import os
 import types
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any, Dict, List
+
+import numpy as np
+
+from dpwitness.core.values import dataframe_backends
+from dpwitness.core.values.validation import short_repr
+from dpwitness.mechanisms.wrappers.programs.inside import codec
+from dpwitness.mechanisms.wrappers.programs.supervisor import descendants
 
 _DOMAINS = "dpwitness.core.domains"
 
 
 class Unfit(Exception):
-    """Error of an unusable target; the text is one sentence."""
-
-
-class Wrong(Exception):
-    """Error of a target, with the user's part of the traceback."""
+    """Error of an unusable target, with the user's part of the traceback; the text is one
+    sentence.
+    """
 
     def __init__(self, reason: str, trace: str = "", **more: Any) -> None:
         super().__init__(reason)
@@ -50,25 +62,16 @@ def built(cls: type, name: str, kwargs: dict[str, Any]) -> Any:
         raise
 
 
-def method_hint(found: Any, name: str) -> str:
-    """Return a hint on how to name a method, for the error message on an object that is not
-    callable; empty for Python and NumPy values.
-    """
-    if type(found).__module__.partition(".")[0] in ("builtins", "numpy", "types"):
-        return ""
-    methods = [
-        key for key in dir(type(found)) if key[0] != "_" and callable(getattr(type(found), key))
-    ]
-    return f": name a method of it, as in {name}.{methods[0]}" if methods else ""
-
-
 def check_call(found: Any, name: str, kwargs: dict[str, Any]) -> None:
     """Raise Unfit unless a target can be called as f(dataset, size, rng)."""
     run = getattr(found, "sample", found)
     if not callable(run):
+        cls, hint = type(found), ""
+        if cls.__module__.partition(".")[0] not in ("builtins", "numpy", "types"):
+            methods = [key for key in dir(cls) if key[0] != "_" and callable(getattr(cls, key))]
+            hint = f": name a method of it, as in {name}.{methods[0]}" if methods else ""
         raise Unfit(
-            f"target must be a mechanism or a function, {name} is of type "
-            f"{type(found).__name__}{method_hint(found, name)}"
+            f"target must be a mechanism or a function, {name} is of type {cls.__name__}{hint}"
         )
     try:
         signature = inspect.signature(run)
@@ -159,17 +162,6 @@ def attributes_of(found: Any) -> Dict[str, Any]:
     return values
 
 
-def short_repr(value: Any) -> str:
-    """Return the repr of a value for a message, on one line of at most 80 characters, or its type
-    if its repr raises.
-    """
-    try:
-        text = " ".join(repr(value).split())
-    except Exception:  # a repr that raises, or a number that is too long to print
-        return f"an object of type {type(value).__name__}"
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
 _KNOWN_KEYS = [
     "claim",
     "domain",
@@ -227,17 +219,6 @@ def is_missing(name: str, place: str) -> bool:
         return False
 
 
-def is_plain_target(found: Any, claim: Any, domain: Any) -> bool:
-    """Return whether a target is written without dpwitness, as target files are. Its datasets are
-    then passed as plain types.
-    """
-    return (
-        isinstance(claim, str)
-        or isinstance(domain, dict)
-        or (claim is not None and not hasattr(claim, "kind"))
-    )
-
-
 def domain_of(domain: Any) -> Dict[str, Any] | None:
     """Return a domain as its kind and fields; for a user-defined class, only the name
     of the class.
@@ -262,42 +243,14 @@ def domain_of(domain: Any) -> Dict[str, Any] | None:
 
 
 def running_children() -> int:
-    """Return the number of running child processes of this process; 0 on systems without /proc."""
+    """Return the number of running descendants of this process; 0 on systems without /proc."""
     if not hasattr(os, "waitid"):
         return 0
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except (ChildProcessError, OSError):
         return 0  # the common case costs one call only
-    count = 0
-    try:
-        for thread in os.listdir("/proc/self/task"):
-            with open(f"/proc/self/task/{thread}/children") as file:
-                count += sum(map(_is_running, file.read().split()))
-    except OSError:
-        pass
-    return count
-
-
-def _is_running(pid: str) -> bool:
-    """Return whether a process is running."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] != b"Z"
-    except (OSError, IndexError):
-        return False
-
-
-def version(library: str | None) -> str | None:
-    """Return the installed version of a distribution; None if it is not installed."""
-    if library is None:
-        return None
-    from importlib import metadata
-
-    try:
-        return metadata.version(library)
-    except metadata.PackageNotFoundError:
-        return None
+    return len(descendants(os.getpid()))
 
 
 def install_declarations(place: str) -> dict[str, Any]:
@@ -319,3 +272,146 @@ def install_declarations(place: str) -> dict[str, Any]:
             with contextlib.suppress(ValueError):
                 found[line.targets[0].id.lower()] = ast.literal_eval(line.value)
     return found
+
+
+_IMMUTABLE = (float, int, str, bytes, type(None))
+_WATCHED_BATCHES = 8  # batches after which a frame is no longer checked for changes
+
+
+@contextlib.contextmanager
+def collect_warnings(messages: list[str]) -> Iterator[None]:
+    """Append the warnings of the block to `messages`, each kind and text once. The target's own
+    warning filters keep their effect.
+    """
+    with warnings.catch_warnings(record=True) as found:
+        warnings.filterwarnings("always", append=True)
+        try:
+            yield
+        finally:
+            for each in found or ():
+                text = " ".join(str(each.message).split())
+                text = text if len(text) <= 160 else text[:157] + "..."
+                line = f"the mechanism warns: {each.category.__name__}: {text}"
+                if line not in messages:
+                    messages.append(line)
+
+
+def is_failure(error: Exception) -> bool:
+    """Return whether an exception means that there is no output: a MechanismFailed, of any copy of
+    dpwitness.
+    """
+    return any(cls.__name__ == "MechanismFailed" for cls in type(error).__mro__)
+
+
+class Parts(list):  # type: ignore[type-arg]
+    """Results of runs made one by one: arrays, lists and lists of exceptions, in order."""
+
+
+def one_by_one(
+    run: Callable[..., Any], dataset: Any, size: int, rng: Any, kwargs: dict[str, Any]
+) -> Any:
+    """Return the results of `size` single runs, and the number of random words that each run has
+    drawn.
+    """
+    done: list[Any] = []
+    draws: list[int] = []
+    process = os.getpid()
+    for _ in range(size):
+        if os.getpid() != process:
+            raise SystemExit(
+                "a forked child of the mechanism returned: it must not make the other runs"
+            )
+        at = random_words_drawn(rng)
+        try:
+            done.append(copied(run(dataset, 1, rng, **kwargs)))
+        except MemoryError:
+            raise
+        except Exception as error:
+            if is_failure(error):
+                raise
+            done.append([error.with_traceback(None)])
+        draws.append(random_words_drawn(rng) - at)
+    return Parts(joined(done)), draws
+
+
+def joined(results: list[Any]) -> list[Any]:
+    """Return the results of single runs, with consecutive arrays of one kind, and consecutive
+    lists, joined.
+    """
+    found: list[Any] = []
+    for kind, same in itertools.groupby(results, _join_key):
+        each = list(same)
+        if isinstance(kind, tuple):
+            found.append(np.concatenate(each))
+        else:
+            found.append([item for part in each for item in part] if kind is list else each[0])
+    return found
+
+
+def copied(value: Any) -> Any:
+    """Return a copy of a result, because the mechanism may modify or reuse the object later; the
+    result itself if it cannot be copied.
+    """
+    if type(value) is list and len(value) == 1 and isinstance(value[0], _IMMUTABLE):
+        return value[:]
+    try:
+        return copy.deepcopy(value)
+    except Exception:
+        return value
+
+
+def _join_key(part: Any) -> Any:
+    """Return a key; consecutive results with equal keys can be joined."""
+    if type(part) is np.ndarray and part.shape[:1] == (1,):
+        return part.dtype, part.shape
+    return list if type(part) is list else id(part)
+
+
+def random_words_drawn(rng: Any) -> int:
+    """Return the number of 64-bit words drawn from the generator so far, which SFC64 counts in its
+    state; 0 for other generators.
+    """
+    state = rng.bit_generator.state
+    return int(state["state"]["state"][3]) if state["bit_generator"] == "SFC64" else 0
+
+
+class DatasetCache:
+    """Received datasets, by number, and the frames that were built from them."""
+
+    def __init__(self) -> None:
+        self.entries: dict[int | None, tuple[Any, codec.Blobs]] = {}
+        # frames, their state before the first run, and the number of batches since
+        self.ready: dict[int | None, tuple[Any, Any, int]] = {}
+
+    def copy(self, header: codec.Message, blobs: codec.Blobs) -> tuple[Any, Any]:
+        """Return a fresh copy of a request's dataset, and its state before the run; None for the
+        state if it is no longer checked.
+        """
+        key: int | None = header.get("key")
+        if "data" in header:
+            self.entries[key] = header["data"], blobs
+            self.ready.pop(key, None)
+        # changes of a copy cannot affect the next batch, so only the first calls are checked
+        if key in self.ready:
+            built, before, watched = self.ready[key]
+            self.ready[key] = built, before, watched + 1
+            shown = before if watched + 1 < _WATCHED_BATCHES else None
+            return dataframe_backends.shallow_copy(built), shown
+        try:
+            dataset = codec.unpack(*self.entries[key])
+        except dataframe_backends.UnsupportedData as error:
+            raise Unfit(f"the dataset cannot be built here: {error}") from None
+        before, light = state_of(dataset), dataframe_backends.shallow_copy(dataset)
+        if key is not None and light is not None:
+            self.ready[key] = dataset, before, 0
+            return light, before
+        return dataset, before
+
+
+def state_of(value: Any) -> Any:
+    """Return the packed form of a dataset or an output, for comparison after a run."""
+    blobs: codec.Blobs = []
+    try:
+        return codec.pack(value, blobs, exact=True), blobs
+    except dataframe_backends.UnsupportedData as error:
+        return str(error), []

@@ -1,0 +1,139 @@
+"""Installation of the environments of third-party libraries: virtual environments with pinned
+requirements, and programs with their packages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dpwitness.core.values.atomic_files import write_text
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs import environments
+from dpwitness.mechanisms.wrappers.programs.environments import FOLDER, Environment, expanded
+
+PROGRAMS = FOLDER / "programs"
+
+
+def _portable_path(place: Path) -> str:
+    """Return a path relative to the current or home directory if possible, because witnesses are
+    replayed on other machines.
+    """
+    for start, base in ((".", Path.cwd()), ("~", Path(os.path.expanduser("~")))):
+        if place.is_relative_to(base):
+            return f"{start}/{place.relative_to(base).as_posix()}"
+    return str(place)
+
+
+def _interpreter(version: str) -> str | None:
+    """Return an interpreter of a version that runs: from the PATH, where pyenv may have an inactive
+    shim, else from pyenv's versions.
+    """
+    versions = expanded(os.environ.get("PYENV_ROOT") or "~/.pyenv") / "versions"
+    known = [
+        shutil.which(f"python{version}"),
+        *map(str, sorted(versions.glob(f"{version}.*/bin/python"))),
+    ]
+    return next(
+        (
+            one
+            for one in known
+            if one
+            and subprocess.run([one, "-c", ""], capture_output=True, check=False).returncode == 0
+        ),
+        None,
+    )
+
+
+def pins_of(environment: Environment) -> str:
+    """Return a digest of everything that is to be installed."""
+    pinned: list[Any] = [environment.requirements, environment.no_deps, environment.python]
+    if environment.programs:
+        sources = [(PROGRAMS / name).read_text(encoding="utf-8") for name in environment.programs]
+        pinned += [environment.npm, sources]
+    return hashlib.blake2b(json.dumps(pinned).encode(), digest_size=8).hexdigest()
+
+
+def command_of(environment: Environment, program: str, target: str) -> list[str]:
+    """Return the command that starts a target of a program."""
+    folder = environment.folder
+    if program.endswith(".js"):
+        return ["node", _portable_path(PROGRAMS / program), target, _portable_path(folder)]
+    return [_portable_path(folder / Path(program).stem), target]
+
+
+def state_of(environment: Environment) -> str:
+    """Return the state of an environment: ``ready``, ``missing``, ``unfinished`` or ``outdated``
+    (the pins have changed since).
+    """
+    if not environment.interpreter.exists():
+        return "missing"
+    try:
+        installed = (environment.folder / "pins").read_text()
+    except OSError:
+        return "unfinished"
+    return "ready" if installed == pins_of(environment) else "outdated"
+
+
+def install(environment: Environment, announce: Callable[[str], object] = str) -> None:
+    """Create an environment, passing each command to `announce` before it is run.
+
+    Raises
+    ------
+    InvalidArgument
+        If the interpreter is missing or a command fails; the message has the last lines of its
+        output.
+    """
+    name, folder = environment.name, environment.folder
+    if state_of(environment) == "ready":
+        announce(f"{name}: ready in {folder}, nothing to do")
+        return
+    base = _interpreter(environment.python) if environment.python else sys.executable
+    if base is None:
+        raise InvalidArgument(
+            f"environment {name} needs python{environment.python} on the PATH, which is not "
+            "installed or does not run"
+        )
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    commands = [] if environment.programs else [[base, "-m", "venv", str(folder)]]
+    if environment.npm:
+        npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder)]
+        commands.append([*npm, *environment.npm])
+    shim = Path(environments.__file__).resolve().parent / "shims" / "cpp"
+    for program in environment.programs:
+        if program.endswith(".cpp"):
+            compiler = ["g++", "-O2", "-std=c++17", "-I", str(shim), str(PROGRAMS / program)]
+            commands.append([*compiler, "-o", str(folder / Path(program).stem)])
+    pip = [str(environment.interpreter), "-m", "pip", "--disable-pip-version-check", "install"]
+    for options in (
+        environment.requirements,
+        environment.no_deps and ("--no-deps", *environment.no_deps),
+    ):
+        if options:
+            commands.append([*pip, "--quiet", *options])
+    for command in commands:
+        announce(f"{name}: {' '.join(command)}")
+        if shutil.which(command[0]) is None:
+            raise InvalidArgument(
+                f"environment {name} needs {command[0]} on the PATH, which is not installed"
+            )
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
+        if done.returncode:
+            last = " | ".join(done.stdout.strip().splitlines()[-5:])
+            raise InvalidArgument(
+                f"environment {name} cannot be made: {' '.join(command)} ended with "
+                f"{done.returncode}: {last}"
+            )
+    write_text(folder / "pins", pins_of(environment))
+    announce(f"{name}: ready in {folder}")
