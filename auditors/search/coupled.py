@@ -58,7 +58,7 @@ NUMBER, STRUCTURE, EXACT = range(3)  # kinds of differences: see `_Coupled.diffe
 
 
 @dataclass(frozen=True, slots=True)
-class _Draft:
+class Draft:
     """A pair before it is built: the other rows, the changed row before and after, and its
     place.
     """
@@ -74,7 +74,7 @@ class _Draft:
 class _Scored:
     """A draft with the kind and the size of the difference that its pair makes."""
 
-    draft: _Draft
+    draft: Draft
     pair: Pair
     kind: int
     size: float
@@ -155,12 +155,11 @@ class _Coupled:
         return np.asarray(np.nan_to_num(spread, nan=0.0, posinf=1e300))
 
 
-class _Drafts:
+class Drafts:
     """Random drafts of pairs of a table domain, whose values the code suggests."""
 
-    def __init__(
-        self, domain: Tabular | Table, inner: Tabular, constants: Sequence[Any], rng: Generator
-    ) -> None:
+    def __init__(self, domain: Tabular | Table, constants: Sequence[Any], rng: Generator) -> None:
+        inner = domain.rows if isinstance(domain, Table) else domain
         self.domain, self.inner, self.rng = domain, inner, rng
         self.styles = domain.styles if isinstance(domain, Table) else 1
         numbers = [float(c) for c in constants if isinstance(c, int | float) and abs(c) < 1e300]
@@ -208,7 +207,7 @@ class _Drafts:
         self.multiplicities = [1, 1, 2, 3, *(int(n) for n in sizes if 0 < n <= most)]
         self.totals = [n for n in numbers if n > 0]
 
-    def pair(self, draft: _Draft) -> Pair | None:
+    def pair(self, draft: Draft) -> Pair | None:
         """Return the pair of a draft; None if it is not a pair of the domain."""
         inner, crowd = self.inner, draft.crowd
         place: Callable[[int], int] = lambda count: min(draft.at, count)  # noqa: E731
@@ -216,7 +215,7 @@ class _Drafts:
         more, why = insert_record(crowd, draft.after, place), "found by coupled runs"
         if isinstance(self.domain, Table):
             return self.domain.as_frames(base, more, why, draft.style)
-        return inner.pair(inner.dataset(base), inner.dataset(more), why)
+        return inner.paired(base, more, why)
 
     def cell(self, column: int, size: int) -> float:
         """Return a random value of a column, most often one that the code suggests."""
@@ -238,7 +237,7 @@ class _Drafts:
         """Return a random row; columns that flag missing values are mostly unset."""
         return np.array([self.cell(column, size) for column in range(self.width)])
 
-    def draft(self) -> _Draft:
+    def draft(self) -> Draft:
         """Return a random draft."""
         rng = self.rng
         count = self.size()
@@ -259,7 +258,7 @@ class _Drafts:
             crowd = np.resize(kinds, (count, self.width))
             copies = min(count, int(rng.choice(self.multiplicities)))
             crowd[rng.permutation(count)[:copies]] = after
-        return _Draft(crowd, before, after, int(rng.integers(count + 1)), self.style())
+        return Draft(crowd, before, after, int(rng.integers(count + 1)), self.style())
 
     def size(self) -> int:
         """Return a random number of other rows."""
@@ -275,7 +274,7 @@ class _Drafts:
         found[column] = self.cell(column, size)
         return found
 
-    def changed(self, draft: _Draft) -> _Draft:
+    def changed(self, draft: Draft) -> Draft:
         """Return a draft with one other part."""
         rng, count = self.rng, len(draft.crowd)
         choice, crowd = rng.random(), draft.crowd.copy()
@@ -299,7 +298,7 @@ class _Drafts:
             return replace(draft, crowd=source[rows], at=min(draft.at, size))
         if choice < 0.85:
             return replace(draft, at=int(rng.integers(count + 1)), style=self.style())
-        if choice < 0.95:  # between two values, a boundary is nearer
+        if choice < 0.95 and len(self.inner.columns):  # between two values, a boundary is nearer
             column = int(rng.integers(len(self.inner.columns)))
             after = draft.after.copy()
             after[column] = between(after[column], draft.before[column], 0.5)
@@ -403,9 +402,8 @@ def coupled_pairs(
     """
     if not isinstance(domain, Tabular | Table) or pairs < FEWEST_PAIRS:
         return [], False
-    inner = domain.rows if isinstance(domain, Table) else domain
     runs, end = _Coupled(stage), monotonic() + seconds
-    drafts = _Drafts(domain, inner, constants, stream(stage.seed, *stage.key))
+    drafts = Drafts(domain, constants, stream(stage.seed, *stage.key))
     with current_lock().seeding(), global_generators.seeded([0, 0, 0, 0]):
         if not runs.repeats(known[0].d0):
             return [], False

@@ -46,11 +46,6 @@ class Column:
         infinities = (math.inf, -math.inf) if self.infinite else ()
         return (None, *infinities) if self.missing else infinities
 
-    def special_code(self, number: float) -> int:
-        """Return the place of a number among the special values, counted from 1; 0 for others."""
-        value = None if math.isnan(number) else number
-        return 1 + self.special.index(value) if value in self.special else 0
-
     @property
     def count(self) -> int:
         """Return the number of values: categories, integers or days."""

@@ -22,7 +22,6 @@ from dpwitness.core.domains.base import (
     PLACES,
     Domain,
     SearchSpace,
-    drop_invalid_pairs,
     items,
     ranked,
     require_labels,
@@ -33,7 +32,7 @@ from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import InvalidArgument, require
 
 if TYPE_CHECKING:
-    from hypothesis.strategies import DrawFn, SearchStrategy
+    pass
 
 Record = tuple[FloatArray, float]
 Counted = tuple[FloatArray, float, int]
@@ -228,37 +227,6 @@ class LabelledBall(Domain):
             )
 
         return SearchSpace((changed + distinct) * width + distinct, decode)
-
-    def lattice(self) -> SearchStrategy[Pair]:
-        """Return a strategy of pairs with entries at quarters of the radius and up to two different
-        common records.
-        """
-        from hypothesis import strategies as st
-
-        d, others = self.dimension, self.size - 1
-        labels = st.sampled_from(sorted(self.labels, key=lambda y: (abs(y), -y)))
-        entries = st.lists(st.integers(-4, 4), min_size=d, max_size=d)
-
-        def point(quarters: list[int]) -> FloatArray:
-            return self.pulled(self.radius * (np.array(quarters, dtype=float) / 4))
-
-        @st.composite
-        def pairs(draw: DrawFn) -> Pair | None:
-            first, second = (
-                (point(draw(entries)), draw(labels)),
-                (point(draw(entries)), draw(labels)),
-            )
-            common, left = [], others
-            for _ in range(draw(st.integers(0, min(others, 2)))):
-                if left < 1:
-                    break
-                count = min(left, 10 ** draw(st.integers(0, math.floor(math.log10(left)))))
-                small = 10.0 ** -draw(st.integers(0, 3))
-                common.append((small * point(draw(entries)), draw(labels), count))
-                left -= count
-            return build_labelled_pair(self, first, second, common, "lattice")
-
-        return drop_invalid_pairs(pairs())
 
     def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
         """Yield pairs without some common record, with rounded multiplicities, or with simpler

@@ -10,21 +10,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator
 
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains.base import (
     MAX_ENTRIES,
     NAMED_LABELS,
     PLACES,
-    SearchSpace,
     between,
-    columns,
+    distinct_columns,
     far_outside_interval,
     flags,
     insert_record,
     items,
-    matching,
     ranked,
     require_labels,
     sized,
@@ -95,12 +92,16 @@ class Rows(Tabular):
         object.__setattr__(self, "labels", require_labels(self.labels, "Rows"))
         if not self.features and not self.labels:
             raise InvalidArgument("Rows: features or labels must name a column, got none")
-        categories = columns("categories", self.categories, len(self.features))
+        categories = distinct_columns("categories", self.categories, len(self.features))
         object.__setattr__(self, "categories", categories)
         object.__setattr__(
             self,
             "integer",
-            tuple(sorted({*columns("integer", self.integer, len(self.features)), *categories})),
+            tuple(
+                sorted(
+                    {*distinct_columns("integer", self.integer, len(self.features)), *categories}
+                )
+            ),
         )
         for column in self.integer:
             if math.ceil(self.features[column][0]) > math.floor(self.features[column][1]):
@@ -111,10 +112,7 @@ class Rows(Tabular):
         self._require_neighbors()
 
     @property
-    def extremes(self) -> FloatArray:
-        """Return the smallest and the largest value of each feature inside its interval, of shape
-        (k, 2).
-        """
+    def columns(self) -> FloatArray:
         ends = np.array(self.features, dtype=float).reshape(-1, 2)
         for column in self.integer:
             ends[column] = math.ceil(ends[column, 0]), math.floor(ends[column, 1])
@@ -124,7 +122,7 @@ class Rows(Tabular):
         """Raise InvalidArgument unless the domain contains at least one pair of neighbors."""
         kinds = len(set(self.labels))
         least = kinds if self.every_label else 0
-        fixed = not any(low < high or self.outside for low, high in self.extremes)
+        fixed = not any(low < high or self.outside for low, high in self.columns)
         if self.size < least + (self.relation == "add-remove"):
             both = (
                 "both datasets"
@@ -163,7 +161,7 @@ class Rows(Tabular):
             len(dataset), self.size, self.relation
         ):
             return False
-        low, high = self.extremes.T
+        low, high = self.columns.T
         inside = (
             ~np.isnan(dataset[:, :k])
             if self.outside
@@ -197,63 +195,6 @@ class Rows(Tabular):
         base = others if self.relation == "add-remove" else insert_record(others, before, place)
         return self.pair(base, insert_record(others, after, place), f"{why}, {name}, {kind}")
 
-    def shape(self, rng: Generator, turn: int) -> SearchSpace:
-        """Return coordinates of a pair: a changed row among up to three different rows that fill
-        the rest.
-
-        On some turns the rest are equal rows at the bottom instead. Categories are drawn.
-        """
-        ends = self.extremes
-        k, others = len(ends), self.size - 1
-        distinct = min(
-            max((1, 2, 3, 0)[turn % 4], len(self.labels) if self.every_label else 0), others
-        )
-        labels = (
-            rng.choice(np.array(self.labels), 2 + distinct)
-            if self.labels
-            else np.zeros(2 + distinct)
-        )
-        if self.labels and turn % 2 == 0:
-            labels[:2] = max(self.labels), min(self.labels)
-        if self.every_label:
-            labels[2:] = np.resize(np.array(self.labels), distinct)
-            # With as many records as labels, the changed record must have the remaining label.
-            if missing := set(self.labels) - set(labels[2:].tolist()):
-                labels[:2] = missing.pop()
-        assignment = np.sort(
-            np.append(np.arange(distinct), rng.integers(0, max(distinct, 1), others - distinct))
-        )
-        _, place = PLACES[int(rng.integers(3))]
-        drawn = self.draws(rng).rows(3 + distinct, corners=False)[:, :k]
-        for column in self.categories:
-            if ends[column, 0] < ends[column, 1]:
-                drawn[:2, column] = matching(float(ends[column, 0]), float(ends[column, 1]), rng)[0]
-        moving = np.setdiff1d(np.arange(k), self.categories)
-        whole = np.flatnonzero(np.isin(moving, self.integer))
-        bottom = np.where(np.isin(np.arange(k), moving), ends[:, 0], drawn[-1])
-        base = np.tile(np.append(bottom, labels[:1]) if self.labels else bottom, (others, 1))
-
-        def decode(z: FloatArray) -> Pair | None:
-            values = between(
-                ends[moving, 0],
-                ends[moving, 1],
-                np.clip(0.5 + 0.4 * z.reshape(2 + distinct, len(moving)), 0.0, 1.0),
-            )
-            values[:, whole] = np.round(values[:, whole])
-            rows = drawn[:-1].copy()
-            rows[:, moving] = values
-            if self.labels:
-                rows = np.column_stack([rows, labels])
-            crowd = rows[2:][assignment] if distinct else base
-            first = crowd if self.relation == "add-remove" else insert_record(crowd, rows[0], place)
-            return self.pair(first, insert_record(crowd, rows[1], place), "search")
-
-        return SearchSpace((2 + distinct) * len(moving), decode)
-
-    @property
-    def columns(self) -> FloatArray:
-        return self.extremes
-
     @property
     def integer_columns(self) -> tuple[int, ...]:
         return self.integer
@@ -262,14 +203,10 @@ class Rows(Tabular):
     def category_columns(self) -> tuple[int, ...]:
         return self.categories
 
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        return self.features[0] if self.features and 0 not in self.integer else None
-
 
 def _corner_values(domain: Rows) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the lower, middle and upper values of the features."""
-    low, high = domain.extremes.T
+    low, high = domain.columns.T
     middle = between(low, high, 0.5)
     middle[list(domain.integer)] = np.floor(middle[list(domain.integer)])
     return low, middle, high

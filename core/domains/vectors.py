@@ -18,7 +18,6 @@ from dpwitness.core.domains.base import (
     Domain,
     SearchSpace,
     between,
-    drop_invalid_pairs,
     truncated_tables,
     vector,
 )
@@ -26,7 +25,7 @@ from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import InvalidArgument, require, short_repr
 
 if TYPE_CHECKING:
-    from hypothesis.strategies import DrawFn, SearchStrategy
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,26 +159,6 @@ class Answers(Domain):
             return self._moved(base, step, "search")
 
         return SearchSpace(2 * n, decode)
-
-    def lattice(self) -> SearchStrategy[Pair]:
-        """Return a strategy of pairs with base answers at quarters of the interval and changes of
-        -1, 0 or 1, scaled to the norm.
-        """
-        from hypothesis import strategies as st
-
-        quarters = st.lists(st.integers(0, 4), min_size=self.length, max_size=self.length)
-        steps = st.lists(st.integers(-1, 1), min_size=self.length, max_size=self.length).filter(any)
-
-        def build(parts: tuple[list[int], list[int]]) -> Pair | None:
-            step = np.array(parts[1], dtype=float)
-            step /= {"linf": 1.0, "l1": np.abs(step).sum(), "l2": math.sqrt(step @ step)}[
-                self.relation
-            ]
-            return self._moved(
-                between(self.low, self.high, np.array(parts[0]) / 4), step, "lattice"
-            )
-
-        return drop_invalid_pairs(st.tuples(quarters, steps).map(build))
 
     @property
     def records(self) -> int:
@@ -443,32 +422,6 @@ class Costs(Domain):
             )
 
         return SearchSpace(3 * p + 1 if shared else 2 * p, decode)
-
-    def lattice(self) -> SearchStrategy[Pair]:
-        """Return a strategy of pairs whose entries are 0, a half or all of the bound, of either
-        sign.
-        """
-        from hypothesis import strategies as st
-
-        corner = st.lists(
-            st.sampled_from([0.0, 1.0, -1.0, 0.5, -0.5]),
-            min_size=self.dimension,
-            max_size=self.dimension,
-        )
-
-        @st.composite
-        def pairs(draw: DrawFn) -> Pair | None:
-            rounds = self.length
-            table = np.zeros((rounds, self.dimension))
-            place = draw(st.integers(0, rounds - 1))
-            copies = draw(st.integers(0, rounds - 1))
-            table[np.delete(np.arange(rounds), place)[:copies]] = self.bound * np.array(
-                draw(corner)
-            )
-            first, second = self.bound * np.array(draw(corner)), self.bound * np.array(draw(corner))
-            return self._replaced(table, place, first, second, "lattice")
-
-        return drop_invalid_pairs(pairs())
 
     def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
         """Yield pairs with common costs set to zero, or with fewer digits."""
