@@ -26,7 +26,7 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.auditors.events.outputs import Outputs
-from dpwitness.auditors.search.shrinking import shrunk
+from dpwitness.auditors.search.catalogue import shrunk
 from dpwitness.auditors.workers.rounds import Stage, current_lock, run_side, stream, task_lock
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains.base import Domain, between, insert_record

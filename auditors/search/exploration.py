@@ -22,9 +22,8 @@ from hypothesis import HealthCheck, Phase, given, settings, target
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 
-from dpwitness.auditors.search.catalogue import pairs_for
+from dpwitness.auditors.search.catalogue import pairs_for, shrunk
 from dpwitness.auditors.search.coupled import Draft, Drafts
-from dpwitness.auditors.search.shrinking import shrunk
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain
 from dpwitness.core.domains.base import SearchSpace

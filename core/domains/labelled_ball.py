@@ -386,24 +386,18 @@ def _split_pair(domain: LabelledBall, pair: Pair) -> tuple[list[Record], list[Co
 
 
 def _simpler_vectors(x: FloatArray, domain: LabelledBall) -> Iterator[FloatArray]:
-    """Yield simpler vectors inside the domain, with entries set to zero or rounded."""
+    """Yield simpler vectors inside the domain, with entries set to zero or shortened."""
     size = float(np.abs(x).max())
-    if size == 0:
-        return
     for j in np.flatnonzero(x):
-        rest = x.copy()
-        rest[j] = 0.0
+        rest = np.where(np.arange(len(x)) == j, 0.0, x)
         length = float(domain.length(rest))
         if domain.norm == "l2" and length > 0 and domain.length(x) >= domain.radius * (1 - 1e-9):
             yield domain.pulled(rest * (domain.radius / length))
         yield rest
-    magnitude = math.floor(math.log10(size))
-    if not -300 < magnitude < 300:  # the powers of ten would overflow or underflow
+    if not 1e-300 < size < 1e300:  # the powers of ten would overflow or underflow
         return
     for digits in DIGITS:
-        scale = 10.0 ** (digits - 1 - magnitude)
+        scale = 10.0 ** (digits - 1 - math.floor(math.log10(size)))
         for simple in (np.round(x * scale) / scale, np.trunc(x * scale) / scale):
             if domain.length(simple) <= domain.radius and np.any(simple != x):
                 yield simple
-        if np.array_equal(np.round(x * scale) / scale, x):
-            return

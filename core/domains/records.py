@@ -67,16 +67,16 @@ class Tabular(Domain):
         """Return the smallest and the largest value of each feature, of shape (k, 2)."""
 
     @property
-    @abstractmethod
     def integer_columns(self) -> tuple[int, ...]:
         """Return the indices of the integer features, including categories."""
+        return ()
 
     @property
-    @abstractmethod
     def category_columns(self) -> tuple[int, ...]:
         """Return the indices of the features that are categories."""
+        return ()
 
-    def dataset(self, table: FloatArray) -> FloatArray:
+    def dataset(self, table: FloatArray) -> Any:
         """Return the dataset of a table with one record per row, by default the table."""
         return table
 

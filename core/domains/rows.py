@@ -1,5 +1,5 @@
-"""The domain of numeric rows with features and a label. Its pairs change a row at a corner of the
-features, or its label, among crowds.
+"""The domains of numeric rows with features and a label, whose pairs change a row at a corner of
+the features, or its label, among crowds; and of sequences of linear costs.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dpwitness.core.datasets.datasets import LinearCosts
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains.base import (
     MAX_ENTRIES,
@@ -26,6 +27,7 @@ from dpwitness.core.domains.base import (
     require_labels,
     sized,
     smaller_magnitudes,
+    truncated_tables,
 )
 from dpwitness.core.domains.records import Tabular
 from dpwitness.core.protocols.mechanism import FloatArray
@@ -284,3 +286,83 @@ def _crowds(domain: Rows) -> Iterator[tuple[str, FloatArray]]:
     yield "others high", crowd([high], labels[:1])
     yield "others low and high, labels in turn", crowd([low, high], labels)
     yield "others high, labels in turn", crowd([high], labels)
+
+
+@dataclass(frozen=True, slots=True)
+class Costs(Tabular):
+    """`LinearCosts` of `length` rounds in `dimension` dimensions, each entry in [-bound, bound];
+    neighbors differ in the cost of one round.
+
+    Parameters
+    ----------
+    length : int
+        Number of rounds.
+    dimension : int
+        Dimension of each cost.
+    bound : float
+        Largest absolute value of an entry. Positive.
+    relation : {"substitution"}
+        Neighboring relation.
+    """
+
+    length: int
+    dimension: int
+    bound: float
+    relation: str = "substitution"
+
+    def __post_init__(self) -> None:
+        require(self).integer("length", "dimension", most=MAX_ENTRIES).positive("bound").one_of(
+            "relation", ["substitution"]
+        )
+
+    def contains(self, dataset: Any) -> bool:
+        """Return whether the dataset is a LinearCosts of this shape within the bound."""
+        shape = (self.length, self.dimension)
+        return (
+            isinstance(dataset, LinearCosts)
+            and dataset.x.shape == shape
+            and bool(np.all(np.abs(dataset.x) <= self.bound))
+        )
+
+    def catalogue(self) -> Iterable[Pair | None]:
+        """Yield fixed pairs: one cost replaced by its negative, by zero or by another corner."""
+        rounds, p, bound = self.length, self.dimension, self.bound
+        opposed, split = np.full(p, bound), bound * np.where(np.arange(p) % 2 == 0, 1.0, -1.0)
+        opposed[0] = -bound
+        for place in sorted({0, rounds // 2, rounds - 1}):
+            for crowd, baseline in (
+                ("all others zero", 0 * opposed),
+                ("all others against it", -opposed),
+                ("all others with it", opposed),
+            ):
+                if rounds == 1 and baseline.any():
+                    continue
+                for why, first, second in (
+                    ("one action against all others", opposed, -opposed),
+                    ("one action favoured or not", opposed, 0 * opposed),
+                    ("half against half", split, -split),
+                    ("one cost shared by all", np.full(p, bound), np.full(p, -bound)),
+                ):
+                    others = np.repeat(baseline[None, :], rounds - 1, axis=0)
+                    yield self.paired(
+                        np.insert(others, place, first, axis=0),
+                        np.insert(others, place, second, axis=0),
+                        f"round {place + 1}: {why}, {crowd}",
+                    )
+
+    def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
+        """Yield pairs with common costs set to zero, or with fewer digits."""
+        for first, second in truncated_tables(pair.d0.x, pair.d1.x, -self.bound, self.bound):
+            yield self.paired(first, second, pair.why)
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        """Number of rounds."""
+        return self.length
+
+    @property
+    def columns(self) -> FloatArray:
+        return np.array([[-self.bound, self.bound]] * self.dimension)
+
+    def dataset(self, table: FloatArray) -> LinearCosts:
+        return LinearCosts(table)

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from dpwitness import audit, certify
 from dpwitness.auditors.checks.run_checks import special_pairs
 from dpwitness.auditors.functions.bounds.sensitivity import audit_sensitivity
-from dpwitness.auditors.search.catalogue import pairs_for
+from dpwitness.auditors.search.catalogue import pairs_for, shrunk
 from dpwitness.auditors.search.exploration import explore
 from dpwitness.auditors.search.search import search
-from dpwitness.auditors.search.shrinking import shrunk
 from dpwitness.mechanisms import (
     Answers,
     Costs,

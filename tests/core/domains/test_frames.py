@@ -10,9 +10,8 @@ import sys
 import numpy as np
 import pytest
 
-from dpwitness.auditors.search.catalogue import pairs_for
+from dpwitness.auditors.search.catalogue import pairs_for, shrunk
 from dpwitness.auditors.search.coupled import Drafts
-from dpwitness.auditors.search.shrinking import shrunk
 from dpwitness.core.datasets.relations import parse_relation
 from dpwitness.core.values.dataframe_backends import from_parts, to_parts
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
