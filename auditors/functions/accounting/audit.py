@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any, ClassVar
 
 from dpwitness.auditors.functions.accounting.games import GAMES
-from dpwitness.auditors.functions.accounting.mechanisms import FIGURES, GAME_FIGURES, Parameter
+from dpwitness.auditors.functions.accounting.mechanisms import FIGURES, GAME_FIGURES
 from dpwitness.auditors.functions.accounting.search import (
     OWNER,
     Comparison,
@@ -36,7 +36,6 @@ from dpwitness.core.values.validation import (
     require_one_of,
     require_positive,
     require_type,
-    short_repr,
 )
 
 
@@ -249,9 +248,12 @@ def audit_accountant(
         found = GAMES[mechanism].search(caller(function, names), seconds, evaluations, seed)
     else:
         question, names = question_of(function, mechanism, returns, parameters, ranges)
-        found = search(question, seconds=seconds, evaluations=evaluations, seed=seed)
-        if found.violation is not None:
-            found = replace(found, violation=narrowed(question, found.violation, seconds / 2))
+        found = narrowed(
+            search(question, seconds=seconds, evaluations=evaluations, seed=seed),
+            lambda at: compared(Found(), question, at, question.call([at])[0]).violation,
+            question.parameters,
+            seconds / 2,
+        )
     result = _result(function, mechanism, returns, names, found, seed, name or name_of(function))
     return replace(result, seconds=time.perf_counter() - begin)
 
@@ -295,16 +297,7 @@ def _arguments_of_game(
     """Return the parameter of each argument of a tool."""
     game = GAMES[mechanism]
     require_one_of("returns", returns, (GAME_FIGURES[mechanism],), OWNER)
-    names = arguments_of(
-        function, parameters, {name: Parameter(name, 0, 0) for name in game.arguments}
-    )
-    missing = [name for name in game.needed if name not in names.values()]
-    if missing:
-        raise InvalidArgument(
-            f"{OWNER}: parameters must name an argument for {', '.join(missing)}, got "
-            f"{short_repr(dict(names))}"
-        )
-    return names
+    return arguments_of(function, parameters, game.arguments, game.needed, mechanism)
 
 
 def _result(
