@@ -25,17 +25,12 @@ from numpy.random import Generator
 
 from dpwitness.auditors.events.learning import expected_certificate
 from dpwitness.auditors.events.outputs import WrongShape, encode
-from dpwitness.auditors.search.catalogue import audited_pairs
+from dpwitness.auditors.search.catalogue import audited_pairs, require_settings
 from dpwitness.auditors.workers.engine import stream
 from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed
-from dpwitness.core.values.validation import (
-    InvalidArgument,
-    require_integer,
-    require_positive,
-    short_repr,
-)
+from dpwitness.core.values.validation import InvalidArgument, require_integer, short_repr
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.sessions import (
     Adversary,
@@ -143,11 +138,7 @@ def find_adversary(
         manifest.get("rounds", getattr(mechanism, "rounds", None)) if rounds is None else rounds
     )
     rounds = require_integer("rounds", rounds, owner, most=10**6)
-    require_positive("seconds", seconds, owner)
-    evaluations, seed = (
-        require_integer("evaluations", evaluations, owner),
-        require_integer("seed", seed, owner, least=0),
-    )
+    seed, evaluations = require_settings(owner, seed, seconds, evaluations)
     pairs = audited_pairs(mechanism, pair)
     searched = pairs if pair is not None else pairs[:_MAX_PAIRS]
     search = _Search(mechanism, claim, searched, QuerySet(queries), rounds, seed)

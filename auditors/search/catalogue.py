@@ -16,7 +16,13 @@ import numpy as np
 
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain, domain_kinds
-from dpwitness.core.values.validation import InvalidArgument, short_repr
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require_integer,
+    require_positive,
+    require_type,
+    short_repr,
+)
 
 RANDOM_PAIRS_SEED = 11
 T = TypeVar("T")
@@ -48,13 +54,10 @@ def pairs_for(domain: Domain) -> list[Pair]:
     """
     draw = domain.draws(np.random.default_rng(RANDOM_PAIRS_SEED))
     seen: set[frozenset[str]] = set()
-    # random pairs: each position with each change; more of categories; the ends of the range of a
-    # single number matter most
-    count = 24 if domain.has_integers else 2 if domain.records == 1 else 12
     pairs = list(
         _interleaved(
             _deduplicated(map(draw.renumbered, domain.catalogue()), seen),
-            _deduplicated(map(draw, range(count)), seen),
+            _deduplicated(map(draw, range(domain.random_pairs)), seen),
         )
     )
     if not pairs:
@@ -69,6 +72,18 @@ def require_domain(domain: Domain, owner: str) -> None:
             f"{owner}: domain must be one of {', '.join(domain_kinds())} or a Relation, got "
             f"{short_repr(domain)}"
         )
+
+
+def require_settings(
+    owner: str, seed: Any, seconds: Any = 1.0, evaluations: Any = 1, name: Any = None
+) -> tuple[int, int]:
+    """Return the seed and the number of evaluations of a search. Raise InvalidArgument if a setting
+    is invalid.
+    """
+    require_positive("seconds", seconds, owner)
+    require_type("name", name, str, "be a text", owner, optional=True)
+    evaluations = require_integer("evaluations", evaluations, owner, most=10**12)
+    return require_integer("seed", seed, owner, least=0), evaluations
 
 
 def _deduplicated(found: Iterable[Pair | None], seen: set[frozenset[str]]) -> Iterator[Pair]:

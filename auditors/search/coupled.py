@@ -18,7 +18,7 @@ import contextlib
 import datetime
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any
 
@@ -120,14 +120,16 @@ class _Coupled:
         moved[np.isnan(moved)] = math.inf
         if not moved.any():
             return NUMBER, 0.0
-        spread = self._spread(float(one.codes[0]), pair.d0, len(a))
-        exact = (moved > 0) & (spread == 0)
-        if exact.any():
-            spread = np.maximum(spread, self._measured(pair.d1, float(one.codes[0]), len(a)))
-            spread = np.maximum(spread, self._measured(pair.d0, float(one.codes[0]), len(a)))
-            self._spreads[float(one.codes[0])] = spread
-            if ((moved > 0) & (spread == 0)).any():
-                return EXACT, 1.0
+        code = float(one.codes[0])
+        spread = self._spreads.get(code)
+        if spread is None or len(spread) != len(a):
+            spread = self._measured(pair.d0, code, len(a))
+        if ((moved > 0) & (spread == 0)).any():
+            for dataset in (pair.d1, pair.d0):
+                spread = np.maximum(spread, self._measured(dataset, code, len(a)))
+        self._spreads[code] = spread
+        if ((moved > 0) & (spread == 0)).any():
+            return EXACT, 1.0
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             size = np.where(moved > 0, moved / spread, 0.0)
         return NUMBER, float(np.nan_to_num(size, nan=0.0, posinf=1e300).max())
@@ -136,13 +138,6 @@ class _Coupled:
         """Return the upper median of the differences of a kind over some seeds."""
         found = [self.difference(pair, 3 + k) for k in range(_MORE_SEEDS)]
         return sorted(size if k == kind else 0.0 for k, size in found)[_MORE_SEEDS // 2]
-
-    def _spread(self, code: float, dataset: Any, width: int) -> FloatArray:
-        """Return the spread of each number of outputs with this structure."""
-        known = self._spreads.get(code)
-        if known is None or len(known) != width:
-            known = self._spreads[code] = self._measured(dataset, code, width)
-        return known
 
     def _measured(self, dataset: Any, code: float, width: int) -> FloatArray:
         """Return the mean absolute deviation of each number over some runs on a dataset."""
@@ -350,23 +345,6 @@ def _calendar(low: float, high: float) -> list[float]:
     return found
 
 
-@dataclass(slots=True)
-class _Best:
-    """The best scored pairs of each kind."""
-
-    of_kind: dict[int, list[_Scored]] = field(default_factory=dict)
-
-    def add(self, scored: _Scored) -> None:
-        if scored.size > 0:
-            kept = self.of_kind.setdefault(scored.kind, [])
-            kept.append(scored)
-            kept.sort(key=lambda each: -each.size)
-            del kept[_PARENTS:]
-
-    def parents(self) -> list[_Scored]:
-        return [scored for kept in self.of_kind.values() for scored in kept]
-
-
 @task_lock()
 def coupled_pairs(
     stage: Stage,
@@ -411,9 +389,9 @@ def coupled_pairs(
         for pair in known[:40]:
             kind, size = runs.difference(pair, 2)
             least[kind] = max(least[kind], size)
-        best = _Best()
+        best: dict[int, list[_Scored]] = {}  # the best pairs of each kind
         for number in range(pairs):
-            parents = best.parents()
+            parents = [scored for kept in best.values() for scored in kept]
             fresh = not parents or number < pairs // 3 or number % 3 == 0
             draft = (
                 drafts.draft()
@@ -422,7 +400,11 @@ def coupled_pairs(
             )
             drafted = drafts.pair(draft)
             if drafted is not None:
-                best.add(_Scored(draft, drafted, *runs.difference(drafted, 2)))
+                scored = _Scored(draft, drafted, *runs.difference(drafted, 2))
+                kept = best.setdefault(scored.kind, [])
+                kept.extend([scored] if scored.size > 0 else [])
+                kept.sort(key=lambda each: -each.size)
+                del kept[_PARENTS:]
             if monotonic() > end:
                 break
         found = [
@@ -432,13 +414,15 @@ def coupled_pairs(
         return found, monotonic() > end
 
 
-def _suggestions(runs: _Coupled, best: _Best, least: dict[int, float]) -> list[_Scored]:
+def _suggestions(
+    runs: _Coupled, best: dict[int, list[_Scored]], least: dict[int, float]
+) -> list[_Scored]:
     """Return the pairs whose differences are beyond those of the catalog with most seeds."""
     found: list[_Scored] = []
     for kind in (EXACT, STRUCTURE, NUMBER):
         if kind != NUMBER and least[kind]:
             continue
-        for scored in best.of_kind.get(kind, ())[:_SUGGESTED]:
+        for scored in best.get(kind, ())[:_SUGGESTED]:
             size = runs.typical(scored.pair, kind)
             if size > _FURTHER * least[kind]:
                 found.append(replace(scored, size=size))

@@ -114,11 +114,9 @@ class Domain(ABC):
         return iter(())
 
     @property
-    def records(self) -> int:
-        """Return the number of records or numbers in a dataset; the default of 2 stands for an
-        unknown number above 1.
-        """
-        return 2
+    def random_pairs(self) -> int:
+        """Return the number of random pairs of a catalog: each position with each change."""
+        return 12
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -126,11 +124,6 @@ class Domain(ABC):
         an integer.
         """
         return None
-
-    @property
-    def has_integers(self) -> bool:
-        """Return whether some numbers are integers, possibly categories."""
-        return False
 
     @property
     def unordered(self) -> bool:

@@ -475,11 +475,12 @@ class Table(Domain):
 
     @property
     def records(self) -> int:
+        """Return the number of rows of the datasets of a catalog."""
         return self.size or max(_USUAL_SIZE, self._copy_counts[0])
 
     @property
-    def has_integers(self) -> bool:
-        return self.rows.has_integers
+    def random_pairs(self) -> int:
+        return self.rows.random_pairs
 
     @property
     def unordered(self) -> bool:

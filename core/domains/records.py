@@ -86,8 +86,10 @@ class Tabular(Domain):
         return self.relation != "add-remove"
 
     @property
-    def has_integers(self) -> bool:
-        return bool(self.integer_columns)
+    def random_pairs(self) -> int:
+        single = self.size == 1 and len(self.columns) == 1 and not self.labels
+        # more of categories; the ends of the range of a single number matter most
+        return 24 if self.integer_columns else 2 if single else 12
 
     @property
     def unordered(self) -> bool:
@@ -501,7 +503,3 @@ class Records(Tabular):
     def dataset(self, table: FloatArray) -> FloatArray:
         """Return the single column of a table."""
         return table[:, 0]
-
-    @property
-    def records(self) -> int:
-        return self.size

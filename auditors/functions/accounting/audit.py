@@ -25,18 +25,12 @@ from dpwitness.auditors.functions.accounting.search import (
     require_inside,
     search,
 )
+from dpwitness.auditors.search.catalogue import require_settings
 from dpwitness.auditors.witnesses.result import FunctionResult, named
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.protocols.mechanism import name_of
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import (
-    InvalidArgument,
-    require_callable,
-    require_integer,
-    require_one_of,
-    require_positive,
-    require_type,
-)
+from dpwitness.core.values.validation import InvalidArgument, require_callable, require_one_of
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -238,10 +232,7 @@ def audit_accountant(
     VIOLATED
     """
     require_callable("function", function, OWNER)
-    require_positive("seconds", seconds, OWNER)
-    evaluations = require_integer("evaluations", evaluations, OWNER, most=10**9)
-    seed = require_integer("seed", seed, OWNER, least=0)
-    require_type("name", name, str, "be a text", OWNER, optional=True)
+    seed, evaluations = require_settings(OWNER, seed, seconds, evaluations, name)
     begin = time.perf_counter()
     if mechanism in GAMES:
         names = _arguments_of_game(function, mechanism, returns, parameters)

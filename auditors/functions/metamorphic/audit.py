@@ -23,7 +23,7 @@ from dpwitness.auditors.functions.metamorphic.relations import (
 )
 from dpwitness.auditors.functions.stability.metrics import metric_named
 from dpwitness.auditors.functions.stability.neighbors import RowEdits, neighbors_of
-from dpwitness.auditors.search.catalogue import pairs_for, require_domain
+from dpwitness.auditors.search.catalogue import pairs_for, require_domain, require_settings
 from dpwitness.auditors.witnesses.result import FunctionResult, named
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.auditors.workers.source_search import constants_of
@@ -39,7 +39,6 @@ from dpwitness.core.values.validation import (
     require_nonnegative,
     require_one_of,
     require_probability,
-    require_type,
     short_repr,
 )
 
@@ -420,8 +419,7 @@ def audit_metamorphic(
     ):
         require_callable(label, value, _OWNER, optional=True)
     require_probability("confidence", confidence, _OWNER)
-    require_integer("seed", seed, _OWNER, least=0)
-    require_type("name", name, str, "be a text", _OWNER, optional=True)
+    require_settings(_OWNER, seed, name=name)
     for each in only or ():
         require_one_of("only", each, RELATIONS, _OWNER)
     given: dict[str, Any] = {
