@@ -54,12 +54,12 @@ def pairs_for(domain: Domain) -> list[Pair]:
     """
     draw = domain.draws(np.random.default_rng(RANDOM_PAIRS_SEED))
     seen: set[frozenset[str]] = set()
-    pairs = list(
-        _interleaved(
-            _deduplicated(map(draw.renumbered, domain.catalogue()), seen),
-            _deduplicated(map(draw, range(domain.random_pairs)), seen),
-        )
-    )
+    shapes = _deduplicated(map(draw.renumbered, domain.catalogue()), seen)
+    pairs = list(islice(shapes, 3))
+    # one random pair after every two shapes
+    for pair in _deduplicated(map(draw, range(domain.random_pairs)), seen):
+        pairs += [pair, *islice(shapes, 2)]
+    pairs += shapes
     if not pairs:
         raise InvalidArgument(f"domain must have neighbors, {domain} has none")
     return pairs
@@ -98,15 +98,6 @@ def _deduplicated(found: Iterable[Pair | None], seen: set[frozenset[str]]) -> It
         if len(key) == 2 and key not in seen:
             seen.add(key)
             yield pair
-
-
-def _interleaved(shapes: Iterator[Pair], drawn: Iterator[Pair]) -> Iterator[Pair]:
-    """Yield three shapes, then one random pair after every two shapes."""
-    yield from islice(shapes, 3)
-    for pair in drawn:
-        yield pair
-        yield from islice(shapes, 2)
-    yield from shapes
 
 
 def audited_pairs(

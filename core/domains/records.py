@@ -462,17 +462,12 @@ class Records(Tabular):
                         )
                     else:
                         yield self.pair(base, changed, f"{why}, {at} from {before:g} to {after:g}")
-        yield from () if self.integer else self._smaller_changes()
-
-    def _smaller_changes(self) -> Iterator[Pair | None]:
-        """Yield pairs with a change by smaller and smaller amounts among records near zero: a fault
-        may show for some magnitudes only.
-        """
-        others = np.full(self.size - 1, np.clip(0.0, self.low, self.high))
-        for share, below, above in smaller_magnitudes(self.low, self.high):
-            base = others if self.relation == "add-remove" else np.append(others, below)
+        # By smaller and smaller amounts among records near zero: a fault may show for some
+        # magnitudes only.
+        others = np.full(n - 1, np.clip(0.0, self.low, self.high))
+        for share, below, above in () if self.integer else smaller_magnitudes(self.low, self.high):
             yield self.pair(
-                base,
+                others if self.relation == "add-remove" else np.append(others, below),
                 np.append(others, above),
                 f"all others near zero, last at {share} of the bounds",
             )
