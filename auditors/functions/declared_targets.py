@@ -252,13 +252,8 @@ class DeclaredRelations(DeclaredFunction):
             return space_of(self.declaration["input"], f"{self.target.name}: input")
         if "domain" in self.declaration:
             return build_domain(self.declaration["domain"], self.target.name)
-        return None if self.mechanism is None else self.mechanism.domain
-
-    @property
-    def mechanism(self) -> Target | None:
-        """Mechanism that is named by `mechanism` or `at_epsilon`; None without one."""
         name = self.declaration.get("mechanism") or self.declaration.get("at_epsilon")
-        return None if name is None else replace(self.target, name=name)
+        return None if name is None else replace(self.target, name=name).domain
 
     def audit(
         self, *, seconds: float = 0.0, seed: int = 0, visible_errors: bool = False
