@@ -59,6 +59,7 @@ class Tabular(Domain):
     labels: tuple[float, ...] = ()
     missing = False  # whether a feature may be NaN
     infinite = False  # whether a feature may be infinite
+    outside = False  # whether a feature may lie outside of its interval
     every_label = False  # whether each label must occur in both datasets
 
     @property
@@ -75,6 +76,29 @@ class Tabular(Domain):
     def category_columns(self) -> tuple[int, ...]:
         """Return the indices of the features that are categories."""
         return ()
+
+    @abstractmethod
+    def table(self, dataset: Any) -> FloatArray | None:
+        """Return the table of a dataset, the inverse of `dataset`; None for other objects."""
+
+    def contains(self, dataset: Any) -> bool:
+        """Return whether the dataset has an allowed number of records with allowed features and
+        labels.
+        """
+        table, k = self.table(dataset), len(self.columns)
+        if table is None or not sized(len(table), self.size, self.relation):
+            return False
+        low, high = self.columns.T
+        features, found = table[:, :k], set(table[:, k:].ravel().tolist())
+        absent = np.isnan(features)
+        inside = (features >= low) & (features <= high) | (self.infinite & np.isinf(features))
+        whole = features[:, list(self.integer_columns)]
+        return bool(
+            np.all(np.where(absent, self.missing, self.outside | inside))
+            and np.all(np.isnan(whole) | (np.floor(whole) == whole))
+            and found <= set(self.labels)
+            and (not self.every_label or found == set(self.labels))
+        )
 
     def dataset(self, table: FloatArray) -> Any:
         """Return the dataset of a table with one record per row, by default the table."""
@@ -381,19 +405,6 @@ class Records(Tabular):
             return float(self.low), float(self.high)
         return float(math.ceil(self.low)), float(math.floor(self.high))
 
-    def contains(self, dataset: Any) -> bool:
-        """Return whether the dataset is a vector with an allowed number of allowed records."""
-        values = vector(dataset)
-        if values is None or not sized(len(values), self.size, self.relation):
-            return False
-        present = values[~np.isnan(values)]
-        if len(present) < len(values) and not self.missing:
-            return False
-        if self.integer and not np.all(np.floor(present) == present):
-            return False
-        inside = (present >= self.low) & (present <= self.high)
-        return self.outside or bool(np.all(inside | (self.infinite & np.isinf(present))))
-
     def catalogue(self) -> Iterable[Pair | None]:
         """Yield fixed pairs: changed values among crowds of others, in the first and in the last
         place, largest changes first.
@@ -494,6 +505,10 @@ class Records(Tabular):
     @property
     def category_columns(self) -> tuple[int, ...]:
         return (0,) * bool(self.categories)
+
+    def table(self, dataset: Any) -> FloatArray | None:
+        values = vector(dataset)
+        return None if values is None else values[:, None]
 
     def dataset(self, table: FloatArray) -> FloatArray:
         """Return the single column of a table."""

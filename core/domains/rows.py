@@ -25,7 +25,6 @@ from dpwitness.core.domains.base import (
     items,
     ranked,
     require_labels,
-    sized,
     smaller_magnitudes,
     truncated_tables,
 )
@@ -145,36 +144,6 @@ class Rows(Tabular):
                 "that must all occur"
             )
 
-    def contains(self, dataset: Any) -> bool:
-        """Return whether the dataset is a table with an allowed number of rows and
-        allowed columns.
-        """
-        if (
-            not isinstance(dataset, np.ndarray)
-            or dataset.ndim != 2
-            or dataset.dtype.kind not in "iuf"
-            or dataset.dtype.itemsize > 8
-        ):
-            return False
-        if isinstance(dataset, np.ma.MaskedArray):
-            return False
-        k = len(self.features)
-        if dataset.shape[1] != k + bool(self.labels) or not sized(
-            len(dataset), self.size, self.relation
-        ):
-            return False
-        low, high = self.columns.T
-        inside = (
-            ~np.isnan(dataset[:, :k])
-            if self.outside
-            else (dataset[:, :k] >= low) & (dataset[:, :k] <= high)
-        )
-        whole = dataset[:, list(self.integer)]
-        if not np.all(inside) or not np.all(np.floor(whole) == whole):
-            return False
-        found = set(dataset[:, k].tolist()) if self.labels else set()
-        return found <= set(self.labels) and (not self.every_label or found == set(self.labels))
-
     def catalogue(self) -> Iterable[Pair | None]:
         """Yield fixed pairs of tables, the most promising first; None in place of a pair that lacks
         a required label.
@@ -196,6 +165,16 @@ class Rows(Tabular):
         (kind, others), (why, before, after), (name, place) = crowd, change, at
         base = others if self.relation == "add-remove" else insert_record(others, before, place)
         return self.pair(base, insert_record(others, after, place), f"{why}, {name}, {kind}")
+
+    def table(self, dataset: Any) -> FloatArray | None:
+        known = (
+            isinstance(dataset, np.ndarray)
+            and not isinstance(dataset, np.ma.MaskedArray)
+            and dataset.dtype.kind in "iuf"
+            and dataset.dtype.itemsize <= 8
+            and dataset.shape[1:] == (len(self.features) + bool(self.labels),)
+        )
+        return dataset if known else None
 
     @property
     def integer_columns(self) -> tuple[int, ...]:
@@ -315,15 +294,6 @@ class Costs(Tabular):
             "relation", ["substitution"]
         )
 
-    def contains(self, dataset: Any) -> bool:
-        """Return whether the dataset is a LinearCosts of this shape within the bound."""
-        shape = (self.length, self.dimension)
-        return (
-            isinstance(dataset, LinearCosts)
-            and dataset.x.shape == shape
-            and bool(np.all(np.abs(dataset.x) <= self.bound))
-        )
-
     def catalogue(self) -> Iterable[Pair | None]:
         """Yield fixed pairs: one cost replaced by its negative, by zero or by another corner."""
         rounds, p, bound = self.length, self.dimension, self.bound
@@ -363,6 +333,10 @@ class Costs(Tabular):
     @property
     def columns(self) -> FloatArray:
         return np.array([[-self.bound, self.bound]] * self.dimension)
+
+    def table(self, dataset: Any) -> FloatArray | None:
+        known = isinstance(dataset, LinearCosts) and dataset.dimension == self.dimension
+        return dataset.x if known else None
 
     def dataset(self, table: FloatArray) -> LinearCosts:
         return LinearCosts(table)

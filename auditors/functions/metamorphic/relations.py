@@ -61,14 +61,12 @@ def difference(first: Any, second: Any) -> float:
         return math.inf
     left, right = _parts(first), _parts(second)
     if isinstance(left, Mapping) and isinstance(right, Mapping):
-        names, others = (set(left), set(right)) if frames else (list(left), list(right))
-        keys = list(left)
+        keys, same = list(left), set(left) == set(right) if frames else list(left) == list(right)
     elif isinstance(left, list | tuple) and isinstance(right, list | tuple):
-        names, others = len(left), len(right)
-        keys = range(len(left))
+        keys, same = list(range(len(left))), len(left) == len(right)
     else:
         return _of_scalars(left, right)
-    if names != others:
+    if not same:
         return math.inf
     return max((difference(left[key], right[key]) for key in keys), default=0.0)
 
