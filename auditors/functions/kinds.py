@@ -184,7 +184,7 @@ def _describe_point(at: object) -> str:
 def _recompute_accountant(result: Json) -> Recomputed:
     """Check by exact arithmetic whether the figure is too low."""
     verdict = result["verdict"]
-    if verdict not in ("VIOLATED", "NOT_REFUTED", "ERROR"):
+    if verdict not in ("VIOLATED", "SUSPECT", "NOT_REFUTED", "ERROR"):
         raise_contradiction(result, f"an accountant cannot have the verdict {verdict}")
     if (
         verdict == "ERROR"
@@ -196,11 +196,12 @@ def _recompute_accountant(result: Json) -> Recomputed:
         lambda: math.nan, result.get("mechanism"), result.get("returns"), result.get("parameters")
     )
     at = read_point(result.get("at") or {})
-    if question.violated(float(result["figure"]), at) is not (verdict == "VIOLATED"):
+    violated = verdict in ("VIOLATED", "SUSPECT")
+    if question.violated(float(result["figure"]), at) is not violated:
         raise_contradiction(
             result, f"verdict {verdict} contradicts the figure {result['figure']!r}"
         )
-    return Recomputed(verdict == "VIOLATED")
+    return Recomputed(violated)
 
 
 # -- metamorphic relations

@@ -94,7 +94,7 @@ class AccountantResult(FunctionResult):
         """Return both figures and the parameters in one line."""
         where, violated = (
             f"{self.mechanism}: {described(self.at)}",
-            self.verdict is Verdict.VIOLATED,
+            self.verdict in (Verdict.VIOLATED, Verdict.SUSPECT),
         )
         at_worst = "" if violated else "at worst, "
         if self.returns == "lower-epsilon":

@@ -167,7 +167,7 @@ class MetamorphicResult(FunctionResult):
         """Return ``proved`` for an exact violation, ``statistical`` if it has an error probability,
         ``numerical`` otherwise.
         """
-        if self.verdict is not Verdict.VIOLATED:
+        if not self.finding:
             return "numerical"
         return "proved" if self.error == 0 else "statistical"
 
@@ -193,7 +193,7 @@ class MetamorphicResult(FunctionResult):
         return "no change is needed on this evidence, which is not a proof"
 
     def _summary(self) -> str:
-        if self.verdict is not Verdict.VIOLATED:
+        if not self.finding:
             return f"{self.statement}, in {self.tried} cases"
         sure = "exact" if self.error == 0 else f"false with probability at most {self.error:.3g}"
         return f"{self.statement}: {self.finding} ({sure})"
