@@ -10,17 +10,19 @@ The stages are:
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
+import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from hypothesis import HealthCheck, Phase, given, settings, target
-from hypothesis import seed as seeded
+from hypothesis import HealthCheck, Phase, find, settings, target
 from hypothesis import strategies as st
+from hypothesis.errors import Flaky, NoSuchExample
 
 from dpwitness.auditors.search.catalogue import pairs_for, shrunk
 from dpwitness.auditors.search.coupled import Draft, Drafts
@@ -32,13 +34,6 @@ from dpwitness.core.domains.records import Tabular
 from dpwitness.core.numerics.cma_es import minimize_cma_es
 from dpwitness.core.numerics.solvers import ConvergenceError
 from dpwitness.core.protocols.mechanism import FloatArray
-
-
-class _ThresholdExceeded(Exception):
-    """Raised at a pair whose score exceeds the threshold: Hypothesis shrinks examples
-    that raise.
-    """
-
 
 STEPS = 0.6  # RESTARTS for domains of categories, over which CMA-ES cannot optimize
 # share of the evaluations reserved for random pairs and random changes of the best of them
@@ -327,43 +322,38 @@ class Exploration:
         deadline = time.monotonic() + remaining
         simplest: list[Candidate] = []
 
-        @seeded(self.seed)
-        @settings(
-            max_examples=int(np.clip(self.budget // 20, 20, 400)),
-            deadline=None,
-            database=None,
-            phases=(Phase.generate, Phase.target, Phase.shrink),
-            suppress_health_check=list(HealthCheck),
-            report_multiple_bugs=False,
-            print_blob=False,
-        )
-        @given(st.integers(0, 11), st.data())
-        def attempt(turn: int, data: Any) -> None:
+        def points(turn: int) -> st.SearchStrategy[tuple[SearchSpace, list[float]]]:
             shape = self.domain.shape(np.random.default_rng([self.seed, turn]), turn)
             point = st.lists(st.sampled_from(_LATTICE), min_size=shape.size, max_size=shape.size)
-            pair = shape.decode(np.array(data.draw(point), dtype=float))
+            return st.tuples(st.just(shape), point)
+
+        def exceeds(drawn: tuple[SearchSpace, list[float]]) -> bool:
+            pair = drawn[0].decode(np.array(drawn[1], dtype=float))
             # past the deadline, let the remaining examples pass without a score
             if pair is None or time.monotonic() > deadline:
-                return
+                return False
             found = self.evaluate(pair)
             if math.isfinite(found.value):
                 target(found.value)
             if found.value > above:
                 simplest[:] = [found]
-                raise _ThresholdExceeded
+            return found.value > above
 
-        try:
-            attempt()
-        except _ThresholdExceeded:
-            pass
-        except BaseExceptionGroup as group:
-            if not all(isinstance(error, _ThresholdExceeded) for error in group.exceptions):
-                raise
-        except Exception as error:
-            # Past the deadline a failing example no longer fails, and Hypothesis reports it as
-            # flaky. The pair remains valid.
-            if type(error).__name__ not in ("Flaky", "FlakyFailure", "FlakyReplay") or not simplest:
-                raise
+        # Flaky: past the deadline a pair that exceeded no longer does. The pair remains valid.
+        with contextlib.suppress(NoSuchExample, Flaky):
+            find(
+                st.integers(0, 11).flatmap(points),
+                exceeds,
+                settings=settings(
+                    max_examples=int(np.clip(self.budget // 20, 20, 400)),
+                    deadline=None,
+                    database=None,
+                    phases=(Phase.generate, Phase.target, Phase.shrink),
+                    suppress_health_check=list(HealthCheck),
+                    print_blob=False,
+                ),
+                random=random.Random(self.seed),
+            )
         for found in simplest:
             self.settled(found, "simplest found on a lattice")
 

@@ -329,7 +329,7 @@ def integers_between(low: FloatArray, high: FloatArray, shares: FloatArray) -> F
 
 
 def truncated_tables(
-    first: FloatArray, second: FloatArray, low: float, high: float
+    first: FloatArray, second: FloatArray, low: FloatArray, high: FloatArray
 ) -> Iterator[tuple[FloatArray, FloatArray]]:
     """Yield both tables with common rows set to zero or rounded, then with the changed row rounded,
     all within the bounds.
@@ -350,7 +350,7 @@ def truncated_tables(
                 yield left, right
 
 
-def shorter(values: FloatArray, digits: int, low: float, high: float) -> FloatArray:
+def shorter(values: FloatArray, digits: int, low: Any, high: Any) -> FloatArray:
     """Return the values with fewer decimals, or zeros for digits=0, within the bounds.
 
     A value that would leave the bounds becomes the nearest number with as many decimals inside
@@ -371,12 +371,6 @@ def shorter(values: FloatArray, digits: int, low: float, high: float) -> FloatAr
         np.where(inside, inward, np.clip(values, low, high)),
         values,
     )
-
-
-def rounded(value: float, digits: int) -> float:
-    """Return a positive number truncated to `digits` significant digits."""
-    scale = 10.0 ** (digits - 1 - math.floor(math.log10(value)))
-    return math.floor(value * scale) / scale
 
 
 def without(rows: list[A], removed: Counter[Any], key: Callable[[A], Any]) -> list[A]:

@@ -25,7 +25,6 @@ from dpwitness.core.domains.base import (
     items,
     ranked,
     require_labels,
-    rounded,
     sized,
 )
 from dpwitness.core.protocols.mechanism import FloatArray
@@ -244,7 +243,7 @@ class LabelledBall(Domain):
             yield build(changed, common[:i] + common[i + 1 :])
         for i, (x, y, count) in enumerate(common):
             for digits in (1, 2):
-                rounded_count = int(rounded(float(count), digits))
+                rounded_count = int(float(f"{count:.{digits}g}"))
                 if rounded_count != count and rounded_count >= 1:
                     yield build(changed, [*common[:i], (x, y, rounded_count), *common[i + 1 :]])
                     break

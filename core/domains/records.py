@@ -186,6 +186,19 @@ class Tabular(Domain):
 
         return SearchSpace((2 + distinct) * len(moving), decode)
 
+    def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
+        """Yield pairs with common records set to zero or rounded, or with a rounded changed
+        record.
+        """
+        tables = self.table(pair.d0), self.table(pair.d1)
+        if tables[0] is None or tables[1] is None or not self.fixes_size:
+            return
+        ends = np.full((2, tables[0].shape[1]), [[-np.inf], [np.inf]])
+        if not self.outside:
+            ends[:, : len(self.columns)] = self.columns.T
+        for first, second in truncated_tables(tables[0], tables[1], *ends):
+            yield self.paired(first, second, pair.why)
+
 
 class TableSampler(Draws[Tabular]):
     """Sampler of random pairs of tables."""
@@ -482,17 +495,6 @@ class Records(Tabular):
                 np.append(others, above),
                 f"all others near zero, last at {share} of the bounds",
             )
-
-    def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
-        """Yield pairs with common records set to zero or rounded, or with a rounded
-        changed record.
-        """
-        if pair.relation != "replace-one":
-            return
-        tables = [np.asarray(d, dtype=float)[:, None] for d in (pair.d0, pair.d1)]
-        low, high = (-math.inf, math.inf) if self.outside else self.extremes
-        for first, second in truncated_tables(tables[0], tables[1], low, high):
-            yield self.pair(first[:, 0], second[:, 0], pair.why)
 
     @property
     def columns(self) -> FloatArray:

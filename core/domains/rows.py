@@ -26,7 +26,6 @@ from dpwitness.core.domains.base import (
     ranked,
     require_labels,
     smaller_magnitudes,
-    truncated_tables,
 )
 from dpwitness.core.domains.records import Tabular
 from dpwitness.core.protocols.mechanism import FloatArray
@@ -319,11 +318,6 @@ class Costs(Tabular):
                         np.insert(others, place, second, axis=0),
                         f"round {place + 1}: {why}, {crowd}",
                     )
-
-    def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
-        """Yield pairs with common costs set to zero, or with fewer digits."""
-        for first, second in truncated_tables(pair.d0.x, pair.d1.x, -self.bound, self.bound):
-            yield self.paired(first, second, pair.why)
 
     @property
     def size(self) -> int:  # type: ignore[override]
