@@ -22,9 +22,9 @@ from .domains.objects import Graph as Graph
 from .domains.objects import Relation as Relation
 from .domains.objects import Texts as Texts
 from .domains.records import Records as Records
+from .domains.rows import Costs as Costs
 from .domains.rows import Rows as Rows
 from .domains.vectors import Answers as Answers
-from .domains.vectors import Costs as Costs
 from .domains.vectors import Counts as Counts
 from .numerics.losses import Kernel as Kernel
 from .numerics.losses import Loss as Loss

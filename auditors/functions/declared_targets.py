@@ -7,7 +7,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from dpwitness.auditors.functions.accounting.audit import AccountantResult, audit_accountant
 from dpwitness.auditors.functions.metamorphic.audit import RELATIONS, audit_metamorphic
@@ -17,7 +17,6 @@ from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.domains import Domain
 from dpwitness.core.domains.spaces import InputSpace, space_of
-from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.wrappers.programs.declared import Declared, note_on_library
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.programs.worker_pool import build_domain, loaded
@@ -59,57 +58,13 @@ def _value(outcomes: Sequence[Any]) -> Any:
     return found
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class GuessedResult(Result):
-    """Violation of a guessed claim about an accountant or a transformation.
-
-    Attributes
-    ----------
-    name : str
-        Name of the audited function.
-    guess : str
-        What a scan has guessed.
-    finding : Result
-        The violation, if the guess is right.
-    verdict : Verdict
-        SUSPECT.
-    """
-
-    kind: ClassVar[str] = "guessed"
-
-    guess: str
-    finding: Result
-
-    def _claim_text(self) -> str:
-        return self.finding._claim_text()
-
-    @property
-    def evidence(self) -> str:
-        """Return the evidence of the finding."""
-        return self.finding.evidence
-
-    def headline(self) -> str:
-        """Return the finding in one line, as a suspicion."""
-        return f"SUSPECT: {self.finding.headline().removeprefix('VIOLATED: ')}, if {self.guess}"
-
-    def _fields(self) -> Json:
-        return {"guessed": self.guess, "finding": self.finding.to_json()}
-
-
 def with_guess(result: Result, guess: object) -> Result:
     """Return the result, or a suspicion in place of a violation if something about the claim is
     guessed.
     """
     if result.verdict is Verdict.VIOLATED and isinstance(guess, str) and guess:
-        return GuessedResult(
-            name=result.name,
-            verdict=Verdict.SUSPECT,
-            notes=(f"not confirmed: {guess}", *result.notes),
-            target=result.target,
-            seconds=result.seconds,
-            guess=guess,
-            finding=result,
-        )
+        notes = (f"not confirmed: {guess}", *result.notes)
+        return replace(result, verdict=Verdict.SUSPECT, notes=notes)
     return result
 
 
@@ -252,13 +207,8 @@ class DeclaredRelations(DeclaredFunction):
             return space_of(self.declaration["input"], f"{self.target.name}: input")
         if "domain" in self.declaration:
             return build_domain(self.declaration["domain"], self.target.name)
-        return None if self.mechanism is None else self.mechanism.domain
-
-    @property
-    def mechanism(self) -> Target | None:
-        """Mechanism that is named by `mechanism` or `at_epsilon`; None without one."""
         name = self.declaration.get("mechanism") or self.declaration.get("at_epsilon")
-        return None if name is None else replace(self.target, name=name)
+        return None if name is None else replace(self.target, name=name).domain
 
     def audit(
         self, *, seconds: float = 0.0, seed: int = 0, visible_errors: bool = False

@@ -23,7 +23,7 @@ from dpwitness.auditors.functions.declared_targets import (
 )
 from dpwitness.auditors.functions.metamorphic.audit import RELATIONS, check_relation
 from dpwitness.auditors.functions.stability.audit import map_values
-from dpwitness.auditors.functions.stability.metrics import Exact, Incomparable, metric_named
+from dpwitness.auditors.functions.stability.metrics import Incomparable, metric_named
 from dpwitness.auditors.functions.stability.randomized import STATE, LawTest, is_kept, try_pairs
 from dpwitness.auditors.functions.stability.result import (
     StabilityResult,
@@ -184,7 +184,7 @@ def _describe_point(at: object) -> str:
 def _recompute_accountant(result: Json) -> Recomputed:
     """Check by exact arithmetic whether the figure is too low."""
     verdict = result["verdict"]
-    if verdict not in ("VIOLATED", "NOT_REFUTED", "ERROR"):
+    if verdict not in ("VIOLATED", "SUSPECT", "NOT_REFUTED", "ERROR"):
         raise_contradiction(result, f"an accountant cannot have the verdict {verdict}")
     if (
         verdict == "ERROR"
@@ -196,11 +196,12 @@ def _recompute_accountant(result: Json) -> Recomputed:
         lambda: math.nan, result.get("mechanism"), result.get("returns"), result.get("parameters")
     )
     at = read_point(result.get("at") or {})
-    if question.violated(float(result["figure"]), at) is not (verdict == "VIOLATED"):
+    violated = verdict in ("VIOLATED", "SUSPECT")
+    if question.violated(float(result["figure"]), at) is not violated:
         raise_contradiction(
             result, f"verdict {verdict} contradicts the figure {result['figure']!r}"
         )
-    return Recomputed(verdict == "VIOLATED")
+    return Recomputed(violated)
 
 
 # -- metamorphic relations
@@ -323,7 +324,23 @@ def _inputs_again(raw: Json, mechanism: Any, trust: Trust, name: str) -> Stabili
         for i, each in enumerate(raw["inputs"])
     )
     d_in = read_number(raw["d_in"])
-    _check_inputs(raw, first, second, d_in)
+    if raw["space"] is not None:
+        space = space_of(raw["space"], "space")
+        for i, dataset in enumerate((first, second)):
+            if not space.contains(dataset):
+                raise InvalidArgument(f"inputs[{i}] must belong to the recorded space")
+    metric = metric_named(raw["input_metric"], "input_metric", "replay")
+    try:
+        distance = metric.measure(first, second, strict=True)
+    except Incomparable as error:
+        raise InvalidArgument(
+            f"inputs must have a {raw['input_metric']} distance: {error}"
+        ) from None
+    if d_in is None or not 0 < d_in < math.inf or distance > d_in**metric.root:
+        raise InvalidArgument(
+            f"inputs must be at most d_in = {raw['d_in']} apart ({raw['input_metric']}), "
+            f"they are {format_number(distance)} apart"
+        )
     stability_map, notes = _recorded_map(raw, transformation, trust)
     bounds, skipped = map_values(stability_map, [d_in])
     tested = Comparisons(
@@ -373,29 +390,6 @@ def _run_twice(tested: Comparisons, first: Any, second: Any, d_in: Any) -> tuple
             "deterministic",
         )
     return one, ""
-
-
-def _check_inputs(raw: Json, first: Any, second: Any, d_in: Exact | None) -> None:
-    """Raise InvalidArgument unless the inputs lie in the recorded space, at most at the recorded
-    distance.
-    """
-    metric = metric_named(raw["input_metric"], "input_metric", "replay")
-    if raw["space"] is not None:
-        space = space_of(raw["space"], "space")
-        for i, dataset in enumerate((first, second)):
-            if not space.contains(dataset):
-                raise InvalidArgument(f"inputs[{i}] must belong to the recorded space")
-    try:
-        distance = metric.measure(first, second, strict=True)
-    except Incomparable as error:
-        raise InvalidArgument(
-            f"inputs must have a {raw['input_metric']} distance: {error}"
-        ) from None
-    if d_in is None or not 0 < d_in < math.inf or distance > d_in**metric.root:
-        raise InvalidArgument(
-            f"inputs must be at most d_in = {raw['d_in']} apart ({raw['input_metric']}), "
-            f"they are {format_number(distance)} apart"
-        )
 
 
 def _recorded_map(

@@ -15,26 +15,22 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
 
 from dpwitness.auditors.events.learning import expected_certificate
-from dpwitness.auditors.events.outputs import Outputs, WrongShape, encode
-from dpwitness.auditors.search.catalogue import audited_pairs
+from dpwitness.auditors.events.outputs import WrongShape, encode
+from dpwitness.auditors.search.catalogue import audited_pairs, require_settings
 from dpwitness.auditors.workers.engine import stream
 from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import MechanismFailed
-from dpwitness.core.values.validation import (
-    InvalidArgument,
-    require_integer,
-    require_positive,
-    short_repr,
-)
+from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed
+from dpwitness.core.values.validation import InvalidArgument, require_integer, short_repr
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.sessions import (
     Adversary,
@@ -142,11 +138,7 @@ def find_adversary(
         manifest.get("rounds", getattr(mechanism, "rounds", None)) if rounds is None else rounds
     )
     rounds = require_integer("rounds", rounds, owner, most=10**6)
-    require_positive("seconds", seconds, owner)
-    evaluations, seed = (
-        require_integer("evaluations", evaluations, owner),
-        require_integer("seed", seed, owner, least=0),
-    )
+    seed, evaluations = require_settings(owner, seed, seconds, evaluations)
     pairs = audited_pairs(mechanism, pair)
     searched = pairs if pair is not None else pairs[:_MAX_PAIRS]
     search = _Search(mechanism, claim, searched, QuerySet(queries), rounds, seed)
@@ -187,8 +179,7 @@ class QuerySet:
         return [float((1 - step) * a + step * b) for a, b in zip(query, other, strict=True)]
 
 
-@dataclass(slots=True)
-class _Scored:
+class _Scored(NamedTuple):
     """Adversary with the index of its pair and its score."""
 
     adversary: Adversary
@@ -216,49 +207,30 @@ class _Search:
         winner.
         """
         rng = stream(self.seed, _STREAM_KEY)
-        self.kinds = self.answer_kinds(rng)
+        queries = [self.queries.draw(rng) for _ in range(self.rounds)]
+        # transcripts of random queries, from which the kinds of answers are collected
+        found = chain.from_iterable(self.sides(Adversary([queries], self.rounds), 0, 64, 0))
+        counts = Counter(map(answer_kind, chain(*(each for each in found if type(each) is list))))
+        # The empty kind comes first: an adversary whose usual answer is empty never moves to its
+        # next stage.
+        self.kinds = ("", *(kind for kind, _ in counts.most_common(4)))
         best: list[_Scored] = []
         for adversary, pair in self.candidates(best, rng):
-            best.append(_Scored(adversary, pair, self.promise(adversary, pair)))
+            # All adversaries get the same randomness, so that scores differ by the adversary alone.
+            value = self.expected(adversary, pair, _SCORE_RUNS, self.summaries)
+            best.append(_Scored(adversary, pair, value))
             best.sort(key=lambda scored: -scored.value)
             del best[4 * _FINALISTS :]
             self.tried += 1
             if self.tried >= evaluations or time.monotonic() > deadline:
                 break
         finalists = [
-            replace(scored, value=self.expected(scored.adversary, scored.pair))
-            for scored in best[:_FINALISTS]
+            _Scored(adversary, pair, self.expected(adversary, pair, _FINALIST_RUNS, list))
+            for adversary, pair, _ in best[:_FINALISTS]
         ]
-        winner = max(finalists, key=lambda scored: scored.value)
-        mechanism = against(self.mechanism, winner.adversary)
-        return FoundAdversary(
-            mechanism, winner.adversary, self.pairs[winner.pair], winner.value, self.tried
-        )
-
-    def answer_kinds(self, rng: Generator) -> tuple[str, ...]:
-        """Return the kinds of answers to random queries, most frequent first.
-
-        The empty kind comes before all others: an adversary whose usual answer is empty never
-        moves to its next stage.
-        """
-        random_adversary = Adversary(
-            [[self.queries.draw(rng) for _ in range(self.rounds)]], self.rounds
-        )
-        session, kind_counts = against(self.mechanism, random_adversary), Counter[str]()
-        run = getattr(session, "sample", session)
-        for i, dataset in enumerate((self.pairs[0].d0, self.pairs[0].d1)):
-            try:
-                # transcripts from which the kinds of answers are collected
-                found = run(dataset, 64, stream(self.seed, _STREAM_KEY, i))
-            except Exception:  # the mechanism's own error: this dataset contributes no kinds
-                continue
-            kind_counts.update(
-                answer_kind(answer)
-                for answers in found
-                if isinstance(answers, list)
-                for answer in answers
-            )
-        return ("", *(kind for kind, _ in kind_counts.most_common(4)))
+        adversary, pair, value = max(finalists, key=lambda scored: scored.value)
+        mechanism = against(self.mechanism, adversary)
+        return FoundAdversary(mechanism, adversary, self.pairs[pair], value, self.tried)
 
     def candidates(self, best: list[_Scored], rng: Generator) -> Iterator[tuple[Adversary, int]]:
         """Yield adversaries to score, each with the index of its pair, without end.
@@ -331,39 +303,26 @@ class _Search:
             rounds = max(1, min(self.rounds, int(rng.integers(1, self.rounds + 1))))
         return Adversary(stages, rounds, usual)
 
-    def promise(self, adversary: Adversary, pair: int) -> float:
-        """Return the certificate expected from an event learned on summaries of transcripts.
-
-        All adversaries get the same randomness, so that scores differ by the adversary alone.
-        """
-        found = [
-            np.array([self.summary(answers) for answers in side])
-            for side in self.sides(adversary, pair, _SCORE_RUNS, 1)
-        ]
-        return self.certified(encode(found[0], _SCORE_RUNS), encode(found[1], _SCORE_RUNS))
-
-    def summary(self, answers: Any) -> list[float]:
-        """Return a summary of a transcript as a list of numbers.
+    def summaries(self, transcripts: Sequence[Any]) -> FloatArray:
+        """Return a summary of each transcript as a row of numbers.
 
         The numbers are the length, the count of each kind, and the index of the first unusual
         answer. Then come the sum of all numbers in the answers, and the sum over unusual answers.
         """
-        if not isinstance(answers, list):
-            return [0.0] * (len(self.kinds) + 3)
-        kinds = [answer_kind(answer) for answer in answers]
+        rows = np.zeros((len(transcripts), len(self.kinds) + 3))
         usual = self.kinds[min(1, len(self.kinds) - 1)]
-        first = next((i for i, kind in enumerate(kinds) if kind != usual), len(kinds))
-        numbers = [_number(answer) for answer in answers]
-        unusual_sum = sum(
-            number for number, kind in zip(numbers, kinds, strict=True) if kind != usual
-        )
-        return [
-            float(len(kinds)),
-            *(float(kinds.count(kind)) for kind in self.kinds[1:]),
-            float(first),
-            sum(numbers),
-            unusual_sum,
-        ]
+        for row, answers in zip(rows, transcripts, strict=True):
+            if isinstance(answers, list):
+                kinds, numbers = list(map(answer_kind, answers)), list(map(_number, answers))
+                unusual = [i for i, kind in enumerate(kinds) if kind != usual]
+                row[:] = (
+                    len(kinds),
+                    *(kinds.count(kind) for kind in self.kinds[1:]),
+                    min(unusual, default=len(kinds)),
+                    sum(numbers),
+                    sum(numbers[i] for i in unusual),
+                )
+        return rows
 
     def sides(self, adversary: Adversary, pair: int, runs: int, part: int) -> Iterator[list[Any]]:
         """Yield the transcripts on D1, then those on D0. If a side raises, its transcripts are
@@ -380,21 +339,18 @@ class _Search:
             except Exception as error:
                 yield [error] * runs
 
-    def expected(self, adversary: Adversary, pair: int) -> float:
-        """Return the certificate expected from an event learned on full transcripts."""
+    def expected(
+        self, adversary: Adversary, pair: int, runs: int, form: Callable[[list[Any]], Any]
+    ) -> float:
+        """Return the certificate expected from an event learned on transcripts in a form; minus
+        infinity if undefined.
+        """
         try:
             one, zero = (
-                encode(found, _FINALIST_RUNS)
-                for found in self.sides(adversary, pair, _FINALIST_RUNS, 2)
+                encode(form(found), runs) for found in self.sides(adversary, pair, runs, runs)
             )
         except WrongShape as error:
             raise InvalidArgument(f"find_adversary: {error}") from None
-        return self.certified(one, zero)
-
-    def certified(self, one: Outputs, zero: Outputs) -> float:
-        """Return the certificate expected from an event learned on encoded outputs; minus infinity
-        if undefined.
-        """
         # rounds of the later audit, for the expected certificate
         found = expected_certificate(one, zero, self.claim, alpha=0.01, rounds=200_000)
         return -math.inf if math.isnan(found) else found

@@ -1,4 +1,5 @@
-"""Neighboring pairs worth trying, from a domain declaration alone.
+"""Neighboring pairs worth trying, from a domain declaration alone; and the shrinking of what a
+search has found.
 
 The pairs are the domain's own shapes (`Domain.catalogue`) mixed with random pairs. The random
 pairs are always the same, because their generator is seeded with `RANDOM_PAIRS_SEED`.
@@ -7,17 +8,24 @@ pairs are always the same, because their generator is seeded with `RANDOM_PAIRS_
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain, domain_kinds
-from dpwitness.core.values.validation import InvalidArgument, short_repr
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require_integer,
+    require_positive,
+    require_type,
+    short_repr,
+)
 
 RANDOM_PAIRS_SEED = 11
+T = TypeVar("T")
 
 
 def pairs_for(domain: Domain) -> list[Pair]:
@@ -46,15 +54,12 @@ def pairs_for(domain: Domain) -> list[Pair]:
     """
     draw = domain.draws(np.random.default_rng(RANDOM_PAIRS_SEED))
     seen: set[frozenset[str]] = set()
-    # random pairs: each position with each change; more of categories; the ends of the range of a
-    # single number matter most
-    count = 24 if domain.has_integers else 2 if domain.records == 1 else 12
-    pairs = list(
-        _interleaved(
-            _deduplicated(map(draw.renumbered, domain.catalogue()), seen),
-            _deduplicated(map(draw, range(count)), seen),
-        )
-    )
+    shapes = _deduplicated(map(draw.renumbered, domain.catalogue()), seen)
+    pairs = list(islice(shapes, 3))
+    # one random pair after every two shapes
+    for pair in _deduplicated(map(draw, range(domain.random_pairs)), seen):
+        pairs += [pair, *islice(shapes, 2)]
+    pairs += shapes
     if not pairs:
         raise InvalidArgument(f"domain must have neighbors, {domain} has none")
     return pairs
@@ -69,6 +74,18 @@ def require_domain(domain: Domain, owner: str) -> None:
         )
 
 
+def require_settings(
+    owner: str, seed: Any, seconds: Any = 1.0, evaluations: Any = 1, name: Any = None
+) -> tuple[int, int]:
+    """Return the seed and the number of evaluations of a search. Raise InvalidArgument if a setting
+    is invalid.
+    """
+    require_positive("seconds", seconds, owner)
+    require_type("name", name, str, "be a text", owner, optional=True)
+    evaluations = require_integer("evaluations", evaluations, owner, most=10**12)
+    return require_integer("seed", seed, owner, least=0), evaluations
+
+
 def _deduplicated(found: Iterable[Pair | None], seen: set[frozenset[str]]) -> Iterator[Pair]:
     """Yield the pairs that are not None, whose datasets differ, and that have not been
     seen before.
@@ -81,15 +98,6 @@ def _deduplicated(found: Iterable[Pair | None], seen: set[frozenset[str]]) -> It
         if len(key) == 2 and key not in seen:
             seen.add(key)
             yield pair
-
-
-def _interleaved(shapes: Iterator[Pair], drawn: Iterator[Pair]) -> Iterator[Pair]:
-    """Yield three shapes, then one random pair after every two shapes."""
-    yield from islice(shapes, 3)
-    for pair in drawn:
-        yield pair
-        yield from islice(shapes, 2)
-    yield from shapes
 
 
 def audited_pairs(
@@ -124,3 +132,44 @@ def audited_pairs(
 def unverified_notes(pairs: Sequence[Pair]) -> list[str]:
     """Return a note for each pair of datasets that were not verified to be neighbors."""
     return list(dict.fromkeys(pair.unchecked for pair in pairs if pair.unchecked))
+
+
+def shrunk(
+    found: T,
+    simpler: Callable[[T], Iterator[T]],
+    keeps: Callable[[T], bool],
+    over: Callable[[], bool],
+) -> T:
+    """Return the simplest item that is reached from `found` by steps that keep what was found.
+
+    Parameters
+    ----------
+    found : object
+        Where to begin.
+    simpler : callable
+        Returns simpler items than the given one, the boldest simplification first.
+    keeps : callable
+        Whether an item still shows what was found.
+    over : callable
+        Whether the budget is spent.
+
+    Returns
+    -------
+    object
+        `found` itself, or a simpler item.
+
+    Examples
+    --------
+    >>> shrunk(40, lambda n: iter([n // 2, n - 1]), lambda n: n >= 7, lambda: False)
+    7
+    """
+    while not over():
+        for candidate in simpler(found):
+            if over():
+                return found
+            if keeps(candidate):
+                found = candidate
+                break
+        else:
+            return found
+    return found

@@ -18,7 +18,7 @@ import contextlib
 import datetime
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any
 
@@ -26,7 +26,7 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.auditors.events.outputs import Outputs
-from dpwitness.auditors.search.shrinking import shrunk
+from dpwitness.auditors.search.catalogue import shrunk
 from dpwitness.auditors.workers.rounds import Stage, current_lock, run_side, stream, task_lock
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains.base import Domain, between, insert_record
@@ -58,7 +58,7 @@ NUMBER, STRUCTURE, EXACT = range(3)  # kinds of differences: see `_Coupled.diffe
 
 
 @dataclass(frozen=True, slots=True)
-class _Draft:
+class Draft:
     """A pair before it is built: the other rows, the changed row before and after, and its
     place.
     """
@@ -74,7 +74,7 @@ class _Draft:
 class _Scored:
     """A draft with the kind and the size of the difference that its pair makes."""
 
-    draft: _Draft
+    draft: Draft
     pair: Pair
     kind: int
     size: float
@@ -120,14 +120,16 @@ class _Coupled:
         moved[np.isnan(moved)] = math.inf
         if not moved.any():
             return NUMBER, 0.0
-        spread = self._spread(float(one.codes[0]), pair.d0, len(a))
-        exact = (moved > 0) & (spread == 0)
-        if exact.any():
-            spread = np.maximum(spread, self._measured(pair.d1, float(one.codes[0]), len(a)))
-            spread = np.maximum(spread, self._measured(pair.d0, float(one.codes[0]), len(a)))
-            self._spreads[float(one.codes[0])] = spread
-            if ((moved > 0) & (spread == 0)).any():
-                return EXACT, 1.0
+        code = float(one.codes[0])
+        spread = self._spreads.get(code)
+        if spread is None or len(spread) != len(a):
+            spread = self._measured(pair.d0, code, len(a))
+        if ((moved > 0) & (spread == 0)).any():
+            for dataset in (pair.d1, pair.d0):
+                spread = np.maximum(spread, self._measured(dataset, code, len(a)))
+        self._spreads[code] = spread
+        if ((moved > 0) & (spread == 0)).any():
+            return EXACT, 1.0
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             size = np.where(moved > 0, moved / spread, 0.0)
         return NUMBER, float(np.nan_to_num(size, nan=0.0, posinf=1e300).max())
@@ -136,13 +138,6 @@ class _Coupled:
         """Return the upper median of the differences of a kind over some seeds."""
         found = [self.difference(pair, 3 + k) for k in range(_MORE_SEEDS)]
         return sorted(size if k == kind else 0.0 for k, size in found)[_MORE_SEEDS // 2]
-
-    def _spread(self, code: float, dataset: Any, width: int) -> FloatArray:
-        """Return the spread of each number of outputs with this structure."""
-        known = self._spreads.get(code)
-        if known is None or len(known) != width:
-            known = self._spreads[code] = self._measured(dataset, code, width)
-        return known
 
     def _measured(self, dataset: Any, code: float, width: int) -> FloatArray:
         """Return the mean absolute deviation of each number over some runs on a dataset."""
@@ -155,12 +150,11 @@ class _Coupled:
         return np.asarray(np.nan_to_num(spread, nan=0.0, posinf=1e300))
 
 
-class _Drafts:
+class Drafts:
     """Random drafts of pairs of a table domain, whose values the code suggests."""
 
-    def __init__(
-        self, domain: Tabular | Table, inner: Tabular, constants: Sequence[Any], rng: Generator
-    ) -> None:
+    def __init__(self, domain: Tabular | Table, constants: Sequence[Any], rng: Generator) -> None:
+        inner = domain.rows if isinstance(domain, Table) else domain
         self.domain, self.inner, self.rng = domain, inner, rng
         self.styles = domain.styles if isinstance(domain, Table) else 1
         numbers = [float(c) for c in constants if isinstance(c, int | float) and abs(c) < 1e300]
@@ -208,7 +202,7 @@ class _Drafts:
         self.multiplicities = [1, 1, 2, 3, *(int(n) for n in sizes if 0 < n <= most)]
         self.totals = [n for n in numbers if n > 0]
 
-    def pair(self, draft: _Draft) -> Pair | None:
+    def pair(self, draft: Draft) -> Pair | None:
         """Return the pair of a draft; None if it is not a pair of the domain."""
         inner, crowd = self.inner, draft.crowd
         place: Callable[[int], int] = lambda count: min(draft.at, count)  # noqa: E731
@@ -216,7 +210,7 @@ class _Drafts:
         more, why = insert_record(crowd, draft.after, place), "found by coupled runs"
         if isinstance(self.domain, Table):
             return self.domain.as_frames(base, more, why, draft.style)
-        return inner.pair(inner.dataset(base), inner.dataset(more), why)
+        return inner.paired(base, more, why)
 
     def cell(self, column: int, size: int) -> float:
         """Return a random value of a column, most often one that the code suggests."""
@@ -238,7 +232,7 @@ class _Drafts:
         """Return a random row; columns that flag missing values are mostly unset."""
         return np.array([self.cell(column, size) for column in range(self.width)])
 
-    def draft(self) -> _Draft:
+    def draft(self) -> Draft:
         """Return a random draft."""
         rng = self.rng
         count = self.size()
@@ -259,7 +253,7 @@ class _Drafts:
             crowd = np.resize(kinds, (count, self.width))
             copies = min(count, int(rng.choice(self.multiplicities)))
             crowd[rng.permutation(count)[:copies]] = after
-        return _Draft(crowd, before, after, int(rng.integers(count + 1)), self.style())
+        return Draft(crowd, before, after, int(rng.integers(count + 1)), self.style())
 
     def size(self) -> int:
         """Return a random number of other rows."""
@@ -275,7 +269,7 @@ class _Drafts:
         found[column] = self.cell(column, size)
         return found
 
-    def changed(self, draft: _Draft) -> _Draft:
+    def changed(self, draft: Draft) -> Draft:
         """Return a draft with one other part."""
         rng, count = self.rng, len(draft.crowd)
         choice, crowd = rng.random(), draft.crowd.copy()
@@ -299,7 +293,7 @@ class _Drafts:
             return replace(draft, crowd=source[rows], at=min(draft.at, size))
         if choice < 0.85:
             return replace(draft, at=int(rng.integers(count + 1)), style=self.style())
-        if choice < 0.95:  # between two values, a boundary is nearer
+        if choice < 0.95 and len(self.inner.columns):  # between two values, a boundary is nearer
             column = int(rng.integers(len(self.inner.columns)))
             after = draft.after.copy()
             after[column] = between(after[column], draft.before[column], 0.5)
@@ -351,23 +345,6 @@ def _calendar(low: float, high: float) -> list[float]:
     return found
 
 
-@dataclass(slots=True)
-class _Best:
-    """The best scored pairs of each kind."""
-
-    of_kind: dict[int, list[_Scored]] = field(default_factory=dict)
-
-    def add(self, scored: _Scored) -> None:
-        if scored.size > 0:
-            kept = self.of_kind.setdefault(scored.kind, [])
-            kept.append(scored)
-            kept.sort(key=lambda each: -each.size)
-            del kept[_PARENTS:]
-
-    def parents(self) -> list[_Scored]:
-        return [scored for kept in self.of_kind.values() for scored in kept]
-
-
 @task_lock()
 def coupled_pairs(
     stage: Stage,
@@ -403,9 +380,8 @@ def coupled_pairs(
     """
     if not isinstance(domain, Tabular | Table) or pairs < FEWEST_PAIRS:
         return [], False
-    inner = domain.rows if isinstance(domain, Table) else domain
     runs, end = _Coupled(stage), monotonic() + seconds
-    drafts = _Drafts(domain, inner, constants, stream(stage.seed, *stage.key))
+    drafts = Drafts(domain, constants, stream(stage.seed, *stage.key))
     with current_lock().seeding(), global_generators.seeded([0, 0, 0, 0]):
         if not runs.repeats(known[0].d0):
             return [], False
@@ -413,9 +389,9 @@ def coupled_pairs(
         for pair in known[:40]:
             kind, size = runs.difference(pair, 2)
             least[kind] = max(least[kind], size)
-        best = _Best()
+        best: dict[int, list[_Scored]] = {}  # the best pairs of each kind
         for number in range(pairs):
-            parents = best.parents()
+            parents = [scored for kept in best.values() for scored in kept]
             fresh = not parents or number < pairs // 3 or number % 3 == 0
             draft = (
                 drafts.draft()
@@ -424,7 +400,11 @@ def coupled_pairs(
             )
             drafted = drafts.pair(draft)
             if drafted is not None:
-                best.add(_Scored(draft, drafted, *runs.difference(drafted, 2)))
+                scored = _Scored(draft, drafted, *runs.difference(drafted, 2))
+                kept = best.setdefault(scored.kind, [])
+                kept.extend([scored] if scored.size > 0 else [])
+                kept.sort(key=lambda each: -each.size)
+                del kept[_PARENTS:]
             if monotonic() > end:
                 break
         found = [
@@ -434,13 +414,15 @@ def coupled_pairs(
         return found, monotonic() > end
 
 
-def _suggestions(runs: _Coupled, best: _Best, least: dict[int, float]) -> list[_Scored]:
+def _suggestions(
+    runs: _Coupled, best: dict[int, list[_Scored]], least: dict[int, float]
+) -> list[_Scored]:
     """Return the pairs whose differences are beyond those of the catalog with most seeds."""
     found: list[_Scored] = []
     for kind in (EXACT, STRUCTURE, NUMBER):
         if kind != NUMBER and least[kind]:
             continue
-        for scored in best.of_kind.get(kind, ())[:_SUGGESTED]:
+        for scored in best.get(kind, ())[:_SUGGESTED]:
             size = runs.typical(scored.pair, kind)
             if size > _FURTHER * least[kind]:
                 found.append(replace(scored, size=size))

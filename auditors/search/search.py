@@ -13,7 +13,7 @@ import numpy as np
 from dpwitness.auditors.density.search import Loss, sampled, support_rows, worst_output
 from dpwitness.auditors.events.learning import expected_certificate
 from dpwitness.auditors.events.outputs import WrongShape
-from dpwitness.auditors.search.catalogue import pairs_for, require_domain
+from dpwitness.auditors.search.catalogue import pairs_for, require_domain, require_settings
 from dpwitness.auditors.search.exploration import explore
 from dpwitness.auditors.statistics.mean_limits import bracket
 from dpwitness.auditors.workers.engine import run_side, stream
@@ -23,12 +23,7 @@ from dpwitness.core.domains import Domain
 from dpwitness.core.numerics.solvers import ConvergenceError
 from dpwitness.core.protocols.capabilities import HasSupport, has_capability
 from dpwitness.core.protocols.mechanism import FloatArray, WhiteBox
-from dpwitness.core.values.validation import (
-    InvalidArgument,
-    require_callable,
-    require_integer,
-    require_positive,
-)
+from dpwitness.core.values.validation import InvalidArgument, require_callable, require_integer
 
 
 class LossScore:
@@ -241,12 +236,8 @@ def search(
     require_domain(domain, "search")
     claim = promised(None, claim, "search").on(None)
     require_callable("score", score, "search", arguments=1, optional=True)
-    require_positive("seconds", seconds, "search")
-    evaluations, keep = (
-        require_integer("evaluations", evaluations, "search", most=10**12),
-        require_integer("keep", keep, "search"),
-    )
-    seed = require_integer("seed", seed, "search", least=0)
+    keep = require_integer("keep", keep, "search")
+    seed, evaluations = require_settings("search", seed, seconds, evaluations)
     pure = claim.is_pure
     black_box = not has_capability(mechanism, WhiteBox)
     if score is not None or black_box or not pure:

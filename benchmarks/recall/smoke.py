@@ -92,8 +92,9 @@ def _run(target: Target, declaration: Json | None) -> None:
         d_in = declaration.get("d_in") or [1]
         transformation.stability_map(d_in[0])
         metric = metric_named(declaration["input_metric"], "input_metric", target.name)
-        datasets = neighbors_of(transformation.space, metric, d_in).datasets()
-        _require_one(transformation.apply_all(list(itertools.islice(datasets, _RUNS))))
+        groups = neighbors_of(transformation.space, metric, d_in).adversarial([])
+        datasets = [group.datasets[-1] for group in itertools.islice(groups, _RUNS)]
+        _require_one(transformation.apply_all(datasets))
     else:
         accountant = DeclaredAccountant(target, declaration)
         declared = [

@@ -13,6 +13,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Hashable, Mapping
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -162,34 +163,19 @@ def matching_relations(d0: Dataset, d1: Dataset) -> list[str]:
         if name not in excluded and _are_neighbors(d0, d1, name)
     ]
     found = list(dict.fromkeys(found))
-    if library_name(d0) == "networkx":
-        return (
-            found
-            or [
-                f"{name}:k={k}"
-                for name in GRAPHS
-                for k in range(2, _K_LIMIT)
-                if _are_neighbors(d0, d1, f"{name}:k={k}")
-            ][:1]
-        )
+    frames = library_name(d0) != "networkx"
     columns: list[str] = []
     with contextlib.suppress(InvalidArgument):
         # columns that are tried as units, at most
-        columns = list(read_records(d0, "D0").fields or {})[:64]
+        columns = list(read_records(d0, "D0").fields or {})[:64] if frames else []
     for name in ("add-remove", "replace-one"):
         if name not in found:
-            found += [
-                f"{name}:unit={column}"
-                for column in columns
-                if _are_neighbors(d0, d1, f"{name}:unit={column}")
-            ][:2]
-    for name in ("replace-one", "add-remove"):
+            units = (f"{name}:unit={column}" for column in columns)
+            found += [each for each in units if _are_neighbors(d0, d1, each)][:2]
+    for names in (("replace-one",), ("add-remove",)) if frames else (GRAPHS,):
         if not found:
-            found += [
-                f"{name}:k={k}"
-                for k in range(2, _K_LIMIT)
-                if _are_neighbors(d0, d1, f"{name}:k={k}")
-            ][:1]
+            several = (f"{name}:k={k}" for name in names for k in range(2, _K_LIMIT))
+            found += islice((each for each in several if _are_neighbors(d0, d1, each)), 1)
     return found
 
 

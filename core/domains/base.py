@@ -1,7 +1,7 @@
 """Base classes of the domains: the datasets, their neighboring relation, and the search for pairs;
 validation of fields, and building blocks of pairs.
 
-Catalogues, searches, lattices and simplifiers build all their pairs by `Domain.pair`. It returns
+Catalogues, searches and simplifiers build all their pairs by `Domain.pair`. It returns
 None if a dataset lies outside of the domain or if the two are not neighbors. A domain without any
 pair of neighbors is refused when it is built."""
 
@@ -27,7 +27,7 @@ from dpwitness.core.values.validation import (
 )
 
 if TYPE_CHECKING:
-    from hypothesis.strategies import SearchStrategy
+    pass
 
 
 D = TypeVar("D", bound="Domain")
@@ -48,7 +48,7 @@ class Domain(ABC):
     search its pairs.
 
     A subclass implements `contains`, and for a search `catalogue`, `random_pair` and `shape`.
-    `lattice` and `simplifications` are optional.
+    `simplifications` are optional.
     """
 
     relation: str
@@ -103,12 +103,6 @@ class Domain(ABC):
         """
         return SearchSpace(0, lambda _: None)
 
-    def lattice(self) -> SearchStrategy[Pair] | None:
-        """Return a Hypothesis strategy of pairs with few records and short numbers, simple ones
-        first; None without a strategy.
-        """
-        return None
-
     def simpler(self, pair: Pair) -> Iterator[Pair]:
         """Yield pairs of the domain that are simpler than `pair`, the boldest simplification first;
         never `pair` itself.
@@ -120,11 +114,9 @@ class Domain(ABC):
         return iter(())
 
     @property
-    def records(self) -> int:
-        """Return the number of records or numbers in a dataset; the default of 2 stands for an
-        unknown number above 1.
-        """
-        return 2
+    def random_pairs(self) -> int:
+        """Return the number of random pairs of a catalog: each position with each change."""
+        return 12
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -132,11 +124,6 @@ class Domain(ABC):
         an integer.
         """
         return None
-
-    @property
-    def has_integers(self) -> bool:
-        """Return whether some numbers are integers, possibly categories."""
-        return False
 
     @property
     def unordered(self) -> bool:
@@ -168,26 +155,6 @@ class Draws(Generic[D]):
     def renumbered(self, pair: Pair | None) -> Pair | None:
         """Return the pair with its categories, if the domain has any, randomly renumbered."""
         return pair
-
-    def moves(self) -> RandomSteps | None:
-        """Return random steps from pair to pair, or None if the domain has none."""
-        return None
-
-
-class RandomSteps(ABC):
-    """Random steps from one pair to another. Parts of the pair whose change affected the score are
-    redrawn more often.
-    """
-
-    @abstractmethod
-    def step(self, pair: Pair) -> tuple[int, Pair | None]:
-        """Return the index of the redrawn part and the new pair; None for a pair outside of the
-        domain.
-        """
-
-    @abstractmethod
-    def learn(self, part: int, before: float, after: float) -> None:
-        """Record the score before and after a step on `part`."""
 
 
 MAX_ENTRIES = 10**6  # entries of an array: a catalogue holds some hundred arrays at once
@@ -248,7 +215,7 @@ def items(name: str, value: Any, owner: str) -> Sequence[Any]:
     return tuple(require_type(name, value, (list, tuple), "be a sequence", owner))
 
 
-def columns(name: str, value: Any, count: int) -> tuple[int, ...]:
+def distinct_columns(name: str, value: Any, count: int) -> tuple[int, ...]:
     """Return the distinct column indices of a field of `Rows`, sorted; raise InvalidArgument for an
     index outside of 0 .. count - 1.
     """
@@ -362,7 +329,7 @@ def integers_between(low: FloatArray, high: FloatArray, shares: FloatArray) -> F
 
 
 def truncated_tables(
-    first: FloatArray, second: FloatArray, low: float, high: float
+    first: FloatArray, second: FloatArray, low: FloatArray, high: FloatArray
 ) -> Iterator[tuple[FloatArray, FloatArray]]:
     """Yield both tables with common rows set to zero or rounded, then with the changed row rounded,
     all within the bounds.
@@ -383,7 +350,7 @@ def truncated_tables(
                 yield left, right
 
 
-def shorter(values: FloatArray, digits: int, low: float, high: float) -> FloatArray:
+def shorter(values: FloatArray, digits: int, low: Any, high: Any) -> FloatArray:
     """Return the values with fewer decimals, or zeros for digits=0, within the bounds.
 
     A value that would leave the bounds becomes the nearest number with as many decimals inside
@@ -404,17 +371,6 @@ def shorter(values: FloatArray, digits: int, low: float, high: float) -> FloatAr
         np.where(inside, inward, np.clip(values, low, high)),
         values,
     )
-
-
-def rounded(value: float, digits: int) -> float:
-    """Return a positive number truncated to `digits` significant digits."""
-    scale = 10.0 ** (digits - 1 - math.floor(math.log10(value)))
-    return math.floor(value * scale) / scale
-
-
-def drop_invalid_pairs(strategy: SearchStrategy[Pair | None]) -> SearchStrategy[Pair]:
-    """Return the strategy without None, which represents invalid pairs."""
-    return strategy.filter(lambda pair: pair is not None)  # type: ignore[return-value]
 
 
 def without(rows: list[A], removed: Counter[Any], key: Callable[[A], Any]) -> list[A]:

@@ -46,11 +46,6 @@ class Column:
         infinities = (math.inf, -math.inf) if self.infinite else ()
         return (None, *infinities) if self.missing else infinities
 
-    def special_code(self, number: float) -> int:
-        """Return the place of a number among the special values, counted from 1; 0 for others."""
-        value = None if math.isnan(number) else number
-        return 1 + self.special.index(value) if value in self.special else 0
-
     @property
     def count(self) -> int:
         """Return the number of values: categories, integers or days."""
@@ -120,12 +115,8 @@ def column(name: Any, given: Any, owner: str) -> Column:
     where = f"{owner}: column {name}"
     if isinstance(given, list | tuple):
         texts = bool(given) and all(isinstance(item, str) for item in given)
-        if not texts and len(given) != 2:
-            raise InvalidArgument(
-                f"{where} must be (low, high), a list of texts, or a dict of "
-                f"{', '.join(_KEYS)}, got {short_repr(given)}"
-            )
-        given = {"categories": given} if texts else {"low": given[0], "high": given[1]}
+        if texts or len(given) == 2:
+            given = {"categories": given} if texts else {"low": given[0], "high": given[1]}
     if not isinstance(given, Mapping):
         raise InvalidArgument(
             f"{where} must be (low, high), a list of texts, or a dict of {', '.join(_KEYS)}, "
@@ -240,34 +231,29 @@ def _pandas(columns: Sequence[Column], values: Sequence[Values]) -> Any:
     return pandas.DataFrame(data).iloc[:-1]
 
 
+# type of a column in polars and in Arrow, by the class of its values
+_TYPES = {
+    float: ("Float64", "float64"),
+    int: ("Int64", "int64"),
+    bool: ("Boolean", "bool_"),
+    str: ("String", "string"),
+    datetime.date: ("Date", "date32"),
+}
+
+
 def _polars(columns: Sequence[Column], values: Sequence[Values]) -> Any:
     polars = library("polars")
-    types = {
-        float: polars.Float64,
-        int: polars.Int64,
-        bool: polars.Boolean,
-        str: polars.String,
-        datetime.date: polars.Date,
-    }
-    schema = {spec.name: types[type(spec.value(spec.low))] for spec in columns}
+    schema = {spec.name: getattr(polars, _TYPES[type(spec.value(spec.low))][0]) for spec in columns}
     return polars.DataFrame(dict(zip(schema, map(list, values), strict=True)), schema=schema)
 
 
 def _arrow(columns: Sequence[Column], values: Sequence[Values]) -> Any:
     arrow = library("pyarrow")
-    types = {
-        float: arrow.float64(),
-        int: arrow.int64(),
-        bool: arrow.bool_(),
-        str: arrow.string(),
-        datetime.date: arrow.date32(),
-    }
-    kinds = [types[type(spec.value(spec.low))] for spec in columns]
-    column_names = [spec.name for spec in columns]
+    kinds = [getattr(arrow, _TYPES[type(spec.value(spec.low))][1])() for spec in columns]
     return arrow.table(
         {
-            name: arrow.array(items, kind)
-            for name, items, kind in zip(column_names, values, kinds, strict=True)
+            spec.name: arrow.array(items, kind)
+            for spec, items, kind in zip(columns, values, kinds, strict=True)
         }
     )
 

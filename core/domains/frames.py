@@ -24,7 +24,6 @@ from dpwitness.core.domains.base import (
     MAX_ENTRIES,
     Domain,
     Draws,
-    RandomSteps,
     SearchSpace,
     changed_row_index,
     shorter,
@@ -278,9 +277,6 @@ class Table(Domain):
         count = len(next(iter(found.values()), ()))
         if not sized(count, self.largest, "replace-one" if self.fixes_size else "add-remove"):
             return f"it has {count} rows, expected {self.largest}"
-        return self._row_problem(found)
-
-    def _row_problem(self, found: dict[Any, list[Any]]) -> str:
         for user, rows in Counter(found.get(self.user, ())).most_common(1):
             if rows > self.per_user:
                 return (
@@ -404,59 +400,18 @@ class Table(Domain):
 
     def _dataset(self, matrix: FloatArray, owners: FloatArray, times: FloatArray) -> Any:
         """Return the frame with these encoded data columns, users and times."""
-        data_columns, special_at = self.data_columns, self._special_columns
-        held = {}
-        for i, spec in enumerate(data_columns):
-            codes = (
-                matrix[:, len(data_columns) + special_at.index(i)]
-                if i in special_at
-                else np.zeros(len(matrix))
-            )
-            held[spec.name] = [
-                spec.special[int(code) - 1] if code > 0 else spec.value(number)
+        columns: dict[str | None, Any] = {self.time: times}
+        specials = iter(range(len(self.data_columns), matrix.shape[1]))
+        for i, spec in enumerate(self.data_columns):
+            codes = matrix[:, next(specials)] if spec.special else np.zeros(len(matrix))
+            columns[spec.name] = [
+                spec.special[int(code) - 1] if code > 0 else number
                 for number, code in zip(matrix[:, i], codes, strict=True)
             ]
         for spec in self.held:
             if spec.name == self.user:
-                first = 0.0 if spec.kind == "category" else spec.low
-                held[spec.name] = [spec.value(first + int(owner) % spec.count) for owner in owners]
-            elif spec.name == self.time:
-                held[spec.name] = [int(time) for time in times]
-        return built(
-            self.frame, self.held, [held[spec.name] for spec in self.held], type(self).__name__
-        )
-
-    def _numbers(self, dataset: Any, columns: Iterable[Column]) -> list[list[float | None]]:
-        """Return columns of a dataset of the domain as numbers, NaN where missing."""
-        found = column_lists(dataset, self.frame)
-        assert not isinstance(found, str)
-        return [[spec.number(value) for value in found.get(spec.name, ())] for spec in columns]
-
-    def _matrix(self, dataset: Any) -> FloatArray:
-        """Return the encoded data columns of a dataset of the domain, without user and time; the
-        inverse of `_dataset`.
-        """
-        columns = [
-            np.array(numbers, dtype=float) for numbers in self._numbers(dataset, self.data_columns)
-        ]
-        flags = [
-            np.array([self.data_columns[i].special_code(number) for number in columns[i]])
-            for i in self._special_columns
-        ]
-        low = [
-            np.where(np.isfinite(held), held, spec.low)
-            for spec, held in zip(self.data_columns, columns, strict=True)
-        ]
-        return np.column_stack([*low, *flags])
-
-    @property
-    def changes_one_row(self) -> bool:
-        """Return whether neighbors differ in one row, of which every column may change."""
-        return self._parsed in (ParsedRelation("replace-one"), ParsedRelation("add-remove"))
-
-    def as_rows_pair(self, pair: Pair) -> Pair | None:
-        """Return the pair of `Rows` that a pair of frames encodes, if `changes_one_row`."""
-        return self.rows.pair(self._matrix(pair.d0), self._matrix(pair.d1), pair.why)
+                columns[spec.name] = spec.low + owners % spec.count
+        return self._frame_of(list(zip(*(columns[spec.name] for spec in self.held), strict=True)))
 
     def draws(self, rng: Generator) -> Draws[Table]:
         return _FrameSampler(self, rng)
@@ -488,7 +443,9 @@ class Table(Domain):
 
     def _rows_as_numbers(self, dataset: Any) -> list[_Row]:
         """Return the rows of a dataset of the domain as tuples of numbers, None where missing."""
-        columns = self._numbers(dataset, self.held)
+        found = column_lists(dataset, self.frame)
+        assert not isinstance(found, str)
+        columns = [[spec.number(value) for value in found.get(spec.name, ())] for spec in self.held]
         return [
             tuple(None if number is None or math.isnan(number) else number for number in row)
             for row in zip(*columns, strict=True)
@@ -518,11 +475,12 @@ class Table(Domain):
 
     @property
     def records(self) -> int:
+        """Return the number of rows of the datasets of a catalog."""
         return self.size or max(_USUAL_SIZE, self._copy_counts[0])
 
     @property
-    def has_integers(self) -> bool:
-        return self.rows.has_integers
+    def random_pairs(self) -> int:
+        return self.rows.random_pairs
 
     @property
     def unordered(self) -> bool:
@@ -551,34 +509,6 @@ class _FrameSampler(Draws[Table]):
         if pair is None:
             return None
         return self.domain.as_frames(pair.d0, pair.d1, pair.why, next(self._turn))
-
-    def moves(self) -> RandomSteps | None:
-        moves = self._inner.moves()
-        return (
-            _FrameMoves(self.domain, moves)
-            if moves is not None and self.domain.changes_one_row
-            else None
-        )
-
-
-class _FrameMoves(RandomSteps):
-    """Steps between pairs of `Rows`, converted to frames."""
-
-    def __init__(self, domain: Table, moves: RandomSteps) -> None:
-        self._domain, self._moves = domain, moves
-
-    def step(self, pair: Pair) -> tuple[int, Pair | None]:
-        inner = self._domain.as_rows_pair(pair)
-        if inner is None:
-            return 0, None
-        part, found = self._moves.step(inner)
-        if found is None:
-            return part, None
-        domain = self._domain
-        return part, domain.as_frames(found.d0, found.d1, found.why, domain.styles)
-
-    def learn(self, part: int, before: float, after: float) -> None:
-        self._moves.learn(part, before, after)
 
 
 @dataclass(frozen=True, slots=True)

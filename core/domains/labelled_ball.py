@@ -22,18 +22,16 @@ from dpwitness.core.domains.base import (
     PLACES,
     Domain,
     SearchSpace,
-    drop_invalid_pairs,
     items,
     ranked,
     require_labels,
-    rounded,
     sized,
 )
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import InvalidArgument, require
 
 if TYPE_CHECKING:
-    from hypothesis.strategies import DrawFn, SearchStrategy
+    pass
 
 Record = tuple[FloatArray, float]
 Counted = tuple[FloatArray, float, int]
@@ -229,37 +227,6 @@ class LabelledBall(Domain):
 
         return SearchSpace((changed + distinct) * width + distinct, decode)
 
-    def lattice(self) -> SearchStrategy[Pair]:
-        """Return a strategy of pairs with entries at quarters of the radius and up to two different
-        common records.
-        """
-        from hypothesis import strategies as st
-
-        d, others = self.dimension, self.size - 1
-        labels = st.sampled_from(sorted(self.labels, key=lambda y: (abs(y), -y)))
-        entries = st.lists(st.integers(-4, 4), min_size=d, max_size=d)
-
-        def point(quarters: list[int]) -> FloatArray:
-            return self.pulled(self.radius * (np.array(quarters, dtype=float) / 4))
-
-        @st.composite
-        def pairs(draw: DrawFn) -> Pair | None:
-            first, second = (
-                (point(draw(entries)), draw(labels)),
-                (point(draw(entries)), draw(labels)),
-            )
-            common, left = [], others
-            for _ in range(draw(st.integers(0, min(others, 2)))):
-                if left < 1:
-                    break
-                count = min(left, 10 ** draw(st.integers(0, math.floor(math.log10(left)))))
-                small = 10.0 ** -draw(st.integers(0, 3))
-                common.append((small * point(draw(entries)), draw(labels), count))
-                left -= count
-            return build_labelled_pair(self, first, second, common, "lattice")
-
-        return drop_invalid_pairs(pairs())
-
     def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
         """Yield pairs without some common record, with rounded multiplicities, or with simpler
         vectors.
@@ -276,7 +243,7 @@ class LabelledBall(Domain):
             yield build(changed, common[:i] + common[i + 1 :])
         for i, (x, y, count) in enumerate(common):
             for digits in (1, 2):
-                rounded_count = int(rounded(float(count), digits))
+                rounded_count = int(float(f"{count:.{digits}g}"))
                 if rounded_count != count and rounded_count >= 1:
                     yield build(changed, [*common[:i], (x, y, rounded_count), *common[i + 1 :]])
                     break
@@ -418,24 +385,18 @@ def _split_pair(domain: LabelledBall, pair: Pair) -> tuple[list[Record], list[Co
 
 
 def _simpler_vectors(x: FloatArray, domain: LabelledBall) -> Iterator[FloatArray]:
-    """Yield simpler vectors inside the domain, with entries set to zero or rounded."""
+    """Yield simpler vectors inside the domain, with entries set to zero or shortened."""
     size = float(np.abs(x).max())
-    if size == 0:
-        return
     for j in np.flatnonzero(x):
-        rest = x.copy()
-        rest[j] = 0.0
+        rest = np.where(np.arange(len(x)) == j, 0.0, x)
         length = float(domain.length(rest))
         if domain.norm == "l2" and length > 0 and domain.length(x) >= domain.radius * (1 - 1e-9):
             yield domain.pulled(rest * (domain.radius / length))
         yield rest
-    magnitude = math.floor(math.log10(size))
-    if not -300 < magnitude < 300:  # the powers of ten would overflow or underflow
+    if not 1e-300 < size < 1e300:  # the powers of ten would overflow or underflow
         return
     for digits in DIGITS:
-        scale = 10.0 ** (digits - 1 - magnitude)
+        scale = 10.0 ** (digits - 1 - math.floor(math.log10(size)))
         for simple in (np.round(x * scale) / scale, np.trunc(x * scale) / scale):
             if domain.length(simple) <= domain.radius and np.any(simple != x):
                 yield simple
-        if np.array_equal(np.round(x * scale) / scale, x):
-            return

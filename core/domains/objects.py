@@ -61,7 +61,8 @@ class Texts(Domain):
     words: tuple[str, ...] = ("a", "b", "c")
     longest: int = 8
     relation: str = "replace-one"
-    has_integers = unordered = True
+    random_pairs = 24
+    unordered = True
 
     def __post_init__(self) -> None:
         require(self).integer("size", "longest", most=MAX_ENTRIES).one_of(
@@ -152,10 +153,6 @@ class Texts(Domain):
                 ["" if text in common else text for text in side] for side in (pair.d0, pair.d1)
             ]
             yield self.pair(sides[0], sides[1], pair.why)
-
-    @property
-    def records(self) -> int:
-        return self.size
 
 
 Edges = frozenset[tuple[int, int]]
@@ -328,10 +325,6 @@ class Graph(Domain):
             for graph in sides:
                 graph.remove_edges_from(removed)
             yield self.pair(sides[0], sides[1], pair.why)
-
-    @property
-    def records(self) -> int:
-        return self.nodes
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,11 +26,9 @@ from dpwitness.core.domains.base import (
     PLACES,
     Domain,
     Draws,
-    RandomSteps,
     SearchSpace,
     between,
     changed_row_index,
-    drop_invalid_pairs,
     far_outside_interval,
     flags,
     insert_record,
@@ -46,7 +44,7 @@ from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import InvalidArgument, require
 
 if TYPE_CHECKING:
-    from hypothesis.strategies import DrawFn, SearchStrategy
+    pass
 
 
 _FEW = (1, 2, 0, 3)  # numbers of other records of small random datasets
@@ -61,6 +59,7 @@ class Tabular(Domain):
     labels: tuple[float, ...] = ()
     missing = False  # whether a feature may be NaN
     infinite = False  # whether a feature may be infinite
+    outside = False  # whether a feature may lie outside of its interval
     every_label = False  # whether each label must occur in both datasets
 
     @property
@@ -69,16 +68,39 @@ class Tabular(Domain):
         """Return the smallest and the largest value of each feature, of shape (k, 2)."""
 
     @property
-    @abstractmethod
     def integer_columns(self) -> tuple[int, ...]:
         """Return the indices of the integer features, including categories."""
+        return ()
 
     @property
-    @abstractmethod
     def category_columns(self) -> tuple[int, ...]:
         """Return the indices of the features that are categories."""
+        return ()
 
-    def dataset(self, table: FloatArray) -> FloatArray:
+    @abstractmethod
+    def table(self, dataset: Any) -> FloatArray | None:
+        """Return the table of a dataset, the inverse of `dataset`; None for other objects."""
+
+    def contains(self, dataset: Any) -> bool:
+        """Return whether the dataset has an allowed number of records with allowed features and
+        labels.
+        """
+        table, k = self.table(dataset), len(self.columns)
+        if table is None or not sized(len(table), self.size, self.relation):
+            return False
+        low, high = self.columns.T
+        features, found = table[:, :k], set(table[:, k:].ravel().tolist())
+        absent = np.isnan(features)
+        inside = (features >= low) & (features <= high) | (self.infinite & np.isinf(features))
+        whole = features[:, list(self.integer_columns)]
+        return bool(
+            np.all(np.where(absent, self.missing, self.outside | inside))
+            and np.all(np.isnan(whole) | (np.floor(whole) == whole))
+            and found <= set(self.labels)
+            and (not self.every_label or found == set(self.labels))
+        )
+
+    def dataset(self, table: FloatArray) -> Any:
         """Return the dataset of a table with one record per row, by default the table."""
         return table
 
@@ -88,15 +110,94 @@ class Tabular(Domain):
         return self.relation != "add-remove"
 
     @property
-    def has_integers(self) -> bool:
-        return bool(self.integer_columns)
+    def random_pairs(self) -> int:
+        single = self.size == 1 and len(self.columns) == 1 and not self.labels
+        # more of categories; the ends of the range of a single number matter most
+        return 24 if self.integer_columns else 2 if single else 12
 
     @property
     def unordered(self) -> bool:
         return bool(self.category_columns)
 
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        first = self.columns[:1].tolist()
+        return (first[0][0], first[0][1]) if first and 0 not in self.integer_columns else None
+
     def draws(self, rng: Generator) -> TableSampler:
         return TableSampler(self, rng)
+
+    def paired(self, first: FloatArray, second: FloatArray, why: str) -> Pair | None:
+        """Return the pair of two tables of records; None if the pair does not belong to
+        the domain.
+        """
+        return self.pair(self.dataset(first), self.dataset(second), why)
+
+    def shape(self, rng: Generator, turn: int) -> SearchSpace:
+        """Return coordinates of a pair: a changed row among up to three different rows that fill
+        the rest.
+
+        On some turns the rest are equal rows at the bottom instead. Categories are drawn.
+        """
+        ends = self.columns
+        k, others = len(ends), self.size - 1
+        distinct = min(
+            max((1, 2, 3, 0)[turn % 4], len(self.labels) if self.every_label else 0), others
+        )
+        labels = (
+            rng.choice(np.array(self.labels), 2 + distinct)
+            if self.labels
+            else np.zeros(2 + distinct)
+        )
+        if self.labels and turn % 2 == 0:
+            labels[:2] = max(self.labels), min(self.labels)
+        if self.every_label:
+            labels[2:] = np.resize(np.array(self.labels), distinct)
+            # With as many records as labels, the changed record must have the remaining label.
+            if missing := set(self.labels) - set(labels[2:].tolist()):
+                labels[:2] = missing.pop()
+        assignment = np.sort(
+            np.append(np.arange(distinct), rng.integers(0, max(distinct, 1), others - distinct))
+        )
+        _, place = PLACES[int(rng.integers(3))]
+        drawn = self.draws(rng).rows(3 + distinct, corners=False)[:, :k]
+        for column in self.category_columns:
+            if ends[column, 0] < ends[column, 1]:
+                drawn[:2, column] = matching(float(ends[column, 0]), float(ends[column, 1]), rng)[0]
+        moving = np.setdiff1d(np.arange(k), self.category_columns)
+        whole = np.flatnonzero(np.isin(moving, self.integer_columns))
+        bottom = np.where(np.isin(np.arange(k), moving), ends[:, 0], drawn[-1])
+        base = np.tile(np.append(bottom, labels[:1]) if self.labels else bottom, (others, 1))
+
+        def decode(z: FloatArray) -> Pair | None:
+            values = between(
+                ends[moving, 0],
+                ends[moving, 1],
+                np.clip(0.5 + 0.4 * z.reshape(2 + distinct, len(moving)), 0.0, 1.0),
+            )
+            values[:, whole] = np.round(values[:, whole])
+            rows = drawn[:-1].copy()
+            rows[:, moving] = values
+            if self.labels:
+                rows = np.column_stack([rows, labels])
+            crowd = rows[2:][assignment] if distinct else base
+            first = crowd if self.relation == "add-remove" else insert_record(crowd, rows[0], place)
+            return self.paired(first, insert_record(crowd, rows[1], place), "search")
+
+        return SearchSpace((2 + distinct) * len(moving), decode)
+
+    def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
+        """Yield pairs with common records set to zero or rounded, or with a rounded changed
+        record.
+        """
+        tables = self.table(pair.d0), self.table(pair.d1)
+        if tables[0] is None or tables[1] is None or not self.fixes_size:
+            return
+        ends = np.full((2, tables[0].shape[1]), [[-np.inf], [np.inf]])
+        if not self.outside:
+            ends[:, : len(self.columns)] = self.columns.T
+        for first, second in truncated_tables(tables[0], tables[1], *ends):
+            yield self.paired(first, second, pair.why)
 
 
 class TableSampler(Draws[Tabular]):
@@ -109,9 +210,6 @@ class TableSampler(Draws[Tabular]):
         self._matchings: dict[int, list[list[tuple[float, float]]]] = defaultdict(list)
         self._turn_counts: Counter[tuple[int, int]] = Counter()
 
-    def moves(self) -> TableSteps:
-        return TableSteps(self)
-
     def random_pair(self, turn: int, corners: bool) -> Pair | None:
         domain, rng, k = self.domain, self.rng, len(self.columns)
         labels = sorted(set(domain.labels))
@@ -122,7 +220,10 @@ class TableSampler(Draws[Tabular]):
         ]
         change = possible[turn % len(possible)] if possible else 1
         at, place = PLACES[turn % 3]
-        crowd = self.rows(self._others(turn), corners)
+        count = domain.size - 1
+        if domain.relation == "add-remove" and turn % 4 == 3:  # few, as their number is private
+            count = min(count, _FEW[turn // 4 % len(_FEW)])
+        crowd = self.rows(count, corners)
         before = self.rows(1, change != 3)[0]
         before[:k] = np.where(np.isnan(before[:k]), self.columns[:, 1], before[:k])
         after = before.copy()
@@ -136,19 +237,11 @@ class TableSampler(Draws[Tabular]):
         others = "at random corners" if corners else "from the interior"
         others += f", {len(crowd) + 1} records" if len(crowd) < domain.size - 1 else ""
         base = crowd if domain.relation == "add-remove" else insert_record(crowd, before, place)
-        return self.paired(
+        return domain.paired(
             base,
             insert_record(crowd, after, place),
             f"drawn {turn}: {CHANGES[change]}, {at} among others {others}",
         )
-
-    def _others(self, turn: int) -> int:
-        """Return the number of records that do not change: few on every fourth turn, if the number
-        is private.
-        """
-        most = self.domain.size - 1
-        few = self.domain.relation == "add-remove" and turn % 4 == 3
-        return min(most, _FEW[turn // 4 % len(_FEW)]) if few else most
 
     def renumbered(self, pair: Pair | None) -> Pair | None:
         """Return the pair with its categories randomly renumbered; the categories of the changed
@@ -191,13 +284,7 @@ class TableSampler(Draws[Tabular]):
                 )
             for table in tables:
                 table[:, column] = [names.get(value, value) for value in table[:, column].tolist()]
-        return self.paired(tables[0], tables[1], f"{pair.why}, renumbered")
-
-    def paired(self, first: FloatArray, second: FloatArray, why: str) -> Pair | None:
-        """Return the pair of two tables of records; None if the pair does not belong to
-        the domain.
-        """
-        return self.domain.pair(self.domain.dataset(first), self.domain.dataset(second), why)
+        return domain.paired(tables[0], tables[1], f"{pair.why}, renumbered")
 
     def rows(self, count: int, corners: bool) -> FloatArray:
         """Return random records with shuffled labels, of shape (count, width)."""
@@ -255,65 +342,6 @@ class TableSampler(Draws[Tabular]):
         if column in self.domain.integer_columns:
             return self._next_two_values(column, at)
         return value, high if value - low < high - value else low
-
-
-class TableSteps(RandomSteps):
-    """Random steps between pairs of tables, for restarted searches where coordinates do not help.
-
-    A step redraws one part of the pair: the place of the changed record, a column of the changed
-    record, or a column of the others. Categories have no distances, so any value may follow any
-    other. Parts whose change moved the score are drawn more often. The score of a black-box audit
-    is that of the event trained on the pair, so the search continues with the parts to which the
-    event reacts.
-    """
-
-    def __init__(self, draws: TableSampler) -> None:
-        self._domain, self._draws, self._rng = draws.domain, draws, draws.rng
-        width = draws.width
-        self.parts = [
-            ("place", 0),
-            *(("changed", c) for c in range(width)),
-            *(("others", c) for c in range(width)),
-        ]
-        self._attempts = np.full(len(self.parts), 2.0)
-        self._hits = np.ones(len(self.parts))
-
-    def step(self, pair: Pair) -> tuple[int, Pair | None]:
-        """Return the index of the redrawn part and the new pair; None if the pair does not belong
-        to the domain.
-        """
-        rng, domain = self._rng, self._domain
-        # keeps every part in the draw
-        weights = 0.1 + self._hits / self._attempts
-        part = int(rng.choice(len(self.parts), p=weights / weights.sum()))
-        what, column = self.parts[part]
-        width = max(c for _, c in self.parts) + 1
-        shorter, longer = (
-            np.array(d, dtype=float).reshape(len(d), width)
-            for d in sorted((pair.d0, pair.d1), key=len)
-        )
-        at = changed_row_index(longer, shorter)
-        crowd, after = np.delete(longer, at, axis=0), longer[at].copy()
-        before = shorter[at].copy() if domain.relation == "replace-one" else None
-        corners = bool(rng.random() < 0.5)
-        if what == "place":
-            at = int(rng.integers(len(longer)))
-        elif what == "changed":
-            record = after if before is None or rng.random() < 0.5 else before
-            record[column] = self._draws.rows(1, corners)[0, column]
-        elif len(crowd):
-            rows = slice(None) if rng.random() < 0.5 else rng.integers(len(crowd), size=1)
-            drawn = self._draws.rows(len(crowd), corners)[:, column]
-            crowd[rows, column] = drawn[0] if rng.random() < 0.5 else drawn[rows]
-        base = crowd if before is None else np.insert(crowd, at, before, axis=0)
-        return part, self._draws.paired(base, np.insert(crowd, at, after, axis=0), pair.why)
-
-    def learn(self, part: int, before: float, after: float) -> None:
-        """Record whether a step on `part` changed the score noticeably."""
-        if math.isfinite(before) and before != 0:
-            self._attempts[part] += 1
-            # relative change of the score from which a part counts as relevant
-            self._hits[part] += abs(after - before) > 0.05 * abs(before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,19 +418,6 @@ class Records(Tabular):
             return float(self.low), float(self.high)
         return float(math.ceil(self.low)), float(math.floor(self.high))
 
-    def contains(self, dataset: Any) -> bool:
-        """Return whether the dataset is a vector with an allowed number of allowed records."""
-        values = vector(dataset)
-        if values is None or not sized(len(values), self.size, self.relation):
-            return False
-        present = values[~np.isnan(values)]
-        if len(present) < len(values) and not self.missing:
-            return False
-        if self.integer and not np.all(np.floor(present) == present):
-            return False
-        inside = (present >= self.low) & (present <= self.high)
-        return self.outside or bool(np.all(inside | (self.infinite & np.isinf(present))))
-
     def catalogue(self) -> Iterable[Pair | None]:
         """Yield fixed pairs: changed values among crowds of others, in the first and in the last
         place, largest changes first.
@@ -471,104 +486,15 @@ class Records(Tabular):
                         )
                     else:
                         yield self.pair(base, changed, f"{why}, {at} from {before:g} to {after:g}")
-        yield from () if self.integer else self._smaller_changes()
-
-    def _smaller_changes(self) -> Iterator[Pair | None]:
-        """Yield pairs with a change by smaller and smaller amounts among records near zero: a fault
-        may show for some magnitudes only.
-        """
-        others = np.full(self.size - 1, np.clip(0.0, self.low, self.high))
-        for share, below, above in smaller_magnitudes(self.low, self.high):
-            base = others if self.relation == "add-remove" else np.append(others, below)
+        # By smaller and smaller amounts among records near zero: a fault may show for some
+        # magnitudes only.
+        others = np.full(n - 1, np.clip(0.0, self.low, self.high))
+        for share, below, above in () if self.integer else smaller_magnitudes(self.low, self.high):
             yield self.pair(
-                base,
+                others if self.relation == "add-remove" else np.append(others, below),
                 np.append(others, above),
                 f"all others near zero, last at {share} of the bounds",
             )
-
-    def shape(self, rng: Generator, turn: int) -> SearchSpace:
-        """Return coordinates of a pair: a changed record among up to four repeated values. Some
-        integers, and categories, are drawn.
-        """
-        distinct = min(self.size - 1, 4)
-        shares = rng.dirichlet(np.ones(distinct)) if distinct else np.zeros(0)
-        copies = np.maximum(1, np.floor(shares * (self.size - 1))).astype(int)
-        if distinct:
-            copies[-1] += self.size - 1 - int(copies.sum())
-            if copies[-1] < 1:
-                copies = np.full(distinct, (self.size - 1) // distinct)
-                copies[-1] += self.size - 1 - int(copies.sum())
-        _, place = PLACES[turn % 3]
-        low, high = self.extremes
-        fixed = self.categories or (self.integer and turn % 3 == 2)
-        sampled = (
-            self.draws(rng).rows(2 + distinct, corners=False)[:, 0]
-            if fixed
-            else np.zeros(2 + distinct)
-        )
-        if fixed and low < high:
-            sampled[:2] = matching(low, high, rng)[0]
-
-        def decode(z: FloatArray) -> Pair | None:
-            values = sampled if fixed else between(low, high, np.clip(0.5 + 0.4 * z, 0, 1))
-            if self.integer:
-                values = np.round(values)
-            common = np.repeat(values[2:], copies)
-            first = (
-                common if self.relation == "add-remove" else insert_record(common, values[0], place)
-            )
-            return self.pair(first, insert_record(common, values[1], place), "search")
-
-        return SearchSpace(0 if fixed else 2 + distinct, decode)
-
-    def lattice(self) -> SearchStrategy[Pair]:
-        """Return a strategy of pairs with integers, categories, or numbers at quarters of the
-        interval.
-        """
-        from hypothesis import strategies as st
-
-        low, high = self.extremes
-        value: SearchStrategy[float]
-        # in random order, since categories have none
-        if self.categories and high - low < MAX_LISTED_CATEGORIES:
-            value = st.sampled_from(
-                (low + np.random.default_rng(0).permutation(int(high - low) + 1)).tolist()
-            )
-        elif self.integer:
-            value = st.integers(int(low), int(high)).map(
-                lambda whole: min(max(float(whole), low), high)
-            )
-        else:
-            value = st.integers(0, 4).map(lambda quarter: float(between(low, high, quarter / 4)))
-        if self.missing:
-            value = value | st.just(math.nan)
-        if self.infinite:
-            value = value | st.sampled_from([math.inf, -math.inf])
-
-        @st.composite
-        def pairs(draw: DrawFn) -> Pair | None:
-            first = np.full(self.size, draw(value))
-            start = draw(st.integers(0, self.size))
-            first[start:] = draw(value)
-            place = draw(st.integers(0, self.size - 1))
-            if self.relation == "add-remove":
-                return self.pair(first, np.delete(first, place), "lattice")
-            second = first.copy()
-            second[place] = draw(value)
-            return self.pair(first, second, "lattice")
-
-        return drop_invalid_pairs(pairs())
-
-    def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
-        """Yield pairs with common records set to zero or rounded, or with a rounded
-        changed record.
-        """
-        if pair.relation != "replace-one":
-            return
-        tables = [np.asarray(d, dtype=float)[:, None] for d in (pair.d0, pair.d1)]
-        low, high = (-math.inf, math.inf) if self.outside else self.extremes
-        for first, second in truncated_tables(tables[0], tables[1], low, high):
-            yield self.pair(first[:, 0], second[:, 0], pair.why)
 
     @property
     def columns(self) -> FloatArray:
@@ -582,14 +508,10 @@ class Records(Tabular):
     def category_columns(self) -> tuple[int, ...]:
         return (0,) * bool(self.categories)
 
+    def table(self, dataset: Any) -> FloatArray | None:
+        values = vector(dataset)
+        return None if values is None else values[:, None]
+
     def dataset(self, table: FloatArray) -> FloatArray:
         """Return the single column of a table."""
         return table[:, 0]
-
-    @property
-    def records(self) -> int:
-        return self.size
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        return None if self.integer else (float(self.low), float(self.high))

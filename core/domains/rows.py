@@ -1,5 +1,5 @@
-"""The domain of numeric rows with features and a label. Its pairs change a row at a corner of the
-features, or its label, among crowds.
+"""The domains of numeric rows with features and a label, whose pairs change a row at a corner of
+the features, or its label, among crowds; and of sequences of linear costs.
 """
 
 from __future__ import annotations
@@ -10,24 +10,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator
 
+from dpwitness.core.datasets.datasets import LinearCosts
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains.base import (
     MAX_ENTRIES,
     NAMED_LABELS,
     PLACES,
-    SearchSpace,
     between,
-    columns,
+    distinct_columns,
     far_outside_interval,
     flags,
     insert_record,
     items,
-    matching,
     ranked,
     require_labels,
-    sized,
     smaller_magnitudes,
 )
 from dpwitness.core.domains.records import Tabular
@@ -95,12 +92,16 @@ class Rows(Tabular):
         object.__setattr__(self, "labels", require_labels(self.labels, "Rows"))
         if not self.features and not self.labels:
             raise InvalidArgument("Rows: features or labels must name a column, got none")
-        categories = columns("categories", self.categories, len(self.features))
+        categories = distinct_columns("categories", self.categories, len(self.features))
         object.__setattr__(self, "categories", categories)
         object.__setattr__(
             self,
             "integer",
-            tuple(sorted({*columns("integer", self.integer, len(self.features)), *categories})),
+            tuple(
+                sorted(
+                    {*distinct_columns("integer", self.integer, len(self.features)), *categories}
+                )
+            ),
         )
         for column in self.integer:
             if math.ceil(self.features[column][0]) > math.floor(self.features[column][1]):
@@ -111,10 +112,7 @@ class Rows(Tabular):
         self._require_neighbors()
 
     @property
-    def extremes(self) -> FloatArray:
-        """Return the smallest and the largest value of each feature inside its interval, of shape
-        (k, 2).
-        """
+    def columns(self) -> FloatArray:
         ends = np.array(self.features, dtype=float).reshape(-1, 2)
         for column in self.integer:
             ends[column] = math.ceil(ends[column, 0]), math.floor(ends[column, 1])
@@ -124,7 +122,7 @@ class Rows(Tabular):
         """Raise InvalidArgument unless the domain contains at least one pair of neighbors."""
         kinds = len(set(self.labels))
         least = kinds if self.every_label else 0
-        fixed = not any(low < high or self.outside for low, high in self.extremes)
+        fixed = not any(low < high or self.outside for low, high in self.columns)
         if self.size < least + (self.relation == "add-remove"):
             both = (
                 "both datasets"
@@ -144,36 +142,6 @@ class Rows(Tabular):
                 f"Rows: domain must have neighbors, got size {self.size} for {kinds} labels "
                 "that must all occur"
             )
-
-    def contains(self, dataset: Any) -> bool:
-        """Return whether the dataset is a table with an allowed number of rows and
-        allowed columns.
-        """
-        if (
-            not isinstance(dataset, np.ndarray)
-            or dataset.ndim != 2
-            or dataset.dtype.kind not in "iuf"
-            or dataset.dtype.itemsize > 8
-        ):
-            return False
-        if isinstance(dataset, np.ma.MaskedArray):
-            return False
-        k = len(self.features)
-        if dataset.shape[1] != k + bool(self.labels) or not sized(
-            len(dataset), self.size, self.relation
-        ):
-            return False
-        low, high = self.extremes.T
-        inside = (
-            ~np.isnan(dataset[:, :k])
-            if self.outside
-            else (dataset[:, :k] >= low) & (dataset[:, :k] <= high)
-        )
-        whole = dataset[:, list(self.integer)]
-        if not np.all(inside) or not np.all(np.floor(whole) == whole):
-            return False
-        found = set(dataset[:, k].tolist()) if self.labels else set()
-        return found <= set(self.labels) and (not self.every_label or found == set(self.labels))
 
     def catalogue(self) -> Iterable[Pair | None]:
         """Yield fixed pairs of tables, the most promising first; None in place of a pair that lacks
@@ -197,62 +165,15 @@ class Rows(Tabular):
         base = others if self.relation == "add-remove" else insert_record(others, before, place)
         return self.pair(base, insert_record(others, after, place), f"{why}, {name}, {kind}")
 
-    def shape(self, rng: Generator, turn: int) -> SearchSpace:
-        """Return coordinates of a pair: a changed row among up to three different rows that fill
-        the rest.
-
-        On some turns the rest are equal rows at the bottom instead. Categories are drawn.
-        """
-        ends = self.extremes
-        k, others = len(ends), self.size - 1
-        distinct = min(
-            max((1, 2, 3, 0)[turn % 4], len(self.labels) if self.every_label else 0), others
+    def table(self, dataset: Any) -> FloatArray | None:
+        known = (
+            isinstance(dataset, np.ndarray)
+            and not isinstance(dataset, np.ma.MaskedArray)
+            and dataset.dtype.kind in "iuf"
+            and dataset.dtype.itemsize <= 8
+            and dataset.shape[1:] == (len(self.features) + bool(self.labels),)
         )
-        labels = (
-            rng.choice(np.array(self.labels), 2 + distinct)
-            if self.labels
-            else np.zeros(2 + distinct)
-        )
-        if self.labels and turn % 2 == 0:
-            labels[:2] = max(self.labels), min(self.labels)
-        if self.every_label:
-            labels[2:] = np.resize(np.array(self.labels), distinct)
-            # With as many records as labels, the changed record must have the remaining label.
-            if missing := set(self.labels) - set(labels[2:].tolist()):
-                labels[:2] = missing.pop()
-        assignment = np.sort(
-            np.append(np.arange(distinct), rng.integers(0, max(distinct, 1), others - distinct))
-        )
-        _, place = PLACES[int(rng.integers(3))]
-        drawn = self.draws(rng).rows(3 + distinct, corners=False)[:, :k]
-        for column in self.categories:
-            if ends[column, 0] < ends[column, 1]:
-                drawn[:2, column] = matching(float(ends[column, 0]), float(ends[column, 1]), rng)[0]
-        moving = np.setdiff1d(np.arange(k), self.categories)
-        whole = np.flatnonzero(np.isin(moving, self.integer))
-        bottom = np.where(np.isin(np.arange(k), moving), ends[:, 0], drawn[-1])
-        base = np.tile(np.append(bottom, labels[:1]) if self.labels else bottom, (others, 1))
-
-        def decode(z: FloatArray) -> Pair | None:
-            values = between(
-                ends[moving, 0],
-                ends[moving, 1],
-                np.clip(0.5 + 0.4 * z.reshape(2 + distinct, len(moving)), 0.0, 1.0),
-            )
-            values[:, whole] = np.round(values[:, whole])
-            rows = drawn[:-1].copy()
-            rows[:, moving] = values
-            if self.labels:
-                rows = np.column_stack([rows, labels])
-            crowd = rows[2:][assignment] if distinct else base
-            first = crowd if self.relation == "add-remove" else insert_record(crowd, rows[0], place)
-            return self.pair(first, insert_record(crowd, rows[1], place), "search")
-
-        return SearchSpace((2 + distinct) * len(moving), decode)
-
-    @property
-    def columns(self) -> FloatArray:
-        return self.extremes
+        return dataset if known else None
 
     @property
     def integer_columns(self) -> tuple[int, ...]:
@@ -262,14 +183,10 @@ class Rows(Tabular):
     def category_columns(self) -> tuple[int, ...]:
         return self.categories
 
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        return self.features[0] if self.features and 0 not in self.integer else None
-
 
 def _corner_values(domain: Rows) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the lower, middle and upper values of the features."""
-    low, high = domain.extremes.T
+    low, high = domain.columns.T
     middle = between(low, high, 0.5)
     middle[list(domain.integer)] = np.floor(middle[list(domain.integer)])
     return low, middle, high
@@ -347,3 +264,73 @@ def _crowds(domain: Rows) -> Iterator[tuple[str, FloatArray]]:
     yield "others high", crowd([high], labels[:1])
     yield "others low and high, labels in turn", crowd([low, high], labels)
     yield "others high, labels in turn", crowd([high], labels)
+
+
+@dataclass(frozen=True, slots=True)
+class Costs(Tabular):
+    """`LinearCosts` of `length` rounds in `dimension` dimensions, each entry in [-bound, bound];
+    neighbors differ in the cost of one round.
+
+    Parameters
+    ----------
+    length : int
+        Number of rounds.
+    dimension : int
+        Dimension of each cost.
+    bound : float
+        Largest absolute value of an entry. Positive.
+    relation : {"substitution"}
+        Neighboring relation.
+    """
+
+    length: int
+    dimension: int
+    bound: float
+    relation: str = "substitution"
+
+    def __post_init__(self) -> None:
+        require(self).integer("length", "dimension", most=MAX_ENTRIES).positive("bound").one_of(
+            "relation", ["substitution"]
+        )
+
+    def catalogue(self) -> Iterable[Pair | None]:
+        """Yield fixed pairs: one cost replaced by its negative, by zero or by another corner."""
+        rounds, p, bound = self.length, self.dimension, self.bound
+        opposed, split = np.full(p, bound), bound * np.where(np.arange(p) % 2 == 0, 1.0, -1.0)
+        opposed[0] = -bound
+        for place in sorted({0, rounds // 2, rounds - 1}):
+            for crowd, baseline in (
+                ("all others zero", 0 * opposed),
+                ("all others against it", -opposed),
+                ("all others with it", opposed),
+            ):
+                if rounds == 1 and baseline.any():
+                    continue
+                for why, first, second in (
+                    ("one action against all others", opposed, -opposed),
+                    ("one action favoured or not", opposed, 0 * opposed),
+                    ("half against half", split, -split),
+                    ("one cost shared by all", np.full(p, bound), np.full(p, -bound)),
+                ):
+                    others = np.repeat(baseline[None, :], rounds - 1, axis=0)
+                    yield self.paired(
+                        np.insert(others, place, first, axis=0),
+                        np.insert(others, place, second, axis=0),
+                        f"round {place + 1}: {why}, {crowd}",
+                    )
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        """Number of rounds."""
+        return self.length
+
+    @property
+    def columns(self) -> FloatArray:
+        return np.array([[-self.bound, self.bound]] * self.dimension)
+
+    def table(self, dataset: Any) -> FloatArray | None:
+        known = isinstance(dataset, LinearCosts) and dataset.dimension == self.dimension
+        return dataset.x if known else None
+
+    def dataset(self, table: FloatArray) -> LinearCosts:
+        return LinearCosts(table)

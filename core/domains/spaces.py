@@ -7,7 +7,7 @@ from __future__ import annotations
 import datetime
 import math
 import random
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -458,10 +458,7 @@ def _complexity(value: Any) -> tuple[float, float]:
 
 
 class InputSpace(ABC):
-    """Set of datasets of typed columns of one length.
-
-    A subclass says how a dataset is made of its columns.
-    """
+    """Set of datasets of typed columns of one length."""
 
     form: ClassVar[str]
     columns: Mapping[str, Atom]  # a scalar or vector is a column without a name
@@ -471,13 +468,12 @@ class InputSpace(ABC):
         if self.size is not None:
             require_integer("size", self.size, type(self).__name__, least=0, most=10**6)
 
-    @abstractmethod
     def _split(self, dataset: Any) -> list[Any] | None:
         """Return the columns of a dataset; None for anything else."""
-
-    @abstractmethod
-    def _joined(self, columns: list[list[Any]]) -> Any:
-        """Return the dataset of these columns."""
+        if self.form != "frame":
+            return [[dataset] if self.form == "scalar" else dataset]
+        known = isinstance(dataset, dict) and list(dataset) == list(self.columns)
+        return list(dataset.values()) if known else None
 
     def contains(self, dataset: Any) -> bool:
         """Return whether a dataset belongs to the space."""
@@ -500,8 +496,10 @@ class InputSpace(ABC):
 
     def build(self, rows: Sequence[tuple[Any, ...]]) -> Any:
         """Return a new dataset with these rows."""
-        columns = zip(*rows, strict=True) if rows else [()] * len(self.columns)
-        return self._joined([list(column) for column in columns])
+        columns = list(map(list, zip(*rows, strict=True) if rows else [()] * len(self.columns)))
+        if self.form == "frame":
+            return dict(zip(self.columns, columns, strict=True))
+        return columns[0][0] if self.form == "scalar" else columns[0]
 
     def within(self, other: InputSpace) -> bool:
         """Return whether all datasets belong to `other` too."""
@@ -552,12 +550,6 @@ class VectorOf(InputSpace):
         """The only column, which has no name."""
         return {"": self.atom}
 
-    def _split(self, dataset: Any) -> list[Any] | None:
-        return [dataset]
-
-    def _joined(self, columns: list[list[Any]]) -> Any:
-        return columns[0]
-
 
 @dataclass(frozen=True)
 class ScalarOf(VectorOf):
@@ -576,12 +568,6 @@ class ScalarOf(VectorOf):
 
     form = "scalar"
     size: int | None = field(init=False, repr=False, default=1)
-
-    def _split(self, dataset: Any) -> list[Any] | None:
-        return [[dataset]]
-
-    def _joined(self, columns: list[list[Any]]) -> Any:
-        return columns[0][0]
 
 
 @dataclass(frozen=True)
@@ -618,13 +604,6 @@ class FrameOf(InputSpace):
             )
         object.__setattr__(self, "columns", dict(found))
         self._require_size()
-
-    def _split(self, dataset: Any) -> list[Any] | None:
-        known = isinstance(dataset, dict) and list(dataset) == list(self.columns)
-        return list(dataset.values()) if known else None
-
-    def _joined(self, columns: list[list[Any]]) -> Any:
-        return dict(zip(self.columns, columns, strict=True))
 
 
 def space_of(found: Any, owner: str = "input") -> InputSpace:

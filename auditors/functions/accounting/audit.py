@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any, ClassVar
 
 from dpwitness.auditors.functions.accounting.games import GAMES
-from dpwitness.auditors.functions.accounting.mechanisms import FIGURES, GAME_FIGURES, Parameter
+from dpwitness.auditors.functions.accounting.mechanisms import FIGURES, GAME_FIGURES
 from dpwitness.auditors.functions.accounting.search import (
     OWNER,
     Comparison,
@@ -25,19 +25,12 @@ from dpwitness.auditors.functions.accounting.search import (
     require_inside,
     search,
 )
+from dpwitness.auditors.search.catalogue import require_settings
 from dpwitness.auditors.witnesses.result import FunctionResult, named
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.protocols.mechanism import name_of
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import (
-    InvalidArgument,
-    require_callable,
-    require_integer,
-    require_one_of,
-    require_positive,
-    require_type,
-    short_repr,
-)
+from dpwitness.core.values.validation import InvalidArgument, require_callable, require_one_of
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -101,7 +94,7 @@ class AccountantResult(FunctionResult):
         """Return both figures and the parameters in one line."""
         where, violated = (
             f"{self.mechanism}: {described(self.at)}",
-            self.verdict is Verdict.VIOLATED,
+            self.verdict in (Verdict.VIOLATED, Verdict.SUSPECT),
         )
         at_worst = "" if violated else "at worst, "
         if self.returns == "lower-epsilon":
@@ -239,19 +232,19 @@ def audit_accountant(
     VIOLATED
     """
     require_callable("function", function, OWNER)
-    require_positive("seconds", seconds, OWNER)
-    evaluations = require_integer("evaluations", evaluations, OWNER, most=10**9)
-    seed = require_integer("seed", seed, OWNER, least=0)
-    require_type("name", name, str, "be a text", OWNER, optional=True)
+    seed, evaluations = require_settings(OWNER, seed, seconds, evaluations, name)
     begin = time.perf_counter()
     if mechanism in GAMES:
         names = _arguments_of_game(function, mechanism, returns, parameters)
         found = GAMES[mechanism].search(caller(function, names), seconds, evaluations, seed)
     else:
         question, names = question_of(function, mechanism, returns, parameters, ranges)
-        found = search(question, seconds=seconds, evaluations=evaluations, seed=seed)
-        if found.violation is not None:
-            found = replace(found, violation=narrowed(question, found.violation, seconds / 2))
+        found = narrowed(
+            search(question, seconds=seconds, evaluations=evaluations, seed=seed),
+            lambda at: compared(Found(), question, at, question.call([at])[0]).violation,
+            question.parameters,
+            seconds / 2,
+        )
     result = _result(function, mechanism, returns, names, found, seed, name or name_of(function))
     return replace(result, seconds=time.perf_counter() - begin)
 
@@ -295,16 +288,7 @@ def _arguments_of_game(
     """Return the parameter of each argument of a tool."""
     game = GAMES[mechanism]
     require_one_of("returns", returns, (GAME_FIGURES[mechanism],), OWNER)
-    names = arguments_of(
-        function, parameters, {name: Parameter(name, 0, 0) for name in game.arguments}
-    )
-    missing = [name for name in game.needed if name not in names.values()]
-    if missing:
-        raise InvalidArgument(
-            f"{OWNER}: parameters must name an argument for {', '.join(missing)}, got "
-            f"{short_repr(dict(names))}"
-        )
-    return names
+    return arguments_of(function, parameters, game.arguments, game.needed, mechanism)
 
 
 def _result(

@@ -30,8 +30,8 @@ from dpwitness.auditors.functions.accounting.search import (
     Call,
     Comparison,
     Found,
+    narrowed,
     number_of,
-    shorter_lists,
 )
 from dpwitness.core.balls.ball import PRECISION, Ball, down
 from dpwitness.core.balls.profiles import Gaussian, normal_cdf
@@ -67,13 +67,9 @@ class Game:
             found = self.compared(found, call, at)
             if found.violation is not None or time.monotonic() > end:
                 break
-        if found.violation is None:
-            return found
-        for at in shorter_lists(found.violation.at):
-            shorter = self.compared(Found(), call, at)
-            if shorter.violation is not None:
-                return replace(found, violation=shorter.violation)
-        return found
+        return narrowed(
+            found, lambda at: self.compared(Found(), call, at).violation, (), seconds / 2
+        )
 
     def compared(self, found: Found, call: Call, at: Point) -> Found:
         """Return the state of a search after the comparison at one point."""

@@ -81,7 +81,15 @@ def compose(line: Line, base: Profile, steps: int) -> Composed:
     profile of one step.
     """
     with ctx.workprec(128):
-        coarse = _cells(line, _first_grid_step(line), _AIM, steps)
+        # a coarse grid, from the losses of a few outputs
+        low, high = float(line.lowest_loss), 1e-6
+        while (
+            (x := line.output_with_loss(high)) is not None
+            and line.masses(x, math.inf)[0] > 1e-9
+            and high < 1e6
+        ):
+            high *= 2
+        coarse = _cells(line, (high - low) / 400, _AIM, steps)
         # largest number of grid points of one step
         step = max(_grid_step(coarse, steps), _range(coarse) / 40_000)
         if line.edges:
@@ -99,18 +107,6 @@ def compose(line: Line, base: Profile, steps: int) -> Composed:
             first = down(steps * (lowest + start * arb(step)))
             grids.append(_powered(masses, steps, first, step))
     return Composed(base, steps, tuple(grids))
-
-
-def _first_grid_step(line: Line) -> float:
-    """Return a coarse grid step, from the losses of a few outputs."""
-    low, high = float(line.lowest_loss), 1e-6
-    while (
-        (x := line.output_with_loss(high)) is not None
-        and line.masses(x, math.inf)[0] > 1e-9
-        and high < 1e6
-    ):
-        high *= 2
-    return (high - low) / 400
 
 
 def _cells(line: Line, step: float, aim: float, steps: int) -> Cells:

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from dpwitness.auditors.functions.accounting.mechanisms import (
     is_below,
 )
 from dpwitness.auditors.functions.accounting.profiles import Unavailable
-from dpwitness.auditors.search.shrinking import shrunk
+from dpwitness.auditors.search.catalogue import shrunk
 from dpwitness.auditors.workers.source_search import constants_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, error_text, require_one_of, short_repr
@@ -225,24 +226,36 @@ def compared(found: Found, question: Question, at: Point, answer: Any) -> Found:
     return replace(found, **changed, compared=found.compared + 1)
 
 
-def narrowed(question: Question, violation: Comparison, seconds: float) -> Comparison:
-    """Return a violation at simpler parameters, found in this time: short lists, defaults, round
-    numbers. At least a tenth of the relative deficit is kept.
+def narrowed(
+    found: Found,
+    violation_at: Callable[[Point], Comparison | None],
+    parameters: Sequence[Parameter],
+    seconds: float,
+) -> Found:
+    """Return the state of a search with its violation, if there is one, at simpler parameters,
+    found in this time: short lists, defaults, round numbers. At least a tenth of the relative
+    deficit is kept.
     """
-    least, end = (1 - violation.ratio) / 10, time.monotonic() + seconds
+    if found.violation is None:
+        return found
+    least, end = (1 - found.violation.ratio) / 10, time.monotonic() + seconds
 
-    def simpler(found: Comparison) -> Iterator[Comparison]:
-        for at in (*shorter_lists(found.at), *_simpler_points(question.parameters, found.at)):
-            comparison = _violation_at(question, at)
-            if comparison is not None:
-                yield comparison
+    def simpler(violation: Comparison) -> Iterator[Comparison]:
+        at = violation.at
+        simpler_values = (
+            {**at, parameter.name: value}
+            for parameter in parameters
+            for value in _simpler(parameter, at[parameter.name])
+        )
+        return filter(None, map(violation_at, chain(shorter_lists(at), simpler_values)))
 
-    return shrunk(
-        violation,
+    violation = shrunk(
+        found.violation,
         simpler,
         lambda comparison: 1 - comparison.ratio >= least,
         lambda: time.monotonic() > end,
     )
+    return replace(found, violation=violation)
 
 
 def shorter_lists(at: Point) -> Iterator[Point]:
@@ -252,24 +265,6 @@ def shorter_lists(at: Point) -> Iterator[Point]:
         yield {
             key: value[:length] if isinstance(value, tuple) else value for key, value in at.items()
         }
-
-
-def _violation_at(question: Question, at: Point) -> Comparison | None:
-    """Return the comparison at a point if it is a violation."""
-    try:
-        figure, failure = number_of(question.call([at])[0])
-        if failure or not question.violated(figure, at):
-            return None
-        return question.compare(at, figure)
-    except (Unavailable, ValueError, OverflowError):
-        return None
-
-
-def _simpler_points(parameters: Sequence[Parameter], at: Point) -> Iterator[Point]:
-    """Yield a point with one parameter simpler."""
-    for parameter in parameters:
-        for value in _simpler(parameter, at[parameter.name]):
-            yield {**at, parameter.name: value}
 
 
 def _simpler(parameter: Parameter, value: Any) -> Iterator[Any]:
@@ -438,13 +433,8 @@ def question_of(
         for p in (*reference.parameters, *FIGURES[returns].queries)
         if not (returns == "noise" and p.name == reference.noise)
     }
-    names = arguments_of(function, parameters, known)
-    missing = [p.name for p in known.values() if p.name not in names.values() and p.default is None]
-    if missing:
-        raise InvalidArgument(
-            f"{OWNER}: parameters must name an argument for {', '.join(missing)} of "
-            f"{mechanism}, got {short_repr(dict(names))}"
-        )
+    needed = [p.name for p in known.values() if p.default is None]
+    names = arguments_of(function, parameters, list(known), needed, mechanism)
     constants = [
         float(x) for x in constants_of(function) if isinstance(x, int | float) and 0 < abs(x) < 1e15
     ]
@@ -484,9 +474,15 @@ def _hinted(parameter: Parameter, constants: Sequence[float]) -> Parameter:
 
 
 def arguments_of(
-    function: Callable[..., Any], parameters: Any, known: Mapping[str, Parameter]
+    function: Callable[..., Any],
+    parameters: Any,
+    known: Sequence[str],
+    needed: Sequence[str],
+    mechanism: str,
 ) -> Mapping[str, str]:
-    """Return the parameter of each argument of a function."""
+    """Return the parameter of each argument of a function. Raise InvalidArgument unless they are
+    known, and the needed ones are among them.
+    """
     if parameters is None:
         try:
             arguments = inspect.signature(function).parameters
@@ -507,6 +503,12 @@ def arguments_of(
             raise InvalidArgument(
                 f"{OWNER}: parameters[{key!r}] must be one of {', '.join(known)}, got {value!r}"
             )
+    missing = [name for name in needed if name not in parameters.values()]
+    if missing:
+        raise InvalidArgument(
+            f"{OWNER}: parameters must name an argument for {', '.join(missing)} of "
+            f"{mechanism}, got {short_repr(dict(parameters))}"
+        )
     return dict(parameters)
 
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpwitness.auditors.search.catalogue import require_domain
+from dpwitness.auditors.search.catalogue import require_domain, require_settings
 from dpwitness.auditors.search.exploration import explore
 from dpwitness.auditors.witnesses.facts import Fact, Facts, pair_facts, run_facts
 from dpwitness.auditors.witnesses.kinds import Kind, Measure
@@ -40,7 +40,6 @@ from dpwitness.core.values.json_reader import Json, number, one_of, refuse
 from dpwitness.core.values.validation import (
     InvalidArgument,
     require_callable,
-    require_integer,
     require_positive,
     require_type,
     short_repr,
@@ -232,12 +231,9 @@ def audit_sensitivity(
     1.25
     """
     bound = require_positive("claimed_bound", claimed_bound, "audit_sensitivity")
-    require_positive("seconds", seconds, "audit_sensitivity")
-    evaluations = require_integer("evaluations", evaluations, "audit_sensitivity", most=10**12)
-    seed = require_integer("seed", seed, "audit_sensitivity", least=0)
+    seed, evaluations = require_settings("audit_sensitivity", seed, seconds, evaluations, name)
     require_callable("function", function, "audit_sensitivity")
     _require_norm(norm, "audit_sensitivity")
-    require_type("name", name, str, "be a text", "audit_sensitivity", optional=True)
     require_domain(domain, "audit_sensitivity")
     begin = time.perf_counter()
     measure = _Difference(function, norm)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from dpwitness.auditors.functions.bounds.utility_claims import Scaling, UtilityClaim, UtilityPoint
+from dpwitness.auditors.search.catalogue import require_settings
 from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
 from dpwitness.auditors.witnesses.facts import Fact, Facts, run_facts
 from dpwitness.auditors.witnesses.kinds import Kind, Measure
@@ -33,7 +34,6 @@ from dpwitness.core.values.validation import (
     InvalidArgument,
     require_integer,
     require_probability,
-    require_type,
     short_repr,
 )
 from dpwitness.core.values.wording import count, figure
@@ -188,8 +188,7 @@ def audit_utility(
         most=10**9,
     )
     require_probability("confidence", confidence, "audit_utility")
-    seed = require_integer("seed", seed, "audit_utility", least=0)
-    require_type("name", name, str, "be a text", "audit_utility", optional=True)
+    seed, _ = require_settings("audit_utility", seed, name=name)
     begin = time.perf_counter()
     try:
         found = claim.measure(error, count, confidence, seed)

@@ -86,6 +86,8 @@ class UtilityClaim(ABC):
 
     def describe_limits(self, lower: float, upper: float, confidence: float) -> str:
         """Return the confidence limits as text."""
+        if math.isinf(upper):
+            return f"lower limit {lower:.4g} at confidence {confidence:.12g}"
         return f"limits {lower:.4g} and {upper:.4g} at confidence {confidence:.12g} each"
 
     def points_to_json(self, points: Sequence[UtilityPoint]) -> Json:
@@ -108,11 +110,6 @@ class _Bound(UtilityClaim):
 
     def describe(self, estimate: float, runs: int) -> str:
         return f"{self.quantity} {estimate:.4g} in {runs} runs"
-
-    def describe_limits(self, lower: float, upper: float, confidence: float) -> str:
-        if math.isinf(upper):
-            return f"lower limit {lower:.4g} at confidence {confidence:.12g}"
-        return UtilityClaim.describe_limits(self, lower, upper, confidence)
 
     def measure(
         self, error: Callable[..., Any], runs: int, confidence: float, seed: int

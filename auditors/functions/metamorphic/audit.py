@@ -23,7 +23,7 @@ from dpwitness.auditors.functions.metamorphic.relations import (
 )
 from dpwitness.auditors.functions.stability.metrics import metric_named
 from dpwitness.auditors.functions.stability.neighbors import RowEdits, neighbors_of
-from dpwitness.auditors.search.catalogue import pairs_for, require_domain
+from dpwitness.auditors.search.catalogue import pairs_for, require_domain, require_settings
 from dpwitness.auditors.witnesses.result import FunctionResult, named
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.auditors.workers.source_search import constants_of
@@ -39,7 +39,6 @@ from dpwitness.core.values.validation import (
     require_nonnegative,
     require_one_of,
     require_probability,
-    require_type,
     short_repr,
 )
 
@@ -168,7 +167,7 @@ class MetamorphicResult(FunctionResult):
         """Return ``proved`` for an exact violation, ``statistical`` if it has an error probability,
         ``numerical`` otherwise.
         """
-        if self.verdict is not Verdict.VIOLATED:
+        if not self.finding:
             return "numerical"
         return "proved" if self.error == 0 else "statistical"
 
@@ -194,7 +193,7 @@ class MetamorphicResult(FunctionResult):
         return "no change is needed on this evidence, which is not a proof"
 
     def _summary(self) -> str:
-        if self.verdict is not Verdict.VIOLATED:
+        if not self.finding:
             return f"{self.statement}, in {self.tried} cases"
         sure = "exact" if self.error == 0 else f"false with probability at most {self.error:.3g}"
         return f"{self.statement}: {self.finding} ({sure})"
@@ -420,8 +419,7 @@ def audit_metamorphic(
     ):
         require_callable(label, value, _OWNER, optional=True)
     require_probability("confidence", confidence, _OWNER)
-    require_integer("seed", seed, _OWNER, least=0)
-    require_type("name", name, str, "be a text", _OWNER, optional=True)
+    require_settings(_OWNER, seed, name=name)
     for each in only or ():
         require_one_of("only", each, RELATIONS, _OWNER)
     given: dict[str, Any] = {

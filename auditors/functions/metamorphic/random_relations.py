@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +10,15 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.audit.audit import audit
-from dpwitness.auditors.functions.metamorphic.relations import Cases, Outcome, Raised, outcome
+from dpwitness.auditors.functions.metamorphic.relations import (
+    Broken,
+    Cases,
+    NotRun,
+    Outcome,
+    Raised,
+    first_broken,
+    outcome,
+)
 from dpwitness.auditors.statistics.anytime import log_dependence
 from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
 from dpwitness.auditors.witnesses.verdicts import Verdict
@@ -57,39 +66,32 @@ def zero_epsilon_is_constant(
         The first case with different laws.
     """
     mechanism = outcome(at_epsilon, 0.0)
-    if isinstance(mechanism, Raised):
-        return Outcome(tried=1, notes=(f"epsilon 0 is refused: {mechanism.text}",))
-    tried = failed = 0
-    for case in cases:
-        raised = [
-            _raises(getattr(mechanism, "sample", mechanism), dataset, [seed], 1) for dataset in case
-        ]
-        if all(raised):
-            return Outcome(tried=1, notes=(f"epsilon 0 is refused: {raised[0]}",))
+    raised: list[Any] = [mechanism]
+    if not isinstance(mechanism, Raised):
+        sampler = getattr(mechanism, "sample", mechanism)
+        raised = [_raises(sampler, dataset, [seed], 1) for case in cases[:1] for dataset in case]
+    if raised and all(raised):
+        return Outcome(tried=1, notes=(f"epsilon 0 is refused: {raised[0]}",))
+
+    def compare(first: Any, second: Any) -> Broken | None:
         found = audit(
             mechanism,
             claim=ApproxDP(_NOTHING, delta) if delta else PureDP(_NOTHING),
-            pair=Pair(case[0], case[1], "stated"),
+            pair=Pair(first, second, "stated"),
             trials=runs,
             confidence=1 - (1 - confidence) / len(cases),
             seed=seed,
             bits=False,
         )
         if found.verdict is Verdict.ERROR:
-            failed += 1
-            continue
-        tried += 1
+            raise NotRun
         # SUSPECT if the mechanism's own claim, which is not audited, is a guess
-        if found.verdict in (Verdict.VIOLATED, Verdict.SUSPECT):
-            return Outcome(
-                f"the laws on two datasets differ: epsilon > {found.epsilon_lower:.4g} certified",
-                tuple(case),
-                (),
-                1 - confidence,
-                tried,
-                failed,
-            )
-    return Outcome(tried=tried, failed=failed)
+        if found.verdict not in (Verdict.VIOLATED, Verdict.SUSPECT):
+            return None
+        bound = found.epsilon_lower
+        return f"the laws on two datasets differ: epsilon > {bound:.4g} certified", ()
+
+    return first_broken(compare, cases, error=1 - confidence)
 
 
 def more_epsilon_spreads_no_more(
@@ -129,17 +131,13 @@ def more_epsilon_spreads_no_more(
     Outcome
         The first case in which doubling epsilon adds noise.
     """
-    tried = failed = 0
-    for case in cases:
-        epsilon, dataset = case
-        samples = [
+
+    def compare(epsilon: Any, dataset: Any) -> Broken | None:
+        once, twice = (
             _distances(at_epsilon, factor * epsilon, dataset, runs, seed) for factor in (1, 2)
-        ]
-        if samples[0] is None or samples[1] is None:
-            failed += 1
-            continue
-        tried += 1
-        once, twice = samples[0], samples[1]
+        )
+        if once is None or twice is None:
+            raise NotRun
         train = _CALLS // 2
         grid = np.quantile(np.concatenate([once[:train], twice[:train]]), np.arange(40) / 40)
         distance = float(
@@ -151,23 +149,18 @@ def more_epsilon_spreads_no_more(
         if log_dependence(
             *(np.column_stack([each, once.shape[1] - each]) for each in beyond)
         ) > math.log(1000):
-            tried, failed = tried - 1, failed + 1
-            continue
+            raise NotRun
         alpha = (1 - confidence) / len(cases) / 2
         upper = 1 - float(clopper_pearson_lower(half - counts[0], half, alpha))
-        lower = float(clopper_pearson_lower(counts[1], half, alpha))
-        if lower > upper:
-            return Outcome(
-                f"two outputs are more than {distance:.6g} apart in {counts[0]} of {half} "
-                f"pairs of runs at epsilon = {epsilon:g}, and in "
-                f"{counts[1]} at epsilon = {2 * epsilon:g}",
-                tuple(case),
-                tuple(counts),
-                1 - confidence,
-                tried,
-                failed,
-            )
-    return Outcome(tried=tried, failed=failed)
+        if not float(clopper_pearson_lower(counts[1], half, alpha)) > upper:
+            return None
+        return (
+            f"two outputs are more than {distance:.6g} apart in {counts[0]} of {half} pairs of "
+            f"runs at epsilon = {epsilon:g}, and in {counts[1]} at epsilon = {2 * epsilon:g}",
+            tuple(counts),
+        )
+
+    return first_broken(compare, cases, error=1 - confidence)
 
 
 def _distances(
@@ -252,27 +245,24 @@ def errors_ignore_one_record(
                 "other: not compared",
             )
         )
-    for index, case in enumerate(cases):
-        outputs = [
-            _raises(sampler, dataset, [seed, index, side], 1) for side, dataset in enumerate(case)
-        ]
-        if (outputs[0] is None) is (outputs[1] is None):
-            continue
-        counts = [runs if quiet is None else _RAISING for quiet in outputs]
+    numbers = itertools.count()
+
+    def compare(*case: Any) -> Broken | None:
+        index = next(numbers)
+        quiet = [_raises(sampler, each, [seed, index, side], 1) for side, each in enumerate(case)]
+        if (quiet[0] is None) is (quiet[1] is None):
+            return None
+        counts = [runs if found is None else _RAISING for found in quiet]
         again = [
             _raises(sampler, dataset, [seed, index, side, 1], counts[side])
             for side, dataset in enumerate(case)
         ]
         raised = next((found for found in again if found is not None), None)
-        if raised is not None and raised.text and None in again:
-            return Outcome(
-                f"one of two neighboring datasets raises {raised.text}",
-                tuple(case),
-                tuple(again),
-                error,
-                index + 1,
-            )
-    return Outcome(tried=len(cases))
+        if raised is None or not raised.text or None not in again:
+            return None
+        return f"one of two neighboring datasets raises {raised.text}", tuple(again)
+
+    return first_broken(compare, cases, error=error)
 
 
 def _log_chance(quiet: int, epsilon: float, delta: float = 0.0) -> float:

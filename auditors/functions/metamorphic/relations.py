@@ -55,23 +55,34 @@ def difference(first: Any, second: Any) -> float:
             isinstance(first, Raised) and isinstance(second, Raised) and first.name == second.name
         )
         return 0.0 if same else math.inf
-    kinds = {_frame(first), _frame(second)}
-    if kinds & {"pandas", "polars"}:
-        return _of_frames(first, second) if len(kinds) == 1 else math.inf
-    if isinstance(first, Mapping) and isinstance(second, Mapping):
-        if list(first) != list(second):
-            return math.inf
-        return max((difference(first[key], second[key]) for key in first), default=0.0)
-    if isinstance(first, list | tuple) and isinstance(second, list | tuple):
-        if len(first) != len(second):
-            return math.inf
-        return max(map(difference, first, second), default=0.0)
-    if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
-        left, right = np.asarray(first), np.asarray(second)
-        if left.shape != right.shape:
-            return math.inf
-        return max(map(_of_scalars, left.ravel().tolist(), right.ravel().tolist()), default=0.0)
-    return _of_scalars(first, second)
+    frames = {_frame(first), _frame(second)} & {"pandas", "polars"}
+    arrays = isinstance(first, np.ndarray) and isinstance(second, np.ndarray)
+    if (frames and type(first) is not type(second)) or (arrays and first.shape != second.shape):
+        return math.inf
+    left, right = _parts(first), _parts(second)
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        keys, same = list(left), set(left) == set(right) if frames else list(left) == list(right)
+    elif isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        keys, same = list(range(len(left))), len(left) == len(right)
+    else:
+        return _of_scalars(left, right)
+    if not same:
+        return math.inf
+    return max((difference(left[key], right[key]) for key in keys), default=0.0)
+
+
+def _parts(value: Any) -> Any:
+    """Return a frame as a dict of lists without the labels of its rows, an array or a column as a
+    list, and other values unchanged.
+    """
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if _frame(value) not in ("pandas", "polars"):
+        return value
+    if len(value.shape) == 2:
+        return {name: _parts(value[name]) for name in value.columns}
+    # None for missing values other than NaN
+    return [None if type(v).__name__ in ("NAType", "NaTType") else v for v in value.to_list()]
 
 
 def _frame(value: Any) -> str:
@@ -82,27 +93,6 @@ def _frame(value: Any) -> str:
         return "dict" if len(set(map(len, value.values()))) == 1 else ""
     home = type(value).__module__.partition(".")[0]
     return home if home in ("pandas", "polars") else ""
-
-
-def _of_frames(first: Any, second: Any) -> float:
-    """Return the difference of two frames or columns of one library, by column and without the
-    labels of the rows.
-    """
-    if type(first) is not type(second):
-        return math.inf
-    if len(first.shape) == 1:
-        return difference(_listed(first), _listed(second))
-    return difference(
-        *({name: _listed(each[name]) for name in each.columns} for each in (first, second))
-    )
-
-
-def _listed(column: Any) -> list[Any]:
-    """Return the values of a column, with None for missing values other than NaN."""
-    return [
-        None if type(value).__name__ in ("NAType", "NaTType") else value
-        for value in column.to_list()
-    ]
 
 
 def _of_scalars(first: Any, second: Any) -> float:
@@ -187,7 +177,8 @@ class Outcome:
 
 
 Cases = Sequence[tuple[Any, ...]]
-Compare = Callable[..., tuple[str, tuple[Any, ...]] | None]
+Broken = tuple[str, tuple[Any, ...]]  # what breaks a relation, and the outputs
+Compare = Callable[..., Broken | None]
 
 
 def order_is_ignored(
@@ -214,7 +205,7 @@ def order_is_ignored(
     Outcome
         The first case with different outputs, or none.
     """
-    return _first(
+    return first_broken(
         _comparison(
             function, lambda outputs: _differ(outputs, output_metric), "for two orders of the rows"
         ),
@@ -245,7 +236,7 @@ def concatenation_is_kept(function: Callable[[Any], Any], cases: Cases) -> Outco
         the parts.
     """
 
-    def compare(first: Any, second: Any) -> tuple[str, tuple[Any, ...]] | None:
+    def compare(first: Any, second: Any) -> Broken | None:
         inputs = concatenated([first, second]), first, second
         whole, *parts = outputs = tuple(outcome(function, each) for each in inputs)
         raised = next((part for part in parts if isinstance(part, Raised)), None)
@@ -253,7 +244,7 @@ def concatenation_is_kept(function: Callable[[Any], Any], cases: Cases) -> Outco
             return None  # which of several rows raises first is for the function to choose
         joined = outcome(concatenated, parts) if raised is None else raised
         if raised is None and isinstance(joined, Raised):  # the parts are not rows
-            raise _NotRun
+            raise NotRun
         if not _differ((whole, joined)):
             return None
         _require_repeatable(function, inputs, outputs)
@@ -262,7 +253,9 @@ def concatenation_is_kept(function: Callable[[Any], Any], cases: Cases) -> Outco
             joined,
         )
 
-    return _first(compare, cases, "outputs of parts and of their concatenation differ by rounding")
+    return first_broken(
+        compare, cases, "outputs of parts and of their concatenation differ by rounding"
+    )
 
 
 def zero_map_is_constant(function: Callable[[Any], Any], cases: Cases) -> Outcome:
@@ -281,7 +274,7 @@ def zero_map_is_constant(function: Callable[[Any], Any], cases: Cases) -> Outcom
     Outcome
         The first case with different outputs, or none.
     """
-    return _first(
+    return first_broken(
         _comparison(
             function,
             lambda outputs: difference(*outputs) != 0,
@@ -307,10 +300,10 @@ def more_epsilon_is_no_more_noise(noise: Callable[[float], float], cases: Cases)
         The first epsilon at which doubling it adds noise, or none.
     """
 
-    def compare(epsilon: Any) -> tuple[str, tuple[Any, ...]] | None:
+    def compare(epsilon: Any) -> Broken | None:
         once, twice = outcome(noise, epsilon), outcome(noise, 2 * epsilon)
         if isinstance(once, Raised) or isinstance(twice, Raised):
-            raise _NotRun
+            raise NotRun
         if not float(twice) > float(once) * (1 + _SLACK):
             return None
         return (
@@ -319,7 +312,7 @@ def more_epsilon_is_no_more_noise(noise: Callable[[float], float], cases: Cases)
             (once, twice),
         )
 
-    return _first(compare, cases)
+    return first_broken(compare, cases)
 
 
 def parallel_composition_is_the_maximum(
@@ -342,10 +335,10 @@ def parallel_composition_is_the_maximum(
     """
     above = []
 
-    def compare(epsilons: Any) -> tuple[str, tuple[Any, ...]] | None:
+    def compare(epsilons: Any) -> Broken | None:
         figure = outcome(function, list(epsilons))
         if isinstance(figure, Raised):
-            raise _NotRun
+            raise NotRun
         if float(figure) > max(epsilons) * (1 + _SLACK):
             above.append(figure)
         if not float(figure) < max(epsilons) * (1 - _SLACK):
@@ -356,14 +349,14 @@ def parallel_composition_is_the_maximum(
             (figure,),
         )
 
-    found = _first(compare, cases)
+    found = first_broken(compare, cases)
     if not above:
         return found
     note = f"loose: the figure is above the largest epsilon in {len(above)} cases"
     return replace(found, notes=(*found.notes, note))
 
 
-class _NotRun(Exception):
+class NotRun(Exception):
     """Error of a case that could not be run."""
 
 
@@ -371,20 +364,20 @@ class _Rounding(Exception):
     """Two outputs that differ by rounding only."""
 
 
-def _first(compare: Compare, cases: Cases, rounding: str = "") -> Outcome:
-    """Return the first case that breaks a relation."""
+def first_broken(compare: Compare, cases: Cases, rounding: str = "", error: float = 0.0) -> Outcome:
+    """Return the first case that breaks a relation, at this probability of a false finding."""
     tried = failed = rounded = 0
     for case in cases:
         try:
             found = compare(*case)
-        except _NotRun:
+        except NotRun:
             failed += 1
             continue
         except _Rounding:
             rounded, found = rounded + 1, None
         tried += 1
         if found is not None:
-            return Outcome(found[0], tuple(case), found[1], 0.0, tried, failed)
+            return Outcome(found[0], tuple(case), found[1], error, tried, failed)
     return Outcome(tried=tried, failed=failed, notes=(rounding,) if rounded else ())
 
 
@@ -393,7 +386,7 @@ def _comparison(
 ) -> Compare:
     """Return the comparison of the outputs on both datasets of a case."""
 
-    def compare(first: Any, second: Any) -> tuple[str, tuple[Any, ...]] | None:
+    def compare(first: Any, second: Any) -> Broken | None:
         outputs = outcome(function, first), outcome(function, second)
         if not differ(outputs):
             return None
@@ -423,12 +416,12 @@ def _differ(outputs: tuple[Any, Any], metric: str | None = None) -> bool:
 def _require_repeatable(
     function: Callable[[Any], Any], inputs: Sequence[Any], outputs: Sequence[Any]
 ) -> None:
-    """Raise _NotRun unless a second run on each input has the same output."""
+    """Raise NotRun unless a second run on each input has the same output."""
     if any(
         difference(output, outcome(function, each)) != 0
         for each, output in zip(inputs, outputs, strict=True)
     ):
-        raise _NotRun
+        raise NotRun
 
 
 def _short(value: Any) -> str:

@@ -30,6 +30,7 @@ from dpwitness.auditors.functions.stability.search import (
     smallest,
     walks,
 )
+from dpwitness.auditors.search.catalogue import require_settings
 from dpwitness.auditors.witnesses.result import named
 from dpwitness.auditors.workers.source_search import constants_of
 from dpwitness.core.domains import Domain
@@ -40,7 +41,6 @@ from dpwitness.core.values.validation import (
     error_text,
     require_callable,
     require_integer,
-    require_positive,
     require_type,
     short_repr,
 )
@@ -122,14 +122,12 @@ def audit_stability(
     ([], [10], (0, 10))
     """
     require_callable("stability_map", stability_map, _OWNER)
-    require_positive("seconds", seconds, _OWNER)
-    require_type("name", name, str, "be a text", _OWNER, optional=True)
+    used_seed, _ = require_settings(_OWNER, 0 if seed is None else seed, seconds, name=name)
     if not callable(transformation) and not callable(getattr(transformation, "apply_all", None)):
         raise InvalidArgument(
             f"{_OWNER}: transformation must be callable, or have apply_all(datasets), got "
             f"{short_repr(transformation)}"
         )
-    used_seed = 0 if seed is None else require_integer("seed", seed, _OWNER, least=0)
     measure_in, measure_out = (
         metric_named(value, key, _OWNER)
         for key, value in (("input_metric", input_metric), ("output_metric", output_metric))
@@ -142,7 +140,7 @@ def audit_stability(
     begin = time.monotonic()
     tested = Comparisons(transformation, measure_out, bounds)
     # datasets that are run twice to see whether the transformation is deterministic
-    probes = list(islice(near.datasets(), 3))
+    probes = [group.datasets[-1] for group in islice(near.adversarial([]), 3)]
     randomized = not all(map(same_outcome, tested.run(probes), tested.run(probes)))
     found, problem, law = None, "", None
     if not randomized:
@@ -387,8 +385,7 @@ def audit_chains(
         )
     count = require_integer("count", count, "audit_chains", least=1, most=10**6)
     length = require_integer("length", length, "audit_chains", least=2, most=100)
-    require_positive("seconds", seconds, "audit_chains")
-    used_seed = 0 if seed is None else require_integer("seed", seed, "audit_chains", least=0)
+    used_seed, _ = require_settings("audit_chains", 0 if seed is None else seed, seconds)
     rng, chains = random.Random(used_seed), dict[tuple[int, ...], Step]()
     # draws of a chain, of which repeated ones are dropped, per requested chain
     for _ in range(50 * count):

@@ -64,10 +64,6 @@ class Neighbors(ABC):
         return next((d for d in self.d_in if not distance > d**self.metric.root), None)
 
     @abstractmethod
-    def datasets(self) -> Iterator[Any]:
-        """Yield adversarial datasets."""
-
-    @abstractmethod
     def adversarial(self, inputs: Sequence[Any]) -> Iterator[Group]:
         """Yield adversarial groups, those around `inputs` first."""
 
@@ -100,9 +96,6 @@ class DomainPairs(Neighbors):
             raise InvalidArgument(
                 f"audit_stability: input_metric {metric.name} must apply to the domain: {problem}"
             )
-
-    def datasets(self) -> Iterator[Any]:
-        return (pair.d0 for pair in self.space.catalogue() if pair is not None)
 
     def adversarial(self, inputs: Sequence[Any]) -> Iterator[Group]:
         return filter(None, map(self._group, self.space.catalogue()))
@@ -145,12 +138,15 @@ class RowEdits(Neighbors):
         super().__init__(space, metric, d_in)
         self.replaces = metric.name in ("change-one", "hamming")
         self.ordered = metric.name in ("insert-delete", "hamming")
+        # the column by whose values rows are grouped, and these values
+        self.at = list(space.columns).index(metric.column) if metric.column else 0
         # largest number of edits between two datasets of a group
         self.counts = sorted({min(math.floor(d), 64) for d in self.d_in if d >= 1})
         # largest number of rows of datasets that a constant of the code suggests
         near = [each for each in hints if type(each) is int and 3 < each <= 1200]
         self.more_sizes = sorted({each + more for each in near for more in (-1, 0, 1)})[:12]
         self.columns = [atom.values(hints) for atom in space.columns.values()]
+        self.groups = [value for value in self.columns[self.at] if value == value]
         longest = max(map(len, self.columns))
         rows: Table = [
             tuple(each[min(i, len(each) - 1)] for each in self.columns) for i in range(longest)
@@ -161,9 +157,6 @@ class RowEdits(Neighbors):
         self.values = list({exact(row): row for row in rows}.values())
 
     # -- datasets
-
-    def datasets(self) -> Iterator[Any]:
-        return map(self.space.build, self.bases())
 
     def bases(self) -> Iterator[Table]:
         """Yield the rows of adversarial datasets: empty, single values, pairs of values, repeated
@@ -207,6 +200,10 @@ class RowEdits(Neighbors):
         repeated = [rng.choice(distinct)] if distinct and rng.random() < 0.5 else distinct
         rest = count - len(distinct)
         return distinct + [repeated[i % len(repeated)] for i in range(rest)]
+
+    def owned(self, row: Row, group: Any) -> Row:
+        """Return the row with this value in the column of groups."""
+        return (*row[: self.at], group, *row[self.at + 1 :])
 
     # -- neighbors
 
@@ -260,7 +257,7 @@ class RowEdits(Neighbors):
         """
         if self.metric.name == "discrete":
             return self._group([(0, rows), (1, self.random_rows(rng))])
-        found, cost, most = [(0, rows)], 0, self.counts[-1] if self.counts else 0
+        found, cost, most = [(0, rows)], 0, max(self.counts, default=0)
         repeated = self.random_row(rng) if rng.random() < 0.5 else None
         # most tries at a random edit of a walk
         for _ in range(20):
@@ -419,22 +416,7 @@ class NumberMoves(RowEdits):
         return found if atom.contains(found) else value
 
 
-class _GroupEdits(RowEdits):
-    """Base of neighbors by edits of the rows with given values of one column of a frame."""
-
-    def __init__(
-        self, space: InputSpace, metric: Metric, d_in: Sequence[Distance], hints: Sequence[Any] = ()
-    ) -> None:
-        super().__init__(space, metric, d_in, hints)
-        self.at = list(space.columns).index(metric.column)
-        self.groups = [value for value in self.columns[self.at] if value == value]
-
-    def _owned(self, row: Row, group: Any) -> Row:
-        """Return the row with this value in the column."""
-        return (*row[: self.at], group, *row[self.at + 1 :])
-
-
-class ColumnEdits(_GroupEdits):
+class ColumnEdits(RowEdits):
     """Neighbors by up to d_in edits of the rows with one value of a column, for several values at
     once.
     """
@@ -443,7 +425,7 @@ class ColumnEdits(_GroupEdits):
         for value in self.values:
             # largest number of values of a column that change together
             for groups in (self.groups[:1], self.groups[:12]):
-                added = [self._owned(value, group) for group in groups]
+                added = [self.owned(value, group) for group in groups]
                 yield self._group([(0, rows), *((n, rows + added * n) for n in self.counts)])
 
     def _edit(self, rows: Table, rng: random.Random, repeated: Row | None) -> tuple[int, Table]:
@@ -456,11 +438,11 @@ class ColumnEdits(_GroupEdits):
             if mine and rng.random() < 0.5:
                 del rows[rng.choice(mine)]
             else:
-                rows.insert(rng.choice((0, len(rows))), self._owned(self.random_row(rng), group))
+                rows.insert(rng.choice((0, len(rows))), self.owned(self.random_row(rng), group))
         return 1, rows
 
 
-class UserEdits(_GroupEdits):
+class UserEdits(RowEdits):
     """Neighbors that differ in all rows of at most d_in users."""
 
     def around(self, rows: Table) -> Iterator[Group]:
@@ -468,7 +450,7 @@ class UserEdits(_GroupEdits):
         for value in self.values:
             for copies in _COPIES:
                 users = self.groups[: max(counts, default=0)]
-                added = [self._owned(value, user) for user in users for _ in range(copies)]
+                added = [self.owned(value, user) for user in users for _ in range(copies)]
                 yield self._group([(0, rows), *((n, rows + added[: n * copies]) for n in counts)])
 
     def _edit(self, rows: Table, rng: random.Random, repeated: Row | None) -> tuple[int, Table]:
@@ -482,7 +464,7 @@ class UserEdits(_GroupEdits):
         # the rows of the user are replaced, extended or removed
         mine = [row for row in rows if row[self.at] == user] if 0.6 < choice < 0.9 else []
         added = (
-            [self._owned(self.random_row(rng), user) for _ in range(rng.choice(_COPIES))]
+            [self.owned(self.random_row(rng), user) for _ in range(rng.choice(_COPIES))]
             if choice < 0.9
             else []
         )

@@ -32,7 +32,7 @@ from dpwitness.auditors.functions.stability.metrics import (
     rounds,
 )
 from dpwitness.auditors.functions.stability.neighbors import Group, Neighbors
-from dpwitness.auditors.search.shrinking import shrunk
+from dpwitness.auditors.search.catalogue import shrunk
 from dpwitness.core.values.validation import error_text
 from dpwitness.mechanisms.wrappers.programs.declared import Aborted, Unfinished
 

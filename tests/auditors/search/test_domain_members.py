@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from dpwitness.auditors.search.catalogue import pairs_for
+from dpwitness.auditors.search.coupled import Drafts
 from dpwitness.mechanisms import (
     Costs,
     Counts,
@@ -243,13 +244,14 @@ def every_pair(domain, seed):
         )
         drawn += [pair for pair in decoded if pair is not None]
     yield from drawn
-    moves = draw.moves()
-    pair = found[0]
-    for _ in range(12 if moves else 0):
-        _, moved = moves.step(pair)
-        if moved is not None:
-            pair = moved
-            yield pair
+    if isinstance(domain, Records | Rows | Table):
+        drafts = Drafts(domain, (), rng)
+        draft = drafts.draft()
+        for _ in range(24):
+            pair = drafts.pair(draft)
+            if pair is not None:
+                yield pair
+            draft = drafts.changed(draft)
     for pair in [*found[:2], *drawn[-2:]]:
         yield from (simple for simple, _ in zip(domain.simpler(pair), range(8), strict=False))
 

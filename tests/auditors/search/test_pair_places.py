@@ -10,9 +10,8 @@ import pytest
 
 from dpwitness import Verdict, audit
 from dpwitness import mechanisms as m
-from dpwitness.auditors.search.catalogue import pairs_for
+from dpwitness.auditors.search.catalogue import pairs_for, shrunk
 from dpwitness.auditors.search.search import search
-from dpwitness.auditors.search.shrinking import shrunk
 from dpwitness.benchmarks.white_box import searched
 from dpwitness.core.domains.base import PLACES, changed_row_index
 from dpwitness.core.values.json_codec import to_jsonable

@@ -10,8 +10,8 @@ import sys
 import numpy as np
 import pytest
 
-from dpwitness.auditors.search.catalogue import pairs_for
-from dpwitness.auditors.search.shrinking import shrunk
+from dpwitness.auditors.search.catalogue import pairs_for, shrunk
+from dpwitness.auditors.search.coupled import Drafts
 from dpwitness.core.datasets.relations import parse_relation
 from dpwitness.core.values.dataframe_backends import from_parts, to_parts
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
@@ -320,8 +320,8 @@ def test_tables_have_pairs_of_every_relation(frame, relation, user):
     rng = np.random.default_rng(0)
     shape = domain.shape(rng, 1)
     assert sum(shape.decode(rng.standard_normal(shape.size)) is not None for _ in range(10)) >= 8
-    moves = domain.draws(rng).moves()
-    assert moves is None or sum(moves.step(pairs[0])[1] is not None for _ in range(10)) >= 8
+    drafts = Drafts(domain, (), rng)
+    assert sum(drafts.pair(drafts.draft()) is not None for _ in range(40)) >= 8
 
 
 def test_a_user_has_many_rows_alike_or_one_of_each_category():
