@@ -24,6 +24,7 @@ _HINTS = (
     (r"datetime|\bdate\b", ("datetime.datetime(2024, 1, 1)",)),
     (r"Series", ("series",)),
     (r"ndarray|ArrayLike|NDArray", ("array", "matrix", "integers")),
+    (r"(List|list|Sequence|Iterable)\[([Dd]ict|Mapping)", ("records",)),
     (r"(List|list|Sequence|Iterable)\[bool", ("[0, 1, 1, 0, 1, 1, 0, 1]",)),
     (r"(List|list|Sequence|Iterable)\[int", ("whole",)),
     (r"(List|list|Sequence|Iterable)\[str", ("texts", "labels")),
@@ -140,6 +141,9 @@ def _forms(found: NoiseMap, function: Function) -> dict[str, str]:
         "text array": f"numpy.array({_labels(['a', 'b', 'c'])})",
         "labels": str(labels),
         "frame": f"pandas.DataFrame({frame})",
+        "records": str(
+            [dict(zip(frame, row, strict=True)) for row in zip(*frame.values(), strict=True)]
+        ),
         "label frame": f"pandas.DataFrame({dict.fromkeys(columns, labels)})",
         "polars frame": f"polars.DataFrame({frame})",
         "polars labels": f"polars.DataFrame({dict.fromkeys(columns, labels)})",

@@ -42,7 +42,9 @@ from dpwitness.mechanisms.wrappers.programs.inside.recorded_calls import (
 _MOST_RECORDS = 200  # larger data are cut for the domain
 _ATTACK = re.compile(r"attack|adversar|reconstruct|inference_risk|infer_member")
 _NOISE = re.compile(r"noise|laplace|gauss", re.IGNORECASE)  # names of functions that return noise
-_COUNTS = re.compile(r"(\w+_)?(counts?|totals?|sums?|freq(uency)?|answer|statistic|number)")
+_COUNTS = re.compile(
+    r"(\w+_)?(counts?|totals?|sums?|freq(uency)?|answer|statistic|number|card(inality)?|size|n)"
+)
 _SCORES = re.compile(r"\w*(utility|utilities|score|quality|qualities)\w*")
 _PLACEHOLDERS = {
     GENERATOR: "rng",

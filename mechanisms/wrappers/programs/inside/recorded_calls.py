@@ -434,7 +434,7 @@ def experiment(found: Json) -> Json:
     """
     call = Call(found)
     # the first run may draw more than others, and take longer: it imports, compiles, fills memos
-    call.run(1, {}, limit=4 * _SECONDS)
+    call.run(1, {}, limit=2 * _SECONDS)
     begin = time.process_time()
     first, again = call.run(1, {}, held=False), call.run(1, {}, held=False)
     seconds = (time.process_time() - begin) / 2
