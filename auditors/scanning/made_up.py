@@ -21,78 +21,81 @@ _SHARES = (0.9, 0.5, 0.2, 0.1, 0.7, 0.3, 0.6, 0.4)  # numbers of data, as shares
 # forms of data of a parameter without a telling type hint, in the order of trial
 _FORMS = ("array", "list", "3.0", "integers", "matrix", "1", "texts", "labels", "True")
 _HINTS = (
+    (r"datetime|\bdate\b", ("datetime.datetime(2024, 1, 1)",)),
     (r"Series", ("series",)),
     (r"ndarray|ArrayLike|NDArray", ("array", "matrix", "integers")),
+    (r"(List|list|Sequence|Iterable)\[([Dd]ict|Mapping)", ("records",)),
     (r"(List|list|Sequence|Iterable)\[bool", ("[0, 1, 1, 0, 1, 1, 0, 1]",)),
     (r"(List|list|Sequence|Iterable)\[int", ("whole",)),
     (r"(List|list|Sequence|Iterable)\[str", ("texts", "labels")),
     (r"(List|list|Sequence|Iterable|Tuple|tuple)", ("list", "array")),
     (r"(Dict|dict|Mapping)", ("{'a': 3, 'b': 5}",)),
     (r"\bbool\b", ("True", "False")),
-    (r"\bint\b", ("3",)),
-    (r"\bfloat\b", ("3.0",)),
+    (r"\bint\b", ("3", "1", "40")),
+    (r"\bfloat\b", ("3.0", "0.5")),
     (r"\bstr\b", ("'a'",)),
     (r"Callable", ("numpy.mean", "sum", "len")),
 )
 _TUPLES = re.compile(r"(?:List|list|Sequence|Iterable)\[[Tt]uple\[([\w, ]+)\]")
 _VALUES = (
-    (r"(l[12]_?)?sens\w*|\w*sensitivity|clip\w*|cap|max_norm|\w*_norm|bound|radius", "1.0"),
     (r"lower\w*|low|lo|min(_\w+)?|a_min|\w+_min", "0.0"),
     (r"upper\w*|high|hi|max(_\w+)?|a_max|\w+_max", "1.0"),
+    (r"(l[12]_?)?sens\w*|\w*sensitivity|clip\w*|cap|max_norm|\w*_norm|bound|radius", "1.0"),
     (r"bounds?|range|limits|clip_range|data_range", "(0.0, 1.0)"),
     (r"sigma|noise_multiplier|scale|noise_scale|std|stddev|noise_std", "1.0"),
     (r"threshold|tau|alpha|beta|gamma|p|q|prob\w*|fraction|rate", "0.5"),
     (r"n|k|d|m|size|num_\w+|n_\w+|bins|count_\w+|steps|rounds|epochs|iterations", "3"),
     (r"random_state|seed|random_seed|rng_seed", SEED),
     (r"rng|generator|prng|gen", GENERATOR),
-    (r"categories|candidates|options|choices|domain|labels|outputs|universe", "['a', 'b', 'c']"),
-    (r"y|labels?|targets?", "numpy.array([0, 1, 0, 1, 1, 0, 1, 0])"),
+    (r"y(_\w+)?|labels?|targets?", "numpy.array([0, 1, 0, 1, 1, 0, 1, 0])"),
     (r"(query|func|function|fn|f|statistic|agg\w*|utility\w*)", "numpy.mean"),
+    (r"w(eights?)?(_\w+)?|theta|coef\w*", "numpy.zeros(2)"),
+    (r"(start|begin|from)_\w*(date|time)", "datetime.datetime(2024, 1, 1)"),
+    (r"(end|to|until)_\w*(date|time)", "datetime.datetime(2024, 12, 31)"),
     (r"column|col|field|attribute|key", "'a'"),
 )
+_CATEGORIES = re.compile(r"categories|candidates|options|choices|domain|labels|outputs|universe")
 _SINGLE = re.compile(
     r"(\w+_)?(value|val|answer|count|result|number|total|item|statistic|bit|response|query)|x|v"
 )
+_TELLING = re.compile(r"[Ll]ist|^(int|float|bool|str)$")
 _BOUNDS = re.compile(r"lower\w*|upper\w*|low|high|bounds?|range|min|max|\w+_(min|max)")
 _PRIVACY = {"epsilon": "1.0", "delta": "1e-05", "rho": "0.5", "mu": "1.0"}
 
 
 def made_up_calls(found: NoiseMap, function: Function) -> Iterator[Json]:
     """Yield calls to try, at most twelve; the first that works counts."""
-    owner = ""
-    if function.owner and not function.static:
-        given = [
-            f"{p.name}={value}"
-            for p in constructor_parameters(found, function)
-            if (p.required or _is_left_open(p)) and (value := _known(p) or "1.0")
-        ]
-        owner = f"{function.owner}({', '.join(given)})"
-    parameters = [p for p in function.parameters if p.required or _is_left_open(p)]
     forms = _forms(found, function)
-    choices = [_choices(p, function, forms) for p in parameters]
-    open_ones = [i for i, held in enumerate(choices) if len(held) > 1]
-    for turn in range(max([len(choices[i]) for i in open_ones], default=1)):
-        arguments = [
-            [p.name, held[min(turn, len(held) - 1)] if i in open_ones else held[0], ""]
-            for i, (p, held) in enumerate(zip(parameters, choices, strict=True))
+    both = [("self", p) for p in constructor_parameters(found, function)]
+    both += [("", p) for p in function.parameters]
+    places = [(owner, p) for owner, p in both if p.required or _is_left_open(p)]
+    is_categorical = any(_CATEGORIES.fullmatch(p.name) for _, p in both)
+    choices = [_choices(found, p, function, forms, categorical=is_categorical) for _, p in places]
+    for turn in range(max(map(len, choices), default=1)):
+        given = [
+            (owner, p.name, held[min(turn, len(held) - 1)])
+            for (owner, p), held in zip(places, choices, strict=True)
         ]
-        text = " ".join(str(value) for _, value, _ in arguments) + owner
-        modules = [m for m in ("numpy", "pandas") if f"{m}." in text]
-        if owner:
-            arguments.insert(0, ["self", owner, ""])
+        arguments = [[name, value, ""] for owner, name, value in given if not owner]
+        if function.owner and not function.static:
+            own = [f"{name}={value}" for owner, name, value in given if owner]
+            arguments.insert(0, ["self", f"{function.owner}({', '.join(own)})", ""])
+        text = " ".join(str(value) for _, value, _ in arguments)
         yield {
             "function": function.path,
             "arguments": arguments,
-            "modules": modules,
+            "modules": [m for m in ("datetime", "numpy", "pandas", "polars") if f"{m}." in text],
             "alternative": True,
         }
 
 
 def _is_left_open(parameter: Parameter) -> bool:
-    """Return whether a parameter without a value by default states a claim or bounds."""
-    return parameter.default == "None" and (
-        bool(privacy_parameters([parameter.name])) or bool(_BOUNDS.fullmatch(parameter.name))
-    )
+    """Return whether a parameter without a value by default states a claim or bounds, or its
+    default makes all runs equal.
+    """
+    if parameter.default != "None":
+        return parameter.default.isdigit() and _known(parameter) == SEED
+    return bool(privacy_parameters([parameter.name]) or _BOUNDS.fullmatch(parameter.name))
 
 
 def _known(parameter: Parameter) -> str:
@@ -100,6 +103,8 @@ def _known(parameter: Parameter) -> str:
     name = parameter.name.lower().strip("_")
     for notion in privacy_parameters([parameter.name]):
         return _PRIVACY[notion]
+    if _CATEGORIES.fullmatch(name):
+        return "['a', 'b', 'c']"
     for pattern, value in _VALUES:
         if re.fullmatch(pattern, name):
             return value
@@ -133,8 +138,15 @@ def _forms(found: NoiseMap, function: Function) -> dict[str, str]:
         "whole": str(whole),
         "integers": f"numpy.array({whole})",
         "texts": str(_labels(["a", "b", "c"])),
+        "text array": f"numpy.array({_labels(['a', 'b', 'c'])})",
         "labels": str(labels),
         "frame": f"pandas.DataFrame({frame})",
+        "records": str(
+            [dict(zip(frame, row, strict=True)) for row in zip(*frame.values(), strict=True)]
+        ),
+        "label frame": f"pandas.DataFrame({dict.fromkeys(columns, labels)})",
+        "polars frame": f"polars.DataFrame({frame})",
+        "polars labels": f"polars.DataFrame({dict.fromkeys(columns, labels)})",
     }
 
 
@@ -143,22 +155,54 @@ def _labels(known: Sequence[str]) -> list[str]:
     return [known[place] for place in (0, 1, 0, 2, 1, 0, 0, 2)]
 
 
-def _choices(parameter: Parameter, function: Function, forms: Mapping[str, str]) -> list[str]:
-    """Return the values to try for a parameter."""
+def _choices(
+    found: NoiseMap,
+    parameter: Parameter,
+    function: Function,
+    forms: Mapping[str, str],
+    *,
+    categorical: bool,
+) -> list[str]:
+    """Return the values to try for a parameter. Data are among the categories that another argument
+    lists, if one does.
+    """
+    if made := _object_of(found, parameter):
+        return [made]
     if known := _known(parameter):
         return [known]
     tried: Sequence[str] = (*_FORMS, "frame")
-    if re.fullmatch(r"df|data_?frame|frame", parameter.name) or "DataFrame" in parameter.hint:
-        tried = ("frame",)
-    elif _SINGLE.fullmatch(parameter.name) and "list" not in parameter.hint.lower():
+    if re.search(r"\b(pl|polars)\.", parameter.hint):
+        tried = ("polars frame", "polars labels")
+    elif re.fullmatch(r"df|data_?frame|frame", parameter.name) or "DataFrame" in parameter.hint:
+        tried = ("frame", "label frame")
+    elif _SINGLE.fullmatch(parameter.name) and not _TELLING.search(parameter.hint):
         tried = ("3.0", "1", "True", "array", "list")
     elif parts := _TUPLES.search(parameter.hint):
         columns = [forms["labels" if "str" in part else "list"] for part in parts[1].split(",")]
         return [f"list(zip({', '.join(columns)}))"]
-    elif parameter.name == "X":
+    elif re.fullmatch(r"X(_\w+)?|features", parameter.name):
         tried = ("matrix", *_FORMS)
     else:
         tried = next((held for hint, held in _HINTS if re.search(hint, parameter.hint)), tried)
+    if categorical and tried[0] in ("array", "list", "texts", "3.0", "'a'"):
+        tried = ("text array", "texts", "'a'", *tried)
     if tried == ("'a'",):  # one of the texts that the code knows
         tried = [repr(text) for text in function.texts if text.isidentifier()][:4] or tried
     return [forms.get(each, each) for each in tried]
+
+
+def _object_of(found: NoiseMap, parameter: Parameter, depth: int = 0) -> str:
+    """Return the source of an object of the class that a type hint, or else the name, tells, if it
+    is one of the files; otherwise an empty text.
+    """
+    named = re.findall(r"\w+", parameter.hint) or [parameter.name.title().replace("_", "")]
+    classes = [path for path in found.constructors if path.rpartition(".")[2] in named]
+    if len(classes) != 1 or depth > 2:
+        return ""
+    maker = found.constructors[classes[0]]
+    given = [
+        f"{p.name}={_object_of(found, p, depth + 1) or _known(p) or '1.0'}"
+        for p in (found.functions[maker].parameters if maker else ())
+        if p.required
+    ]
+    return f"{classes[0]}({', '.join(given)})"

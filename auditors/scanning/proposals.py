@@ -9,7 +9,7 @@ import contextlib
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,6 +40,11 @@ from dpwitness.mechanisms.wrappers.programs.inside.recorded_calls import (
 )
 
 _MOST_RECORDS = 200  # larger data are cut for the domain
+_ATTACK = re.compile(r"attack|adversar|reconstruct|inference_risk|infer_member")
+_NOISE = re.compile(r"noise|laplace|gauss", re.IGNORECASE)  # names of functions that return noise
+_COUNTS = re.compile(
+    r"(\w+_)?(counts?|totals?|sums?|freq(uency)?|answer|statistic|number|card(inality)?|size|n)"
+)
 _SCORES = re.compile(r"\w*(utility|utilities|score|quality|qualities)\w*")
 _PLACEHOLDERS = {
     GENERATOR: "rng",
@@ -115,6 +120,8 @@ def mechanisms(found: NoiseMap) -> list[Function]:
         )
         if function.name == "__init__" or (is_sampler and not function.owner):
             continue
+        if _ATTACK.search(function.name):
+            continue
         if claims or PRIVACY.search(words):
             chosen.append(function)
     return chosen
@@ -123,12 +130,12 @@ def mechanisms(found: NoiseMap) -> list[Function]:
 def propose(found: NoiseMap, function: Function, calls: Sequence[Json]) -> Proposal:
     """Return the proposal for a function whose calls had these outcomes."""
     sites = found.reached[function.path]
-    working = [call for call in calls if call.get("data")]
+    working = [call for call in calls if call.get("data") or _is_noise(found, function, call)]
     ranked = sorted(working, key=lambda call: (bool(call.get("alternative")), _preference(call)))
     refused = Promise("", "the claim")
     for call in ranked or calls:
         promise = _promise(found, function, call, sites)
-        if not call.get("data"):
+        if call not in working:
             continue
         if not promise.claim:
             refused = promise
@@ -142,9 +149,16 @@ def propose(found: NoiseMap, function: Function, calls: Sequence[Json]) -> Propo
     return Proposal(function, sites, refused, why=_obstacle(calls))
 
 
+def _is_noise(found: NoiseMap, function: Function, call: Json) -> bool:
+    """Return whether a call returns noise for answers of a stated sensitivity."""
+    names = [p.name for p in (*function.parameters, *constructor_parameters(found, function))]
+    stated = privacy_parameters(names) and any(SENSITIVITY.fullmatch(n.lower()) for n in names)
+    return call.get("role") == "noise" and bool(stated and _NOISE.search(function.name))
+
+
 def _preference(call: Json) -> int:
     """Return a sort key: data of some records first, since one record hides others' place."""
-    size = int(call["form"].get("size", 1))
+    size = int(call.get("form", {}).get("size", 1))
     return 0 if 3 <= size <= 50 else 1 if size > 50 else 2
 
 
@@ -200,15 +214,15 @@ def _class_doc(found: NoiseMap, function: Function) -> str:
 
 def _form(found: NoiseMap, function: Function, call: Json) -> tuple[str, Json] | str:
     """Return the expression of the data over ``dataset`` and the domain; or what is missing."""
-    form, role = call["form"], call["role"]
+    form, role = call.get("form", {"value": 0.0}), call["role"]
     if role == "records" and _SCORES.fullmatch(call["data"]) and form["kind"] == "values":
         role, norm = "answers", "linf"
     else:
         norm = "l2" if "gauss" in function.path.lower() else "l1"
-    given = {name: text for name, text, _ in call["arguments"]}
-    sensitivity = next(
-        (text for name, text in given.items() if SENSITIVITY.fullmatch(name.lower()) and text), ""
-    )
+    texts = _texts(found, function, call)
+    sensitivity = _sensitivity(texts)
+    if role == "category" and form["kind"] == "number" and _COUNTS.fullmatch(call["data"]):
+        role = "answer"  # its noise is rounded or cut
     if role == "answers":
         factor = f" * {sensitivity}" if _is_number(sensitivity) else ""
         length = int(form["size"])
@@ -220,7 +234,7 @@ def _form(found: NoiseMap, function: Function, call: Json) -> tuple[str, Json] |
             "high": 5.0,
             "relation": norm,
         }
-    if role == "answer":
+    if role in ("answer", "noise"):
         factor = f" * {sensitivity}" if _is_number(sensitivity) else ""
         if isinstance(form["value"], int) and not factor.strip(" *1.0"):
             return "int(dataset[0])", {
@@ -238,8 +252,13 @@ def _form(found: NoiseMap, function: Function, call: Json) -> tuple[str, Json] |
             "relation": "l1",
         }
     if role == "category":
-        if form["kind"] == "str":
+        listed = [text for text in values_of(texts).values() if isinstance(text, list | tuple)]
+        known = next((each for each in listed if form["value"] in each), None)
+        if form["kind"] == "str" and known is None:
             return "the list of the values that its data can have"
+        if form["kind"] == "str":
+            high = {"low": 0, "high": len(known) - 1, "categories": True}
+            return f"{known!r}[int(dataset[0])]", {"kind": "Records", "size": 1} | high
         expression = "bool(dataset[0])" if form["kind"] == "bool" else "int(dataset[0])"
         most = max(1, int(form["value"])) if form["kind"] == "number" else 1
         return expression, {
@@ -249,15 +268,22 @@ def _form(found: NoiseMap, function: Function, call: Json) -> tuple[str, Json] |
             "high": most,
             "categories": True,
         }
-    if sensitivity:
+    given = {name: text for name, text, _ in call["arguments"] if "sens" in name.lower()}
+    if sensitivity := _sensitivity(given):
         return f"what changes by at most {sensitivity} in its data"
-    values, scales = values_of(_texts(found, function, call)), scale_names(found, function)
+    values, scales = values_of(texts), scale_names(found, function)
 
     def widened(about: Json) -> tuple[float, float]:
         low, high = float(about.get("low", 0.0)), float(about.get("high", 1.0))
         return data_range(function.limits, function.guards, scales, values, low, high)
 
     return _records(form, stated_bounds(values), widened)
+
+
+def _sensitivity(texts: Mapping[str, Any]) -> str:
+    """Return the source of the first argument that states a sensitivity; empty without one."""
+    stated = (text for name, text in texts.items() if SENSITIVITY.fullmatch(name.lower()) and text)
+    return str(next(stated, ""))
 
 
 def _records(
@@ -335,8 +361,11 @@ def _target(
     many = domain["kind"] in ("Records", "Rows", "Table") and domain["size"] > 1
     arguments, owner = [], ""
     for name, text, _ in call["arguments"]:
-        if name == call["data"]:
+        if name == call.get("data"):
             value = expression
+        elif name == "self" and call.get("data", "").startswith("self."):
+            value = _with_argument(str(text), call["data"][len("self.") :], expression)
+            value = _with_randomness(value)
         elif many and text == str(call["form"].get("size")) and COUNT.fullmatch(name):
             value = "len(dataset)"
         else:
@@ -346,20 +375,26 @@ def _target(
         else:
             arguments.append(f"{name}={value}")
     inner = function.path.removeprefix(f"{function.module}.")
+    run, called = "", f"{function.module}.{inner}"
     if owner:
-        run = f"mechanism = {owner}\nfound = mechanism.{function.name}({', '.join(arguments)})\n"
+        run, called = f"mechanism = {owner}\n", f"mechanism.{function.name}"
+    called += f"({', '.join(arguments)})"
+    if call["role"] == "noise":
+        run += f"return {expression} + {called}"
+    elif owner:
+        run += f"found = {called}\n"
         run += (
             "return found if found is not None and found is not mechanism else "
             "{key: value for key, value in vars(mechanism).items() if key.endswith('_')}"
         )
     else:
-        run = f"return {function.module}.{inner}({', '.join(arguments)})"
+        run += f"return {called}"
     proposal = Proposal(
         function,
         sites,
         promise,
         domain=domain,
-        relations=_relations(function, domain, call["moved"], many=many),
+        relations=_relations(function, domain, call.get("moved", ()), many=many),
         modules=tuple(dict.fromkeys([function.module, *call["modules"], *_needed(run)])),
         seeded=bool(call["seeded"]),
         recorded=not call.get("alternative"),
@@ -375,8 +410,17 @@ def _target(
     return replace(proposal, source="\n".join(lines))
 
 
+def _with_argument(text: str, name: str, value: str) -> str:
+    """Return the source of a call of a constructor with another value of an argument."""
+    made: Any = ast.parse(text, mode="eval").body
+    for keyword in made.keywords:
+        if keyword.arg == name:
+            keyword.value = ast.parse(value, mode="eval").body
+    return ast.unparse(made)
+
+
 def _needed(run: str) -> Iterator[str]:
-    for module in ("numpy", "pandas", "random"):
+    for module in ("datetime", "numpy", "pandas", "polars", "random"):
         if f"{module}." in run:
             yield module
 

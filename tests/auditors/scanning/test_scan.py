@@ -38,6 +38,12 @@ TARGETS = {  # without tests: claim, relations, kind of domain
     "LaplaceNoise_randomise": ("pure:1", ANSWER, "Answers"),
     "Histogram_release": ("pure:1", COUNTED, "Records"),
     "Anonymizer_apply": ("pure:1", ANSWER, "Answers"),
+    "keep_or_draw": ("pure:1", ONE, "Records"),
+    "UnaryReport_obfuscate": ("pure:1", ONE, "Records"),
+    "CohortQueries_cohort_count": ("pure:1", ANSWER, "Counts"),
+    "Collector_noisy_total": ("pure:1", BOTH, "Records"),
+    "sales_total": ("pure:1", BOTH, "Table"),
+    "laplace_noise": ("pure:1", ANSWER, "Answers"),
 }
 WAITING = {  # what is missing
     "add_noise": "the claim: scale is a scale of noise",
@@ -50,6 +56,7 @@ OTHERS = (
     "check_epsilon",
     "epsilon_greedy",
     "gaussian_epsilon",
+    "UnaryReport_attack",
 )
 TESTS = """
 import numpy as np

@@ -18,6 +18,7 @@ import sys
 if __name__ == "__main__" and sys.path and sys.path[0] == __file__.rpartition("/")[0]:
     del sys.path[0]  # the folder of this script, whose modules must not shadow the package's
 
+import ast
 import contextlib
 import dataclasses
 import enum
@@ -50,6 +51,12 @@ GENERATOR, RANDOM_STATE, RANDOM, SEED = (
     "__random__",
     "__seed__",
 )
+_SLOW = 0.5  # CPU seconds of a run of a made-up call that no audit could repeat
+_MOST_COLUMNS = 6  # columns that errors name, of a made-up frame
+_COLUMN = re.compile(r"'([^'\[\]]+)'")
+_COLUMN_VALUES = [0.9, 0.5, 0.2, 0.1, 0.7, 0.3, 0.6, 0.4]
+_LISTED = re.compile(r"(self\.)?(categories|candidates|options|choices|universe|domain)")
+_DATUM = re.compile(r"(\w+_)?(input|data|datum|value|val|item|response|answer|bit|x|v)(_\w+)?")
 _SEED_NAMES = re.compile(r"(random_)?(seed|state)|rng|prng|generator|rng_seed|random_seed")
 Json = Dict[str, Any]
 
@@ -256,6 +263,14 @@ class Recorder:
                         found.append([key, self.writer.source(held), ""])
                     except Unwritable as error:  # the reason why it has no source
                         found.append([key, None, str(error)])
+            # the same seed in every run, by default
+            found += [
+                [name, SEED, ""]
+                for name, parameter in signature.parameters.items()
+                if name not in bound.arguments
+                and type(parameter.default) is int
+                and _SEED_NAMES.fullmatch(name)
+            ]
             return found, list(dict.fromkeys(self.writer.modules))
         except Exception:
             return None
@@ -288,6 +303,8 @@ def plain_function(module: Any, name: str) -> Any:
     found = module
     for part in name.split("."):
         found = vars(found)[part] if isinstance(found, type) else getattr(found, part)
+    if hasattr(found, "py_func"):
+        raise TypeError(f"{name} is compiled from its code, which must not be replaced")
     for _ in range(8):
         found = getattr(found, "__func__", None) or getattr(found, "fget", None) or found
         found = getattr(found, "__wrapped__", found)
@@ -300,8 +317,8 @@ def plain_function(module: Any, name: str) -> Any:
 # ------------------------------------------------------------------------------------------
 
 
-class TooSlow(Exception):
-    """Raised in a call that takes too long."""
+class TooSlow(BaseException):
+    """Raised in a call that takes too long, past handlers of exceptions."""
 
 
 def _too_slow(*_: Any) -> None:
@@ -313,18 +330,31 @@ class Call:
 
     def __init__(self, found: Json) -> None:
         self.found = found
-        self.sources = {name: text for name, text, _ in found["arguments"]}
+        self.sources: Json = {}  # of each argument, and of those of the constructor
+        self.constructor = ""
+        for name, text, _ in found["arguments"]:
+            made: Any = ast.parse(text, mode="eval").body if name == "self" and text else None
+            if isinstance(made, ast.Call) and not made.args and all(k.arg for k in made.keywords):
+                self.constructor = ast.get_source_segment(text, made.func) or ""
+                for keyword in made.keywords:
+                    part = ast.get_source_segment(text, keyword.value)
+                    self.sources[f"self.{keyword.arg}"] = part
+            else:
+                self.sources[name] = text
         self.space: Json = {"numpy": np}
         for module in [*found["modules"], found["module"]]:
             importlib.import_module(module)
             top = module.partition(".")[0]
             self.space[top] = importlib.import_module(top)
 
-    def run(self, seed: int, changed: Dict[str, Any], held: bool = True) -> Any:
-        """Return the numbers and texts of the output with this seed and with changed arguments.
+    def run(
+        self, seed: int, changed: Dict[str, Any], held: bool = True, limit: float = _SECONDS
+    ) -> Any:
+        """Return the numbers and texts of the output with this seed and with changed arguments,
+        after `limit` seconds at most.
 
-        The generators that the function's module holds get the seed too; without `held`, they
-        go on.
+        The generators that the function's module holds get the seed too, and those that the call
+        makes without a seed; without `held`, they go on.
         """
         global_generators.seed([seed, 1, 2, 3])
         for value in list(vars(sys.modules[self.found["module"]]).values()) if held else ():
@@ -340,17 +370,25 @@ class Call:
             for name, text in self.sources.items()
         }
         function = eval(self.found["spelled"], space)
+        default_rng = np.random.default_rng
+        if held:
+            np.random.default_rng = lambda own=None: default_rng(seed if own is None else own)
         signal.signal(signal.SIGALRM, _too_slow)
-        signal.setitimer(signal.ITIMER_REAL, _SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, limit, 1.0)
         try:
             with contextlib.redirect_stdout(io.StringIO()):
+                own = [name for name in values if name.startswith("self.")]
+                given = {name[len("self.") :]: values.pop(name) for name in own}
                 owner = values.pop("self", None)
+                if self.constructor:
+                    owner = eval(self.constructor, space)(**given)
                 result = function(**values) if owner is None else function(owner, **values)
                 if result is None or result is owner:
                     result = {} if owner is None else fitted(owner)
                 return flat(result)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
+            np.random.default_rng = default_rng
 
     def value(self, name: str) -> Any:
         return eval(self.sources[name], dict(self.space))
@@ -395,25 +433,35 @@ def experiment(found: Json) -> Json:
     that holds the data.
     """
     call = Call(found)
-    call.run(1, {})  # the first run may draw more than others: it imports, and fills memos
+    # the first run may draw more than others, and take longer: it imports, compiles, fills memos
+    call.run(1, {}, limit=2 * _SECONDS)
     begin = time.process_time()
     first, again = call.run(1, {}, held=False), call.run(1, {}, held=False)
     seconds = (time.process_time() - begin) / 2
     about: Json = {"seeded": first == again, "seconds": seconds}
+    if found.get("alternative") and seconds > _SLOW:
+        return dict(about, why=f"a faster call: a run takes {seconds:.2g} s")
     first = call.run(1, {})
     is_coupled = call.run(1, {}) == first
     if is_coupled and all(call.run(seed, {}) == first for seed in _SEEDS[1:]):
         return dict(about, why="it returns the same output in every run")
     ranked = []
-    for name, text in call.sources.items():
-        if name == "self" or text is None or text.startswith("__"):
+    for name in sorted(call.sources, key=lambda name: name.startswith("self.")):
+        text, of_constructor = call.sources[name], name.startswith("self.")
+        if name == "self" or text is None or text.startswith("__") or (of_constructor and ranked):
             continue
         value = call.value(name)
+        if _LISTED.fullmatch(name):
+            continue
+        if of_constructor and (isinstance(value, str) or not hasattr(value, "__len__")):
+            continue  # a number that configures the object
         role, moved = _effect(call, name, value) if is_coupled else ("", [])
         if role:
             ranked.append((len(value) if hasattr(value, "__len__") else 0, role, name, moved))
     many = [each for each in ranked if each[1] in ("records", "answers")]
     chosen = max(many, default=None, key=lambda each: each[0]) or next(iter(ranked), None)
+    if chosen is None and is_coupled and len(first) == 1 and isinstance(first[0], float):
+        return dict(about, role="noise", why="no argument of its calls moves the output as data do")
     if chosen is None:
         why = "no argument of its calls moves the output as data do"
         return dict(about, why=why if is_coupled else "its noise takes no seed")
@@ -421,12 +469,36 @@ def experiment(found: Json) -> Json:
     return dict(about, data=name, role=role, moved=moved, form=form_of(call.value(name)))
 
 
+def completed(found: Json) -> Json:
+    """Return what `experiment` learns about a made-up call, with the columns that its frame lacks,
+    as errors name them.
+    """
+    for _ in range(_MOST_COLUMNS):
+        try:
+            return experiment(found)
+        except KeyError as error:
+            named = _COLUMN.findall(f"{error}") if found.get("alternative") else []
+            missing = [name.rpartition(": ")[2] for name in named]
+            before = [text for _, text, _ in found["arguments"]]
+            for argument in found["arguments"]:
+                for name in missing:
+                    if argument[1] and f"{name!r}: " not in argument[1]:
+                        frame = f"pandas.DataFrame({{{name!r}: {_COLUMN_VALUES}, "
+                        argument[1] = argument[1].replace("pandas.DataFrame({", frame)
+            if before == [text for _, text, _ in found["arguments"]]:
+                raise
+    return experiment(found)
+
+
 def _effect(call: Call, name: str, value: Any) -> Tuple[str, List[str]]:
     """Return what an argument is by its effect (records, answers to which noise is added, one
     person's category, or empty), and which changes moved the output.
     """
     role, effective = "", []
-    for what, changed in itertools.islice(_changed(value), 4):
+    known = [call.value(key) for key in call.sources if _LISTED.fullmatch(key)]
+    listed = [each for each in known if isinstance(value, str) and value in each]
+    others = [("replaced", other) for each in listed for other in each if other != value]
+    for what, changed in itertools.islice(others or _changed(value), 4):
         moves = []
         for seed in _SEEDS:
             try:
@@ -450,10 +522,17 @@ def _effect(call: Call, name: str, value: Any) -> Tuple[str, List[str]]:
             role = "category"
         elif additive:
             role = "answer"
-        elif not all(moved) and isinstance(value, int):
+        elif isinstance(value, int) and (not all(moved) or _is_encoded(name, moves)):
             role = "category"
         effective.append(what)
     return role, effective
+
+
+def _is_encoded(name: str, moves: List[Tuple[List[Any], List[Any]]]) -> bool:
+    """Return whether an integer is one person's value that the output encodes: by its name, and
+    since the outputs keep their length.
+    """
+    return bool(_DATUM.fullmatch(name)) and all(len(a) == len(b) > 1 for a, b in moves)
 
 
 def _adds(before: List[Any], after: List[Any], value: Any, changed: Any) -> bool:
@@ -619,21 +698,26 @@ def main() -> None:
     for script in request["scripts"]:
         with contextlib.suppress(BaseException), contextlib.redirect_stdout(io.StringIO()):
             runpy.run_path(script, run_name="__main__")
-    recorder.busy, answered = True, set()
+    recorder.busy, answered, spent = True, set(), {}
+    share = max(2 * request["seconds"] / max(len(request["spelled"]), 1), _SECONDS)
     for found in [*itertools.chain.from_iterable(calls.values()), *request["calls"]]:
         if found["function"] not in request["spelled"]:
             continue  # a kept call of a function that is not scanned
         found.update(request["spelled"][found["function"]])
         if found.get("alternative") and found["function"] in answered:
             continue
+        begin = time.monotonic()
         try:
-            found.update(experiment(found))
+            found.update(completed(found))
             if found.get("data"):
                 answered.add(found["function"])
         except TooSlow:
             found["why"] = f"a call takes longer than {_SECONDS:g} s"
         except BaseException as error:
             found["why"] = f"{type(error).__name__}: {str(error)[:200]}"
+        spent[found["function"]] = spent.get(found["function"], 0.0) + time.monotonic() - begin
+        if spent[found["function"]] > share:
+            answered.add(found["function"])  # the others need time too
         sink.write(json.dumps(found) + "\n")
         sink.flush()
     sink.write('{"done": true}\n')
