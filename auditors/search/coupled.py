@@ -45,6 +45,8 @@ _SHRINKING_RUNS = 400
 _SPREAD_RUNS = 24  # runs on a dataset that give the spread of each number
 # A suggested pair moves a number by this factor further than every pair of the catalog.
 _FURTHER = 1.3
+_CLEAR = 1.5  # log-ratio of the frequencies of a structure that is hardly chance
+_FEWEST_COUNTS = 8
 _LARGE = 40  # numbers of rows beyond it are drawn less often
 _SIZES = (0, 1, 2, 3, 7, 40, 200)
 _BOUNDARIES = sorted(
@@ -83,8 +85,10 @@ class _Scored:
 class _Coupled:
     """Coupled runs of a mechanism, and the spread of each number of its outputs."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, pairs: int) -> None:
         self.stage, self.runs = stage, 0
+        # pairs whose structures are counted: as many runs as one for each of `pairs`
+        self.counts_left = max(pairs // _SPREAD_RUNS, _FEWEST_COUNTS)
         # the worker of a target seeds the global generators itself
         self.seeding = not isinstance(getattr(stage.run, "__self__", None), Target)
         self._spreads: dict[float, FloatArray] = {}
@@ -134,8 +138,31 @@ class _Coupled:
             size = np.where(moved > 0, moved / spread, 0.0)
         return NUMBER, float(np.nan_to_num(size, nan=0.0, posinf=1e300).max())
 
+    def scored(self, pair: Pair, seed: int) -> tuple[int, float]:
+        """Return the kind and the size of a pair's difference. The size of a difference in
+        structure takes many runs, and is 0 once these are spent.
+        """
+        kind, size = self.difference(pair, seed)
+        if kind == STRUCTURE:
+            self.counts_left -= 1
+            size = self.structures(pair, seed, _SPREAD_RUNS) if self.counts_left >= 0 else 0.0
+        return kind, size
+
+    def structures(self, pair: Pair, seed: int, size: int) -> float:
+        """Return the largest log-ratio of the frequencies of a structure in `size` outputs on each
+        dataset.
+        """
+        sides = [self.output(dataset, seed, size).codes for dataset in (pair.d1, pair.d0)]
+        codes = np.unique(np.concatenate(sides))
+        ones, zeros = ((side[:, None] == codes).sum(axis=0) + 0.5 for side in sides)
+        return float(np.abs(np.log(ones / zeros)).max())
+
     def typical(self, pair: Pair, kind: int) -> float:
-        """Return the upper median of the differences of a kind over some seeds."""
+        """Return the upper median of the differences of a kind over some seeds; of structures, the
+        size in more runs.
+        """
+        if kind == STRUCTURE:
+            return self.structures(pair, 3, 2 * _SPREAD_RUNS)
         found = [self.difference(pair, 3 + k) for k in range(_MORE_SEEDS)]
         return sorted(size if k == kind else 0.0 for k, size in found)[_MORE_SEEDS // 2]
 
@@ -380,15 +407,16 @@ def coupled_pairs(
     """
     if not isinstance(domain, Tabular | Table) or pairs < FEWEST_PAIRS:
         return [], False
-    runs, end = _Coupled(stage), monotonic() + seconds
+    runs, end = _Coupled(stage, pairs), monotonic() + seconds
     drafts = Drafts(domain, constants, stream(stage.seed, *stage.key))
     with current_lock().seeding(), global_generators.seeded([0, 0, 0, 0]):
         if not runs.repeats(known[0].d0):
             return [], False
         least = dict.fromkeys((NUMBER, STRUCTURE, EXACT), 0.0)
         for pair in known[:40]:
-            kind, size = runs.difference(pair, 2)
-            least[kind] = max(least[kind], size)
+            kind, size = runs.scored(pair, 2)
+            if size > least[kind]:
+                least[kind] = runs.typical(pair, kind) if kind == STRUCTURE else size
         best: dict[int, list[_Scored]] = {}  # the best pairs of each kind
         for number in range(pairs):
             parents = [scored for kept in best.values() for scored in kept]
@@ -400,7 +428,7 @@ def coupled_pairs(
             )
             drafted = drafts.pair(draft)
             if drafted is not None:
-                scored = _Scored(draft, drafted, *runs.difference(drafted, 2))
+                scored = _Scored(draft, drafted, *runs.scored(drafted, 2 + number % _MORE_SEEDS))
                 kept = best.setdefault(scored.kind, [])
                 kept.extend([scored] if scored.size > 0 else [])
                 kept.sort(key=lambda each: -each.size)
@@ -420,11 +448,11 @@ def _suggestions(
     """Return the pairs whose differences are beyond those of the catalog with most seeds."""
     found: list[_Scored] = []
     for kind in (EXACT, STRUCTURE, NUMBER):
-        if kind != NUMBER and least[kind]:
+        if kind == EXACT and least[kind]:
             continue
         for scored in best.get(kind, ())[:_SUGGESTED]:
             size = runs.typical(scored.pair, kind)
-            if size > _FURTHER * least[kind]:
+            if size > _FURTHER * max(least[kind], _CLEAR if kind == STRUCTURE else 0.0):
                 found.append(replace(scored, size=size))
     return found[:_SUGGESTED]
 

@@ -317,10 +317,20 @@ class Table(Domain):
     @property
     def styles(self) -> int:
         """Return the number of ways in which one changed row becomes several rows."""
-        copies = self._copy_counts
-        return len(copies) + (
-            copies[0] > 1 and any(spec.kind == "category" for spec in self.data_columns)
-        )
+        return len(self._copy_counts) + len(self._spreads)
+
+    @property
+    def _spreads(self) -> list[tuple[str, ...]]:
+        """Return the kinds of columns in which copies of a changed row differ, one by one: labels
+        only, or whatever can be counted.
+        """
+        kinds = {spec.kind for spec in self.data_columns if spec.low < spec.high}
+        if self._copy_counts[0] == 1:
+            return []
+        return [
+            *([("category",)] if "category" in kinds else []),
+            *([("category", "integer", "date")] if kinds & {"integer", "date"} else []),
+        ]
 
     def _framed(self, pair: Pair | None, style: int) -> Pair | None:
         """Return a pair of `Rows` converted to frames; None without a pair, and if the result does
@@ -333,10 +343,9 @@ class Table(Domain):
         None if the result does not belong to the domain.
         """
         parsed, counts = self._parsed, self._copy_counts
-        copies, spread = (
-            [*counts, counts[0]][style % self.styles],
-            style % self.styles >= len(counts),
-        )
+        spreads = [*([()] * len(counts)), *self._spreads]
+        spread: tuple[str, ...] = spreads[style % self.styles]
+        copies = counts[0] if spread else counts[style % self.styles]
         shorter, longer = sorted(
             (np.asarray(d0, dtype=float), np.asarray(d1, dtype=float)), key=len
         )
@@ -371,11 +380,9 @@ class Table(Domain):
             sides.append(
                 self._dataset(np.concatenate([crowd[:at], rows, crowd[at:]]), owners, times)
             )
-        many = (
-            f", {copies} rows{' of one user' if parsed.unit else ''}{', each category' if spread else ''}"  # noqa: E501
-            if copies > 1
-            else ""
-        )
+        different = ", each with other values" if len(spread) > 1 else ", each category"
+        many = f", {copies} rows{' of one user' if parsed.unit else ''}" if copies > 1 else ""
+        many += different if spread else ""
         return self.pair(sides[0], sides[1], why + many)
 
     def _assigned_users(self, crowd: int, parsed: ParsedRelation, many: bool) -> Any:
@@ -390,12 +397,15 @@ class Table(Domain):
             return 1 + (others - 1) % max(known, 1)
         return 1 + others % max(min(known, max(2, -(-crowd // self.per_user))), 1)
 
-    def _repeated_row(self, row: FloatArray, copies: int, spread: bool) -> FloatArray:
-        """Return `copies` copies of a row; with `spread` each copy has the next category."""
+    def _repeated_row(self, row: FloatArray, copies: int, spread: tuple[str, ...]) -> FloatArray:
+        """Return `copies` copies of a row, each with the next value in the columns of the kinds in
+        `spread`.
+        """
         rows = np.tile(row, (copies, 1))
         for i, spec in enumerate(self.data_columns):
-            if spread and spec.kind == "category":
-                rows[:, i] = (row[i] + np.arange(copies)) % len(spec.categories)
+            if spec.kind in spread:
+                steps = row[i] - spec.low + np.arange(copies)
+                rows[:, i] = spec.low + steps % (spec.high - spec.low + 1)
         return rows
 
     def _dataset(self, matrix: FloatArray, owners: FloatArray, times: FloatArray) -> Any:
