@@ -3,7 +3,8 @@ fall in each cell (abstain, D1, D0).
 
 All rows have one structure, and the structure code is left out: float64 (rows, width),
 C-contiguous. A kernel guesses for each row what the event's `guess` method guesses. Sums of floats
-may be rounded in another order if the event tolerates such differences.
+may be rounded in another order if the event tolerates such differences. Events on float bits and
+balls have no kernel: their tests are short.
 """
 
 from __future__ import annotations
@@ -246,105 +247,6 @@ def count_exact_atoms(
                 if values[k] == x:
                     masked[i, j] = x
     count_atoms(start, keys, guesses, spread, shift, reach, columns, masked, table)
-
-
-@jit
-def _float_bits(x: float) -> tuple[float, float]:
-    """Return the float-bit features of one number, as `rules.lattice` does."""
-    bits = np.float64(x).view(np.int64)
-    exponent = (bits >> 52) & 0x7FF
-    if exponent in (0, 0x7FF):
-        second = np.inf if x != x else min(max(x, -1.7976931348623157e308), 1.7976931348623157e308)
-        return (-2000.0 if bits < 0 else 2000.0), second
-    mantissa = (bits & 0xFFFFFFFFFFFFF) | (1 << 52)
-    lowest = (np.float64(mantissa & -mantissa).view(np.int64) >> 52) - 1022
-    return exponent - 1023.0, exponent - 1023.0 + lowest - 53.0
-
-
-def lattice_kernel(column: int, keys: Keys, guesses: Cells) -> Kernel:
-    """Return the kernel of `Lattice`; `keys` and `guesses` belong to the listed classes, sorted by
-    key.
-    """
-    return count_lattice, (column, row_keys(np.empty((1, 0)))[0], *_hash_table(keys, guesses))
-
-
-@jit
-def count_lattice(
-    column: int,
-    start: np.uint64,
-    keys: Keys,
-    guesses: Cells,
-    spread: np.uint64,
-    shift: np.uint64,
-    reach: int,
-    rows: FloatArray,
-    table: Whole,
-) -> None:
-    """Count the guesses of `Lattice` on the float bits of one column."""
-    plus, minus = 0, 0
-    for i in range(len(rows)):
-        first, second = _float_bits(rows[i, column])
-        guess = _look_up(
-            _extend_key(_extend_key(start, first), second), keys, guesses, spread, shift, reach
-        )
-        plus += guess > 0
-        minus += guess < 0
-    _add_counts(table, len(rows), plus, minus)
-
-
-@jit
-def count_low_bits(column: int, below: float, side: int, rows: FloatArray, table: Whole) -> None:
-    """Count the guesses of `LowBits`: `side` on finite numbers whose lowest set bit is below
-    2^below.
-    """
-    hit = 0
-    for i in range(len(rows)):
-        first, second = _float_bits(rows[i, column])
-        hit += abs(first) < 2000.0 and second < below
-    _add_counts(table, len(rows), hit * (side > 0), hit * (side < 0))
-
-
-def ball_kernel(center: FloatArray, inner: float, outer: float, inside: int) -> Kernel | None:
-    """Return the kernel of `Ball`; None for more than 128 numbers, where the kernel cannot add in
-    NumPy's order.
-    """
-    return (
-        (count_ball, (np.asarray(center), float(inner), float(outer), inside))
-        # NumPy sums longer blocks by recursion
-        if len(center) <= 128
-        else None
-    )
-
-
-@jit
-def count_ball(
-    center: FloatArray, inner: float, outer: float, inside: int, rows: FloatArray, table: Whole
-) -> None:
-    """Count the guesses of `Ball`: `inside` within `inner` of the center, the opposite guess beyond
-    `outer`.
-    """
-    plus, minus = 0, 0
-    sums = np.empty(8)
-    for i in range(len(rows)):
-        square, summed = 0.0, 0
-        if len(center) >= 8:
-            sums[:] = 0.0
-            for j in range(0, len(center) - len(center) % 8, 8):
-                for k in range(8):
-                    step = rows[i, j + k] - center[j + k]
-                    sums[k] += step * step
-            square = ((sums[0] + sums[1]) + (sums[2] + sums[3])) + (
-                (sums[4] + sums[5]) + (sums[6] + sums[7])
-            )
-            summed = len(center) - len(center) % 8
-        for j in range(summed, len(center)):
-            step = rows[i, j] - center[j]
-            square += step * step
-        distance = np.sqrt(square)
-        guess = int(distance < inner) - int(distance > outer)
-        plus += guess * inside > 0
-        minus += guess * inside < 0
-    _add_counts(table, len(rows), plus, minus)
 
 
 @jit

@@ -359,11 +359,6 @@ class Lattice(Event):
     def guess(self, outputs: Outputs) -> Guesses:
         return _look_up(self._sorted, lattice(_column(outputs, self.column)))
 
-    def kernel(self, width: int, code: float) -> Kernel | None:
-        from dpwitness.auditors.events.kernels import lattice_kernel  # loads Numba
-
-        return lattice_kernel(self.column, *self._sorted) if self.column < width else None
-
     @property
     def directions(self) -> int:
         return count_directions(self.guesses)
@@ -387,15 +382,6 @@ class LowBits(ScalarEvent):
     side: int
 
     kind: ClassVar[str] = "low bits"
-
-    def kernel(self, width: int, code: float) -> Kernel | None:
-        from dpwitness.auditors.events.kernels import count_low_bits  # loads Numba
-
-        return (
-            (count_low_bits, (self.column, float(self.below), int(self.side)))
-            if self.column < width
-            else None
-        )
 
     @property
     def axis(self) -> str:
@@ -441,15 +427,6 @@ class Ball(ScalarEvent):
     inside: int
 
     kind: ClassVar[str] = "ball"
-
-    def kernel(self, width: int, code: float) -> Kernel | None:
-        from dpwitness.auditors.events.kernels import ball_kernel  # loads Numba
-
-        return (
-            ball_kernel(self.center, self.inner, self.outer, int(self.inside))
-            if len(self.center) <= width
-            else None
-        )
 
     axis: ClassVar[str] = "distance from the center"
 

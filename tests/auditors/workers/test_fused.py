@@ -31,16 +31,7 @@ from dpwitness.auditors.events.features import (
     WhitenedDistances,
 )
 from dpwitness.auditors.events.outputs import row_keys
-from dpwitness.auditors.events.rules import (
-    Atoms,
-    Ball,
-    Intervals,
-    Lattice,
-    LowBits,
-    Threshold,
-    WeightedScore,
-    lattice,
-)
+from dpwitness.auditors.events.rules import Atoms, Intervals, Threshold, WeightedScore
 from dpwitness.auditors.workers import chunks
 from dpwitness.auditors.workers.chunks import counter
 from dpwitness.auditors.workers.engine import Inline, Phase, Stage, counts
@@ -277,31 +268,6 @@ def test_scores(kind):
         check(event, values)
         named += math.isfinite(event.low)
     assert named >= 6
-
-
-@hypothesis
-@given(seeds, st.sampled_from([1, 2, 7, 8, 9, 20, 128]), st.sampled_from([-1, 1]))
-def test_balls(seed, width, inside):
-    """Distances in NumPy's own order of summation: rows on the very border are told as it tells
-    them.
-    """
-    rng = np.random.default_rng(seed)
-    values = drawn(seed, 200, width) if seed % 2 else rng.normal(size=(200, width))
-    center = rng.normal(size=width)
-    far = rules.distances(values, center)
-    far = far[np.isfinite(far)]
-    inner, outer = np.sort(rng.choice(far, 2)) if len(far) else (0.5, 1.0)
-    check(Ball(center, float(inner), float(outer), inside), values)
-
-
-@hypothesis
-@given(seeds, st.integers(0, 2))
-def test_bits(seed, column):
-    rng = np.random.default_rng(seed)
-    values = drawn(seed, 300, 3) * rng.choice([1.0, 2.0**-40, 1 / 3], (300, 3))
-    check(LowBits(column, float(rng.integers(-80, 3)), int(rng.choice([-1, 1]))), values)
-    classes = lattice(np.ascontiguousarray(rng.permutation(values)[:40, column]))
-    check(Lattice(column, classes, rng.choice([-1.0, 1.0], 40)), values)
 
 
 def test_keys_that_share_a_slot_are_told_apart():
