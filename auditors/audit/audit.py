@@ -1,7 +1,15 @@
-"""Entry point of the black-box audit: validate the request, run the stages, build the result."""
+"""Entry point of the black-box audit: validate the request, run the stages, or restore them from a
+store, and build the result.
+
+A hash of the source does not cover imported modules or globals. So a store keeps digests of
+outputs: of each pair's probe, and of the first chunk of each stage that stores outputs. The same
+seed must reproduce these digests before any stored data are used. The counts of a mechanism that
+cannot be seeded are compared with fresh runs instead, at error `_ALARM_PROBABILITY`.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing, nullcontext
@@ -12,24 +20,41 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpwitness.auditors.audit.conclude import (
-    Findings,
-    conclude,
+from dpwitness.auditors.audit.after_test import (
+    separate_causes,
     suggest_categories,
     suggest_wider_domain,
 )
-from dpwitness.auditors.audit.options import AuditOptions, Progress, require_find, validated_options
-from dpwitness.auditors.audit.pilot import (
-    BothSides,
+from dpwitness.auditors.audit.conclude import Findings, build_result, conclude
+from dpwitness.auditors.audit.options import (
+    LEAST,
+    AuditOptions,
+    Progress,
+    RunCost,
+    require_find,
+    require_seconds,
+    validated_options,
+)
+from dpwitness.auditors.audit.pair_choice import (
     Known,
-    Training,
     audit_low_bits,
+    ordered,
+    run_probes,
     select_pair,
+    trace_evidence,
+    traced_pairs,
+    with_suggested_pairs,
+)
+from dpwitness.auditors.audit.probe import (
+    BothSides,
+    ProbedPair,
+    Training,
+    probe_pair,
+    probe_pairs,
+    sample_first_chunk,
     train,
 )
-from dpwitness.auditors.audit.probe import ProbedPair, probe_pair, run_probes
 from dpwitness.auditors.audit.result import AuditResult, BitLevel
-from dpwitness.auditors.audit.resume import extension_totals, require_same_chunks, resume
 from dpwitness.auditors.audit.runner import (
     RoundRunner,
     fix_budget,
@@ -37,10 +62,7 @@ from dpwitness.auditors.audit.runner import (
     replan,
     runs_to_choose,
 )
-from dpwitness.auditors.audit.screening import trace_evidence, traced_pairs, with_suggested_pairs
-from dpwitness.auditors.audit.test import SequentialTest, extend, run_test, single_event
-from dpwitness.auditors.audit.timing import LEAST, RunCost, require_seconds
-from dpwitness.auditors.audit.violations import separate_causes
+from dpwitness.auditors.audit.test import EventTest, SequentialTest, extend, run_test, single_event
 from dpwitness.auditors.events.divergence import Binned
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.learning import Learned
@@ -49,9 +71,11 @@ from dpwitness.auditors.events.scores import Score, collect_scores
 from dpwitness.auditors.search.catalogue import audited_pairs, unverified_notes
 from dpwitness.auditors.traces.first_look import is_traceable
 from dpwitness.auditors.witnesses.audit_records import AuditLedger, identity_of
+from dpwitness.auditors.witnesses.kinds import recompute_bounds
 from dpwitness.auditors.witnesses.store import Store, open_store
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import Phase
+from dpwitness.auditors.workers.pair_exercise import exercised
 from dpwitness.auditors.workers.scored_outputs import ScoredMechanism, usable_scores_of
 from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair
@@ -424,7 +448,6 @@ def _run_plan(
     findings and the usable pairs.
     """
     options, probed = run_probes(runner, options, pairs)
-    require_same_chunks(runner, probed)
     findings = Findings(options)
     known: Known = {}
     if options.bits:
@@ -447,7 +470,14 @@ def _run_plan(
         yield findings
     findings = yield from _separate_causes(runner, findings, selected, training.outputs)
     if options.searched is not None:
-        suggest_wider_domain(runner, findings, options.searched)
+        moved, _ = exercised(
+            options.claim,
+            findings.test.parts if findings.test else (),
+            runner.seen,
+            max(1, len(findings.pairs)),
+        )
+        if moved is False:
+            suggest_wider_domain(runner, options.searched)
         suggest_categories(runner, options.searched, outputs or [selected.probe.sides])
     return findings, probed
 
@@ -460,7 +490,6 @@ def _run_sequential(
     """
     runner.planned = runs_to_choose(runner, options, pairs)
     options, probed = run_probes(runner, options, pairs)
-    require_same_chunks(runner, probed)
     head = traced_pairs(runner, options, [each.pair for each in probed], "probed")
     selected, outputs, scores = select_pair(runner, options, probed, head)
     traced, shift = trace_evidence(runner, options, selected.pair, [probed[k].pair for k in head])
@@ -527,3 +556,111 @@ def _with_scores(
     if scores:
         runner.run = ScoredMechanism(runner.run, scores)
     return replace(options, scores=scores)
+
+
+# fresh rounds compared with the stored counts of a mechanism that cannot be seeded
+_FRESH_ROUNDS = 1_000
+_ALARM_PROBABILITY = 1e-9  # probability that this comparison rejects the unchanged mechanism
+
+
+def resume(
+    runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair], data: Json
+) -> Generator[Findings, None, tuple[Findings, list[ProbedPair]]]:
+    """Restore a finished audit, run its first rounds again, and return the findings and the usable
+    pairs.
+
+    Raise InvalidArgument if the rounds differ, or the stored bounds do not follow from the counts.
+    """
+    runner.restore(data)
+    findings = Findings.from_json(data, options, pairs)
+    yield findings
+    probed = _probe_again(runner, findings, pairs)
+    if findings.test is not None:
+        findings = findings.on(findings.test.pair, runner)
+        yield findings
+    assert runner.ledger is not None
+    try:
+        recompute_bounds(replace(build_result(runner, findings), subject=None).to_json())
+    except InvalidArgument as error:
+        raise InvalidArgument(
+            f"store is damaged or edited, got {runner.ledger.store.path}: {error}"
+        ) from None
+    return findings, probed
+
+
+def _probe_again(
+    runner: RoundRunner, findings: Findings, pairs: Sequence[Pair]
+) -> list[ProbedPair]:
+    """Run the first rounds of a restored audit again, and return its usable pairs. Raise
+    InvalidArgument if the rounds differ.
+    """
+    assert runner.ledger is not None
+    again = copy.copy(runner)  # these rounds are not counted, and their notes are stored already
+    again.notes, again.single, again.shared = list(runner.notes), set(), False
+    tried = ordered(pairs, runner.ledger.value("order", None))
+    probed = probe_pairs(again, findings.options, tried, len(runner.ledger.values("probe ")))
+    runner.repeatable = again.repeatable
+    if findings.test is not None and not runner.repeatable:
+        _require_same_rates(runner, runner.ledger, findings.test)
+    return probed
+
+
+def _require_same_rates(runner: RoundRunner, ledger: AuditLedger, test: EventTest) -> None:
+    """Raise InvalidArgument if the right and wrong guesses of fresh runs do not fit the stored
+    counts of the last stage.
+
+    The test has error probability `_ALARM_PROBABILITY`.
+    """
+    event, stored = single_event(test.event), test.tally
+    one, zero = runner.call(
+        sample_first_chunk,
+        runner.stage(test.pair, Phase.TIMING, test.index, _FRESH_ROUNDS, _FRESH_ROUNDS),
+    )
+    if one is None or zero is None or stored.rounds == 0:
+        return
+    (_, wrong0, right0), (_, right1, wrong1) = (
+        (int((guess == 0).sum()), int((guess == 1).sum()), int((guess == -1).sum()))
+        for guess in (event.guess(zero), event.guess(one))
+    )
+    from scipy.stats import hypergeom  # half a second, and few audits need it
+
+    rounds = len(one) + len(zero)
+    for fresh, known in ((right0 + right1, stored.correct), (wrong0 + wrong1, stored.wrong)):
+        law = hypergeom(rounds + stored.rounds, fresh + known, rounds)
+        if min(law.cdf(fresh), law.sf(fresh - 1)) < _ALARM_PROBABILITY / 4:
+            raise ledger.changed_mechanism(
+                f"{fresh:,} of {rounds:,} rounds run now are on one side of the event, "
+                f"and {known:,} of {stored.rounds:,} stored ones: one mechanism gives this "
+                f"with probability below {_ALARM_PROBABILITY:g}"
+            )
+    runner.note(
+        f"the mechanism cannot repeat its outputs: {_FRESH_ROUNDS:,} rounds run now "
+        f"fit the counts of the store (tested at error {_ALARM_PROBABILITY:g}), "
+        "a small change of the mechanism would not be detected"
+    )
+
+
+def extension_totals(ledger: AuditLedger, longer: int) -> list[int]:
+    """Return the total number of runs after each extension up to `longer`, which is added to the
+    stored list if it is new.
+
+    Raise InvalidArgument if the audit is not finished, or a new total does not exceed the planned
+    runs.
+    """
+    known: list[int] = ledger.value("extensions", [])
+    if longer not in known:
+        least = known[-1] if known else ledger.entry.planned
+        if ledger.entry.verdict is None:
+            raise InvalidArgument(
+                "audit: extend_to needs a finished audit, but the audit in "
+                f"{ledger.store.path} is not finished"
+            )
+        if longer <= least:
+            raise InvalidArgument(
+                f"audit: extend_to must be above the {least:,} runs that are planned "
+                f"already, got {longer:,}"
+            )
+        known = [*known, longer]
+        ledger.put("extensions", known)
+        ledger.reopen(longer)
+    return known[: known.index(longer) + 1]

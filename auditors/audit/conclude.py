@@ -1,45 +1,42 @@
-"""Stage 5 of an audit, the conclusion: the result of the findings, also of an audit that failed or
-was interrupted; and hints on the declaration of a domain: wider bounds where no pair changes the
-outputs, and categories where outputs are texts.
+"""Conclusion of an audit: the result of the findings, also of an audit that failed or was
+interrupted. A violation is reported if the kernel, `proofs_checks/kernel/checker.py`, accepts its
+counts.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor, wait
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from dpwitness.auditors.audit.kernel_check import checked_by_kernel
+from dpwitness.auditors.audit.after_test import Counted, require_independent
 from dpwitness.auditors.audit.options import EARLY_ALPHA, AuditOptions
 from dpwitness.auditors.audit.result import AuditResult, BitLevel, PairScore
 from dpwitness.auditors.audit.runner import RoundRunner
 from dpwitness.auditors.audit.test import EventTest
-from dpwitness.auditors.audit.violations import Counted, require_independent
 from dpwitness.auditors.events.detectable_violation import detectable
-from dpwitness.auditors.events.outputs import UNAUDITED_PREFIX, Outputs
+from dpwitness.auditors.events.outputs import UNAUDITED_PREFIX
 from dpwitness.auditors.events.rule_reader import read_event
-from dpwitness.auditors.search.catalogue import pairs_for
 from dpwitness.auditors.statistics.anytime import equivalent_level
-from dpwitness.auditors.statistics.certificate import Tally
+from dpwitness.auditors.statistics.certificate import Part, Tally, error_of_counts, partial_bound
 from dpwitness.auditors.statistics.combination import shares_spent
 from dpwitness.auditors.traces.evidence import TraceEvidence
 from dpwitness.auditors.witnesses.audit_records import AuditLedger
-from dpwitness.auditors.witnesses.recompute import Cause
-from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.auditors.workers.engine import MechanismFailed, explained, outputs
-from dpwitness.auditors.workers.pair_exercise import difference, exercised
+from dpwitness.auditors.witnesses.recompute import Basis, Cause
+from dpwitness.auditors.witnesses.verdicts import Verdict, strict
+from dpwitness.auditors.workers.engine import MechanismFailed, explained
+from dpwitness.auditors.workers.pair_exercise import exercised
 from dpwitness.auditors.workers.statefulness import Unfit
-from dpwitness.core.claims import resolved
+from dpwitness.core.claims import ApproxDP, Claim, exact_text, resolved
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains import Domain
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
 _Found = TypeVar("_Found", BitLevel, Cause)
@@ -402,116 +399,141 @@ def _verdict(
     return verdict, moved, tuple(notes)
 
 
-_WIDER_PAIRS, _WIDER_ROUNDS, _WIDER_LEVEL = 6, 400, 1e-6
+_REFUTED = (Verdict.VIOLATED, Verdict.SUSPECT)
+# relative excess of a bound over the claim up to which the kernel's rounding may decide
+_MARGIN = 1e-6
 
 
-def suggest_wider_domain(runner: RoundRunner, findings: Findings, domain: Domain) -> None:
-    """Add a note on wider bounds of a domain that change the outputs, if none of the pairs in the
-    declared domain does.
+def checked_by_kernel(result: AuditResult) -> AuditResult:
+    """Return the result, with the verdict ERROR at each level whose violation the kernel refuses.
 
-    Pairs outside the declared domain cannot refute the claim.
+    A notion that the kernel does not know keeps its verdict, with a note. A bound that exceeds the
+    claim by less than the margin of the kernel's rounding becomes NOT_REFUTED.
     """
-    parts = findings.test.parts if findings.test else ()
+    level, basis = result.bit_level, result.basis
     if (
-        exercised(findings.options.claim, parts, runner.seen, max(1, len(findings.pairs)))[0]
-        is not False
+        result.verdict in _REFUTED
+        and basis is not None
+        and any(part.prior is not None for part in basis.parts)
     ):
-        return
-    runs = 0
-    for wide, text in _wider_domains(domain):
-        for number, pair in enumerate(pairs_for(wide)[:_WIDER_PAIRS]):
-            # a phase number above those of all extensions
-            stage = runner.stage(pair, 1_000_000, number, _WIDER_ROUNDS, _WIDER_ROUNDS)
-            runs += _WIDER_ROUNDS
-            try:
-                sides = [side for found in outputs(stage, runner.executor) for side in found.sides]
-            except (MechanismFailed, InvalidArgument):
-                continue
-            if any(
-                one is not None and zero is not None and difference(one, zero) < _WIDER_LEVEL
-                for one, zero in sides
-            ):
-                runner.note(
-                    f"no pair of {_domain_text(domain)} changes the outputs; {text} do "
-                    f"({runs:,} more runs): declare the domain as "
-                    f"{_domain_text(wide)} if such data can occur; pairs outside of the "
-                    "declared domain cannot refute the claim"
-                )
-                return
+        result = _with_problem(
+            result,
+            "the kernel does not know sequential tests: the verdict rests on the program alone",
+        )
+    elif result.verdict in _REFUTED and basis is not None:
+        event = result.event.to_json() if basis.cells and result.event is not None else None
+        result = _with_problem(
+            result,
+            kernel_problem(
+                result.claim,
+                "value",
+                result.parameter_lower,
+                result.confidence,
+                basis.counts(),
+                event,
+            ),
+        )
+    if level is not None and level.verdict in _REFUTED and level.tally is not None:
+        counts = level.basis(result.confidence).counts()
+        why = kernel_problem(result.claim, "bit", level.epsilon_lower, result.confidence, counts)
+        if why.startswith("counts") or why.startswith("bound"):
+            result = replace(
+                result,
+                bit_level=replace(level, verdict=Verdict.ERROR),
+                notes=(*result.notes, f"low bits: {why}"),
+            )
+    return replace(result, causes=tuple(_checked_cause(cause, result) for cause in result.causes))
 
 
-def suggest_categories(
-    runner: RoundRunner, domain: Domain, known: Sequence[tuple[Outputs, Outputs]]
-) -> None:
-    """Add a note if outputs contain texts although the domain has integers: the integers may be
-    labels, of which a rare one matters.
+def _checked_cause(cause: Cause, result: AuditResult) -> Cause:
+    """Return the cause, with the verdict ERROR if the kernel refuses its counts. The kernel does
+    not check the discount of the bound.
     """
-    integer, categories = getattr(domain, "integer", False), getattr(domain, "categories", False)
-    if not integer or categories or not any(side.texts for sides in known for side in sides):
-        return
-    how = '"categories": true' if integer is True else f'"categories": {list(integer)}'
-    runner.note(
-        "outputs contain texts, and the domain has integers: if the integers are labels "
-        f"without an order, add {how} to the domain, "
-        "so that pairs with rare labels are tried"
+    if cause.verdict not in _REFUTED or cause.tally is None:
+        return cause
+    alpha = error_of_counts(cause.alpha, cause.within)
+    bound = partial_bound(result.claim, cause.tally, alpha, cause.lost)
+    problem = kernel_problem(
+        result.claim,
+        "value",
+        bound,
+        result.confidence,
+        Basis(alpha, (Part(cause.tally, lost=cause.lost),)).counts(),
+    )
+    return (
+        replace(cause, verdict=Verdict.ERROR, words=problem)
+        if problem.startswith(("counts", "bound"))
+        else cause
     )
 
 
-def _wider_domains(domain: Domain) -> Iterator[tuple[Domain, str]]:
-    """Yield versions of the domain with wider bounds, and a description of the new data."""
-    given: Any = domain
-    low, high = getattr(domain, "low", None), getattr(domain, "high", None)
-    features = getattr(domain, "features", None)
-    for factor in (10.0, 100.0, 10_000.0):
-        for down in (False, True):
-            if (
-                isinstance(low, int | float)
-                and isinstance(high, int | float)
-                and dataclasses.is_dataclass(domain)
-            ):
-                ends = _widen_interval(low, high, factor, down)
-                changes: list[dict[str, Any]] = [{"low": ends[0], "high": ends[1]}]
-                changes += (
-                    [changes[0] | {"integer": True}]
-                    if getattr(domain, "integer", None) is False
-                    else []
-                )
-                text = f"values down to {ends[0]:g}" if down else f"values up to {ends[1]:g}"
-            elif features and dataclasses.is_dataclass(domain):
-                changes = [
-                    {"features": tuple(_widen_interval(*ends, factor, down) for ends in features)}
-                ]
-                text = f"features with bounds {factor:g} times as wide"
-            else:
-                return
-            for change in changes:
-                try:
-                    wide = dataclasses.replace(given, **change)
-                except (InvalidArgument, TypeError, ValueError):
-                    continue
-                yield wide, text + (" (whole numbers)" if change.get("integer") else "")
+def kernel_problem(
+    claim: Claim,
+    level: str,
+    bound: float,
+    confidence: float,
+    counts: Json,
+    event: Json | None = None,
+) -> str:
+    """Return why the kernel does not accept the counts of a refuted claim, or an empty text."""
+    # only an audit that refutes its claim loads the kernel
+    from dpwitness.proofs_checks.kernel import checker
+
+    # the accountant's epsilon at a delta
+    if isinstance(claim, ApproxDP) and claim.kind not in checker.FORMS:
+        claim = ApproxDP(claim.epsilon, claim.delta_budget)
+    try:
+        known = checker.decode_claim(exact_text(claim), list(claim.numbers))
+        plain = checker.read(
+            json.dumps(
+                {"bound": strict(bound), "confidence": confidence, "counts": counts, "event": event}
+            )
+        )
+        checker.check_counts(known, level, *plain.values())
+    except checker.NotChecked as missing:
+        return f"the kernel does not check this: {missing}; the verdict rests on the program alone"
+    except checker.Refused as refusal:
+        # the rounding of several stages adds up
+        if str(refusal).startswith("bound") and "stages" in counts:
+            return (
+                "the kernel refutes the claim, but not every digit of the bound from "
+                f"{len(counts['stages']) + 1} stages"
+            )
+        return str(refusal)
+    return ""
 
 
-def _widen_interval(low: float, high: float, factor: float, down: bool) -> tuple[float, float]:
-    """Return the interval with its upper (or lower, if `down`) end moved by `factor` times its
-    length.
+def _with_problem(result: AuditResult, problem: str) -> AuditResult:
+    """Return the result with a note on the problem, and as an ERROR if the kernel knows the notion
+    but refuses the counts.
     """
-    more = (high - low) * factor
-    ends = (low - more if down else low, high if down else low + more)
-    whole = isinstance(low, int) and isinstance(high, int)
-    return (int(ends[0]), int(ends[1])) if whole else ends
-
-
-def _domain_text(domain: Domain) -> str:
-    """Return a text of the domain with its bounds, without other fields at their default."""
-    given: Any = domain
-    values = {
-        field.name: (getattr(domain, field.name), field.default)
-        for field in dataclasses.fields(given)
-    }
-    text = [
-        f"{name}={value!r}"
-        for name, (value, default) in values.items()
-        if value != default or name in ("low", "high")
-    ]
-    return f"{type(domain).__name__}({', '.join(text)})"
+    if not problem:
+        return result
+    if problem.startswith("the kernel"):
+        return replace(result, notes=(*result.notes, problem))
+    parameter = result.claim.parameter
+    if problem.startswith("counts: they do not refute") and result.parameter_lower <= parameter * (
+        1 + _MARGIN
+    ):
+        why = (
+            f"the bound {result.parameter_lower:.12g} exceeds the claim by less than the "
+            "rounding of the kernel: the claim is not refuted"
+        )
+        return replace(
+            result,
+            verdict=Verdict.NOT_REFUTED,
+            parameter_lower=parameter,
+            epsilon_lower=min(result.epsilon_lower, parameter)
+            if result.claim.bounds_epsilon
+            else result.epsilon_lower,
+            notes=(why, *result.notes),
+        )
+    bound, claim = (
+        f"{result.claim.symbol} > {result.parameter_lower:.9g}",
+        f"{result.claim.symbol} <= {result.claim.parameter:.9g}",
+    )
+    why = (
+        f"the program certifies {bound} against {claim}, but the kernel refuses its counts: "
+        f"{problem}; please report this"
+    )
+    return replace(result, verdict=Verdict.ERROR, notes=(why, *result.notes))

@@ -14,9 +14,9 @@ from typing import Any
 from scipy.special import ndtr, ndtri
 
 from dpwitness.auditors.audit.audit import timed
+from dpwitness.auditors.audit.options import LEAST, RunCost, format_duration
 from dpwitness.auditors.audit.power import FEW, REPEATS, Rehearsals, chance, error_of, split_budget
 from dpwitness.auditors.audit.power import MOST as REHEARSED
-from dpwitness.auditors.audit.timing import LEAST, RunCost, format_duration
 from dpwitness.auditors.density.limit import SHAPES, law_with_parameter, limit_of_law, parameter_of
 from dpwitness.auditors.density.routes import loss_law
 from dpwitness.auditors.search.catalogue import audited_pairs

@@ -43,8 +43,8 @@ from dpwitness.auditors.audit.options import (
     tried_pairs,
     validated_options,
 )
-from dpwitness.auditors.audit.pilot import audit_low_bits, select_pair, train, training_outputs
-from dpwitness.auditors.audit.probe import run_probes
+from dpwitness.auditors.audit.pair_choice import audit_low_bits, run_probes, select_pair
+from dpwitness.auditors.audit.probe import train, training_outputs
 from dpwitness.auditors.audit.runner import RoundRunner
 from dpwitness.auditors.density.limit import BestEvent, best_event
 from dpwitness.auditors.events.detectable_violation import CELL_RELEARNING_LOSS

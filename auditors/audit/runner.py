@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dpwitness.auditors.audit.options import MIN_RUNS_PER_PAIR, AuditOptions
-from dpwitness.auditors.audit.timing import (
+from dpwitness.auditors.audit.options import (
     FEWEST,
     LEAST,
+    MIN_RUNS_PER_PAIR,
+    AuditOptions,
     Costs,
     RunCost,
     format_duration,

@@ -26,14 +26,15 @@ from dpwitness.auditors.audit.options import (
     AuditOptions,
     chunk_size,
 )
-from dpwitness.auditors.audit.pilot import (
+from dpwitness.auditors.audit.probe import (
     BothSides,
+    ProbedPair,
     Training,
     both_sides,
     complete_sides,
+    repeat_probe,
     training_outputs,
 )
-from dpwitness.auditors.audit.probe import ProbedPair, repeat_probe
 from dpwitness.auditors.audit.runner import RoundRunner
 from dpwitness.auditors.events.detectable_violation import ScoreLaw, detectable
 from dpwitness.auditors.events.divergence import Binned, renyi_lower_bound

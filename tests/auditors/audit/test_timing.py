@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dpwitness import InvalidArgument, Pair, Verdict, audit
-from dpwitness.auditors.audit import timing
-from dpwitness.auditors.audit.timing import Costs, format_duration
+from dpwitness.auditors.audit import options
+from dpwitness.auditors.audit.options import Costs, format_duration
 from dpwitness.auditors.workers import chunks, clocks
 from dpwitness.auditors.workers.engine import Inline, Phase, Stage
 from dpwitness.console import describe
@@ -34,7 +34,7 @@ def clock(monkeypatch):
     monkeypatch.setattr(Clock, "now", 0.0)
     monkeypatch.setattr(Clock, "cpu", 0.0)
     monkeypatch.setattr(
-        timing, "read_clock", lambda name: lambda: Clock.cpu if name == "cpu" else Clock.now
+        options, "read_clock", lambda name: lambda: Clock.cpu if name == "cpu" else Clock.now
     )
     monkeypatch.setattr(chunks, "perf_counter", lambda: Clock.now)
     monkeypatch.setattr(clocks, "cpu_seconds", lambda: Clock.cpu)
@@ -100,7 +100,7 @@ def test_a_mechanism_that_waits_ends_the_measurement_of_cpu_time():
 
     stage = partial(Stage, waits, PAIR, 0, (0, 0, Phase.TIMING))
     executor = Inline()
-    found = timing.price(
+    found = options.price(
         lambda size: stage(size, size, 600.0), parse_claim("pure:1"), executor, 10.0, "cpu"
     )
     executor.shutdown()
@@ -209,7 +209,7 @@ def test_a_budget_counts_the_runs_of_slower_pairs(slow_from, expected):
     executor, stage = Inline(), partial(Stage, mechanism, pairs[0], 0, (0, 0, Phase.TIMING))
 
     def slowdown(chosen, seconds):
-        return timing.slowdown(
+        return options.slowdown(
             lambda size: stage(size, size, 600.0), chosen, executor, seconds, "cpu"
         )
 
