@@ -46,7 +46,6 @@ from dpwitness.auditors.audit.pair_choice import (
     with_suggested_pairs,
 )
 from dpwitness.auditors.audit.probe import (
-    BothSides,
     ProbedPair,
     Training,
     probe_pair,
@@ -118,7 +117,6 @@ def audit(
     target: Json | None = None,
     store: str | PathLike[str] | Store | None = None,
     extend_to: int | None = None,
-    window: int | None = None,
     sequential: bool = False,
     find: float | None = None,
     trace: bool = True,
@@ -205,8 +203,6 @@ def audit(
         is tested on a stage of fresh rounds. The k-th extension spends an additional 2^-k of alpha,
         whatever its reason and length. The confidence of the result is that of all its statements
         together.
-    window : int, optional
-        Maximum number of tasks in flight on the executor; 2 * workers + 1 by default.
     sequential : bool
         Whether to test with an anytime-valid certificate, which has no planned number of runs. The
         audit ends when a violation is certified, when its event cannot show a violation of size
@@ -245,11 +241,11 @@ def audit(
     <Verdict.VIOLATED: 'VIOLATED'>
     """
     claim = promised(mechanism, claim, "audit")
-    require_type("sequential", sequential, (bool, np.bool_), "be True or False", "audit")
+    flags = {"sequential": sequential, "bits": bits, "trace": trace, "causes": causes}
+    for argument, given in flags.items():
+        require_type(argument, given, (bool, np.bool_), "be True or False", "audit")
     stop = ("violation" if sequential else "gross") if stop is None else stop
     require_one_of("stop", stop, ["gross", "violation", "never"], "audit")
-    for argument, given in (("bits", bits), ("trace", trace), ("causes", causes)):
-        require_type(argument, given, (bool, np.bool_), "be True or False", "audit")
     require_seconds(seconds, None if sequential else trials, clock, executor, "audit")
     require_callable("announce", announce, "audit", arguments=1, optional=True)
     if trials is None:
@@ -266,11 +262,8 @@ def audit(
         progress,
         target,
         near,
-    )
-    options = replace(
-        options,
         stop=stop,
-        bits=bool(bits),
+        bits=bool(bits) and not sequential,
         causes=bool(causes),
         seconds=seconds,
         clock=clock,
@@ -299,9 +292,6 @@ def audit(
             "audit: extend_to needs the store of the audit that is extended, got "
             f"extend_to={total} without one"
         )
-    runner.pace.window = (
-        None if window is None else require_integer("window", window, "audit", least=1)
-    )
     require_type(
         "store",
         store,
@@ -313,23 +303,24 @@ def audit(
     if store is None:
         return conclude(runner, options, _run(runner, options, pairs, candidates, ()))
     with nullcontext(store) if isinstance(store, Store) else open_store(store) as opened:
-        content = {
+        settings: Json = {
             "name": options.name,
             "claim": claim.identity,
             "seed": seed,
             "confidence": confidence,
             "stop": stop,
             "bits": bool(bits),
+            **(
+                {"sequential": True}
+                if sequential
+                else {"trials": trials if seconds is None else None, "seconds": seconds}
+            ),
+            **({} if sequential or clock == "wall" else {"clock": clock}),
+            **({} if trace else {"trace": False}),
+            **({} if causes else {"causes": False}),
         }
-        budget: Json = (
-            {"sequential": True}
-            if sequential
-            else {"trials": trials if seconds is None else None, "seconds": seconds}
-        )
-        budget |= {} if sequential or clock == "wall" else {"clock": clock}
-        budget |= ({} if trace else {"trace": False}) | ({} if causes else {"causes": False})
         identity = identity_of(
-            mechanism, options.target, pairs, candidates, options.near, **content, **budget
+            mechanism, options.target, pairs, candidates, options.near, **settings
         )
         runner.ledger = AuditLedger(opened, identity, options.name, trials)
         totals = () if total is None else extension_totals(runner.ledger, total)
@@ -403,50 +394,51 @@ def _run(
     scores: Sequence[Score],
     totals: Sequence[int],
 ) -> Iterator[Findings]:
-    """Run the plan, or restore it from the store, and then all extensions; `totals` lists the total
-    number of runs after each.
+    """Run the stages, or restore them from the store, and then all extensions; `totals` lists the
+    total number of runs after each extension.
 
-    Yields the findings after each change.
+    Yields the findings after each change. A sequential audit stores its facts and counts only.
     """
     options = _add_scores(runner, options, pairs[0], scores)
     yield Findings(options)
     pairs = with_suggested_pairs(runner, options, pairs)
     ends = {} if runner.ledger is None else runner.ledger.values("end ")
-    last = max(
-        (number for number in range(len(totals) + 1) if f"end {number}" in ends), default=None
-    )
-    if options.find is not None:
-        yield from _run_sequential(runner, options, pairs)
-        return
-    if last is None:
-        findings, probed = yield from _run_plan(runner, fix_budget(runner, options, pairs), pairs)
-        _store_end(runner, findings, pairs)
-    else:
-        findings, probed = yield from resume(runner, options, pairs, ends[f"end {last}"])
-    for number in range((last or 0) + 1, len(totals) + 1):
-        assert findings.test is not None
-        if findings.test.stopped:
-            runner.note("not extended: the violation was certified before the rounds were over")
-            break
-        for test in extend(
-            runner,
-            findings.options,
-            probed[findings.test.index],
-            findings.test,
-            number,
-            totals[number - 1],
-        ):
-            findings = replace(findings, test=test, extensions=number)
-            yield findings
-        _store_end(runner, findings, pairs)
+    known = [number for number in range(len(totals) + 1) if f"end {number}" in ends]
+    if known:
+        findings, probed = yield from _restore(runner, options, pairs, ends[f"end {known[-1]}"])
+    for number in range(known[-1] + 1 if known else 0, len(totals) + 1):
+        if number == 0:
+            findings, probed = yield from _run_stages(runner, options, pairs)
+        else:
+            test = findings.test
+            assert test is not None
+            if test.stopped:
+                runner.note("not extended: the violation was certified before the rounds were over")
+                break
+            total = totals[number - 1]
+            for extended in extend(
+                runner, findings.options, probed[test.index], test, number, total
+            ):
+                findings = replace(findings, test=extended, extensions=number)
+                yield findings
+        if runner.ledger is not None and options.find is None:
+            runner.ledger.end(findings.extensions, runner.to_json() | findings.to_json(pairs))
 
 
-def _run_plan(
+def _run_stages(
     runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
 ) -> Generator[Findings, None, tuple[Findings, list[ProbedPair]]]:
-    """Run the stages of the plan, yield the findings after each change, and return the last
+    """Run the stages of an audit, yield the findings after each change, and return the last
     findings and the usable pairs.
+
+    A sequential audit chooses a pair from few rounds, and tests the pair until a violation is
+    certified or excluded.
     """
+    sequential = options.find is not None
+    if sequential:
+        runner.planned = runs_to_choose(runner, options, pairs)
+    else:
+        options = fix_budget(runner, options, pairs)
     options, probed = run_probes(runner, options, pairs)
     findings = Findings(options)
     known: Known = {}
@@ -457,75 +449,40 @@ def _run_plan(
         yield findings
     head = traced_pairs(runner, options, [each.pair for each in probed], "probed")
     selected, outputs, scores = select_pair(runner, options, probed, head, known)
-    replan(runner, options, selected.index)
+    if not sequential:
+        replan(runner, options, selected.index)
     traced, shift = trace_evidence(runner, options, selected.pair, [probed[k].pair for k in head])
     options = replace(options, shift=shift)
-    findings = replace(findings, options=options, pairs=scores, trace=traced).on(
-        selected.pair, runner
-    )
+    findings = replace(findings, options=options, pairs=scores, trace=traced)
+    findings = findings.on(selected.pair, runner)
     yield findings
-    training = train(runner, findings.options, selected, outputs)
-    for test in run_test(runner, findings.options, selected, training):
-        findings = replace(findings, test=test)
+    tests: Iterator[EventTest]
+    if sequential:
+        test = SequentialTest(runner, findings.options, selected, outputs or [selected.probe.sides])
+        tests, trained = test.run(), test.training_sides
+    else:
+        training = train(runner, findings.options, selected, outputs)
+        tests = run_test(runner, findings.options, selected, training)
+        trained = list(training.outputs)
+    for tested in tests:
+        findings = replace(findings, test=tested)
         yield findings
-    findings = yield from _separate_causes(runner, findings, selected, training.outputs)
-    if options.searched is not None:
-        moved, _ = exercised(
-            options.claim,
-            findings.test.parts if findings.test else (),
-            runner.seen,
-            max(1, len(findings.pairs)),
-        )
-        if moved is False:
+    if sequential:
+        runner.planned = runner.done
+    if options.causes and findings.refuted:
+        yield replace(findings, causes=())
+        causes = separate_causes(runner, findings.options, selected, trained)
+        findings = replace(findings, causes=causes)
+        yield findings
+    if sequential:
+        runner.planned = runner.done
+    elif options.searched is not None:
+        parts = findings.test.parts if findings.test else ()
+        tried = max(1, len(findings.pairs))
+        if exercised(findings.options.claim, parts, runner.seen, tried)[0] is False:
             suggest_wider_domain(runner, options.searched)
         suggest_categories(runner, options.searched, outputs or [selected.probe.sides])
     return findings, probed
-
-
-def _run_sequential(
-    runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
-) -> Iterator[Findings]:
-    """Run a sequential audit: choose a pair from few rounds, and test the pair until a violation is
-    certified or excluded.
-    """
-    runner.planned = runs_to_choose(runner, options, pairs)
-    options, probed = run_probes(runner, options, pairs)
-    head = traced_pairs(runner, options, [each.pair for each in probed], "probed")
-    selected, outputs, scores = select_pair(runner, options, probed, head)
-    traced, shift = trace_evidence(runner, options, selected.pair, [probed[k].pair for k in head])
-    options = replace(options, shift=shift)
-    findings = Findings(options, pairs=scores, trace=traced).on(selected.pair, runner)
-    yield findings
-    sequential = SequentialTest(
-        runner, findings.options, selected, outputs or [selected.probe.sides]
-    )
-    for test in sequential.run():
-        findings = replace(findings, test=test)
-        yield findings
-    runner.planned = runner.done
-    yield from _separate_causes(runner, findings, selected, sequential.training_sides)
-    runner.planned = runner.done
-
-
-def _separate_causes(
-    runner: RoundRunner, findings: Findings, selected: ProbedPair, outputs: Sequence[BothSides]
-) -> Generator[Findings, None, Findings]:
-    """Test the parts of the outputs separately if the claim is violated, yield the findings, and
-    return them.
-    """
-    if findings.options.causes and findings.refuted:
-        yield replace(findings, causes=())
-        findings = replace(
-            findings, causes=separate_causes(runner, findings.options, selected, outputs)
-        )
-        yield findings
-    return findings
-
-
-def _store_end(runner: RoundRunner, findings: Findings, pairs: Sequence[Pair]) -> None:
-    """Write the end of the plan, or of an extension, to the store."""
-    if runner.ledger is not None:
-        runner.ledger.end(findings.extensions, runner.to_json() | findings.to_json(pairs))
 
 
 def _add_scores(
@@ -563,7 +520,7 @@ _FRESH_ROUNDS = 1_000
 _ALARM_PROBABILITY = 1e-9  # probability that this comparison rejects the unchanged mechanism
 
 
-def resume(
+def _restore(
     runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair], data: Json
 ) -> Generator[Findings, None, tuple[Findings, list[ProbedPair]]]:
     """Restore a finished audit, run its first rounds again, and return the findings and the usable
@@ -571,38 +528,28 @@ def resume(
 
     Raise InvalidArgument if the rounds differ, or the stored bounds do not follow from the counts.
     """
+    ledger = runner.ledger
+    assert ledger is not None
     runner.restore(data)
     findings = Findings.from_json(data, options, pairs)
     yield findings
-    probed = _probe_again(runner, findings, pairs)
+    again = copy.copy(runner)  # these rounds are not counted, and their notes are stored already
+    again.notes, again.single, again.shared = list(runner.notes), set(), False
+    tried = ordered(pairs, ledger.value("order", None))
+    probed = probe_pairs(again, findings.options, tried, len(ledger.values("probe ")))
+    runner.repeatable = again.repeatable
     if findings.test is not None:
+        if not runner.repeatable:
+            _require_same_rates(runner, ledger, findings.test)
         findings = findings.on(findings.test.pair, runner)
         yield findings
-    assert runner.ledger is not None
     try:
         recompute_bounds(replace(build_result(runner, findings), subject=None).to_json())
     except InvalidArgument as error:
         raise InvalidArgument(
-            f"store is damaged or edited, got {runner.ledger.store.path}: {error}"
+            f"store is damaged or edited, got {ledger.store.path}: {error}"
         ) from None
     return findings, probed
-
-
-def _probe_again(
-    runner: RoundRunner, findings: Findings, pairs: Sequence[Pair]
-) -> list[ProbedPair]:
-    """Run the first rounds of a restored audit again, and return its usable pairs. Raise
-    InvalidArgument if the rounds differ.
-    """
-    assert runner.ledger is not None
-    again = copy.copy(runner)  # these rounds are not counted, and their notes are stored already
-    again.notes, again.single, again.shared = list(runner.notes), set(), False
-    tried = ordered(pairs, runner.ledger.value("order", None))
-    probed = probe_pairs(again, findings.options, tried, len(runner.ledger.values("probe ")))
-    runner.repeatable = again.repeatable
-    if findings.test is not None and not runner.repeatable:
-        _require_same_rates(runner, runner.ledger, findings.test)
-    return probed
 
 
 def _require_same_rates(runner: RoundRunner, ledger: AuditLedger, test: EventTest) -> None:

@@ -142,10 +142,22 @@ class Findings:
 def conclude(runner: RoundRunner, options: AuditOptions, stages: Iterator[Findings]) -> AuditResult:
     """Run the stages of an audit and return its result; if they are interrupted or fail, return
     what was found.
+
+    A violation is compared with fresh runs. `doubt` is why it is not believed, and `failure` why
+    the runs certify nothing.
     """
     findings, interrupted, failure, doubt = Findings(options), False, "", ""
     try:
-        findings, interrupted, failure = _last(stages, findings)
+        try:
+            for findings in stages:  # noqa: B007
+                pass
+        except KeyboardInterrupt:
+            interrupted = True
+        except MechanismFailed as error:
+            failure = str(error)
+            findings = _withdrawn(findings) if isinstance(error, Unfit) else findings
+        except BrokenExecutor as error:  # raised by `submit`, if a worker died between two chunks
+            failure = explained(error) or str(error)
         if (interrupted or failure) and findings.causes is not None:  # the test had ended
             runner.note(
                 f"the causes of the violation were not separated: {failure or 'interrupted'}"
@@ -154,7 +166,15 @@ def conclude(runner: RoundRunner, options: AuditOptions, stages: Iterator[Findin
         if not failure and (
             not interrupted or (findings.test is not None and findings.test.sequential)
         ):
-            doubt, failure = _compare(runner, findings)
+            try:
+                doubt = require_independent(runner, _counted_violations(findings))
+            except KeyboardInterrupt:
+                doubt = "interrupted before the violation was compared with fresh runs"
+            except Unfit as error:
+                failure = str(error)
+            except (MechanismFailed, BrokenExecutor) as error:
+                why = explained(error) or error
+                runner.note(f"the violation was not compared with fresh runs: {why}")
             findings = _withdrawn(findings) if doubt or failure else findings
     finally:
         runner.close()
@@ -173,44 +193,12 @@ def conclude(runner: RoundRunner, options: AuditOptions, stages: Iterator[Findin
     )
 
 
-def _last(stages: Iterator[Findings], start: Findings) -> tuple[Findings, bool, str]:
-    """Return the last findings of the stages, whether the user interrupted them, and why they
-    failed; an empty text if they did not.
-    """
-    findings = start
-    try:
-        for findings in stages:  # noqa: B007
-            pass
-    except KeyboardInterrupt:
-        return findings, True, ""
-    except MechanismFailed as error:
-        return _withdrawn(findings) if isinstance(error, Unfit) else findings, False, str(error)
-    except BrokenExecutor as error:  # raised by `submit`, if a worker died between two chunks
-        return findings, False, explained(error) or str(error)
-    return findings, False, ""
-
-
 def _withdrawn(findings: Findings) -> Findings:
     """Return the findings without counts, which certify nothing if runs are not independent."""
     return replace(findings, test=None, bit_level=None, causes=None)
 
 
-def _compare(runner: RoundRunner, findings: Findings) -> tuple[str, str]:
-    """Compare the runs of a violation with fresh ones; return why the violation is in doubt, and
-    why the runs certify nothing.
-    """
-    try:
-        return require_independent(runner, counted_violations(findings)), ""
-    except KeyboardInterrupt:
-        return "interrupted before the violation was compared with fresh runs", ""
-    except Unfit as error:
-        return "", str(error)
-    except (MechanismFailed, BrokenExecutor) as error:
-        runner.note(f"the violation was not compared with fresh runs: {explained(error) or error}")
-        return "", ""
-
-
-def counted_violations(findings: Findings) -> list[Counted]:
+def _counted_violations(findings: Findings) -> list[Counted]:
     """Return the events whose counts violate the claim."""
     found, test, level = list[Counted](), findings.test, findings.bit_level
     if test is not None and findings.refuted:
@@ -411,32 +399,27 @@ def checked_by_kernel(result: AuditResult) -> AuditResult:
     claim by less than the margin of the kernel's rounding becomes NOT_REFUTED.
     """
     level, basis = result.bit_level, result.basis
-    if (
-        result.verdict in _REFUTED
-        and basis is not None
-        and any(part.prior is not None for part in basis.parts)
-    ):
-        result = _with_problem(
-            result,
-            "the kernel does not know sequential tests: the verdict rests on the program alone",
-        )
-    elif result.verdict in _REFUTED and basis is not None:
-        event = result.event.to_json() if basis.cells and result.event is not None else None
-        result = _with_problem(
-            result,
-            kernel_problem(
+    if result.verdict in _REFUTED and basis is not None:
+        if any(part.prior is not None for part in basis.parts):
+            problem = (
+                "the kernel does not know sequential tests: the verdict rests on the program alone"
+            )
+        else:
+            event = result.event.to_json() if basis.cells and result.event is not None else None
+            problem = kernel_problem(
                 result.claim,
                 "value",
                 result.parameter_lower,
                 result.confidence,
                 basis.counts(),
                 event,
-            ),
-        )
+            )
+        if problem:
+            result = _with_problem(result, problem)
     if level is not None and level.verdict in _REFUTED and level.tally is not None:
         counts = level.basis(result.confidence).counts()
         why = kernel_problem(result.claim, "bit", level.epsilon_lower, result.confidence, counts)
-        if why.startswith("counts") or why.startswith("bound"):
+        if why.startswith(("counts", "bound")):
             result = replace(
                 result,
                 bit_level=replace(level, verdict=Verdict.ERROR),
@@ -507,8 +490,6 @@ def _with_problem(result: AuditResult, problem: str) -> AuditResult:
     """Return the result with a note on the problem, and as an ERROR if the kernel knows the notion
     but refuses the counts.
     """
-    if not problem:
-        return result
     if problem.startswith("the kernel"):
         return replace(result, notes=(*result.notes, problem))
     parameter = result.claim.parameter

@@ -191,8 +191,11 @@ def validated_options(
     progress: Progress | None = None,
     target: Json | None = None,
     near: ArrayLike | None = None,
+    **settings: Any,
 ) -> AuditOptions:
-    """Return the options of an audit. Raise InvalidArgument if an argument is invalid."""
+    """Return the options of an audit, with `settings` that are valid already. Raise InvalidArgument
+    if another argument is invalid.
+    """
     from dpwitness.auditors.workers.loading import describe_target
 
     if not callable(getattr(mechanism, "sample", mechanism)) or isinstance(mechanism, type):
@@ -209,13 +212,19 @@ def validated_options(
     require_run_options(executor, progress, name, "audit")
     require_type("target", target, dict, "be a dict", "audit", optional=True)
     point = None if near is None else require_numbers("near", near, "audit").ravel()
-    name, target, limit = (
-        name or name_of(mechanism),
-        target or describe_target(mechanism),
-        float(time_limit),
-    )
     return AuditOptions(
-        name, claim, mechanism, trials, confidence, seed, executor, limit, progress, target, point
+        name or name_of(mechanism),
+        claim,
+        mechanism,
+        trials,
+        confidence,
+        seed,
+        executor,
+        float(time_limit),
+        progress,
+        target or describe_target(mechanism),
+        point,
+        **settings,
     )
 
 

@@ -24,7 +24,6 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from contextlib import closing
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -303,8 +302,8 @@ def rehearsal(
     """Return the planned test stages of an audit: pair, event and number of rounds of each. No test
     rounds are run.
     """
-    options = replace(
-        validated_options(mechanism, claim, trials, confidence, seed, executor, None), bits=True
+    options = validated_options(
+        mechanism, claim, trials, confidence, seed, executor, None, bits=True
     )
     with closing(RoundRunner(options)) as runner:
         options, probed = run_probes(runner, options, pairs)
