@@ -3,34 +3,49 @@ fall in each cell (abstain, D1, D0).
 
 All rows have one structure, and the structure code is left out: float64 (rows, width),
 C-contiguous. A kernel guesses for each row what the event's `guess` method guesses. Sums of floats
-may be rounded in another order if the event tolerates such differences. Events on float bits and
-balls have no kernel: their tests are short.
+may be rounded in another order if the event tolerates such differences. Only intervals and
+thresholds have kernels: NumPy counts other events about as fast, or their tests are short.
+
+**Thresholds.** A score becomes flat tables, and is evaluated column by column over a block of rows
+that fits in the processor's cache. Each input number of the score is stored once per row, unchanged
+or standardized. Each block of features then loops over these columns, in loops that the compiler
+can vectorize.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.events.outputs import row_keys
+from dpwitness.auditors.events.features import (
+    Affine,
+    Block,
+    Columns,
+    Distances,
+    Levels,
+    NumericBlock,
+    Places,
+    Products,
+    ProjectedRamps,
+    Ramps,
+    SignedLog,
+    Sorted,
+    Trees,
+    WhitenedDistances,
+)
+from dpwitness.auditors.events.trees import sum_of_trees
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.protocols.mechanism import FloatArray
 
 Kernel = tuple[Callable[..., None], tuple[Any, ...]]  # the compiled function and its arguments
-Whole = NDArray[np.int64]
-Keys = NDArray[np.uint64]
 Cells = NDArray[np.int8]
-Slots = tuple[Keys, Cells, np.uint64, np.uint64, int]
 
 _GRID_CELLS = 4096
 _CUT = 2  # marker of a grid cell in or near which an edge lies
-
-_MIX, _SPREAD = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x9E3779B97F4A7C15)
-_NAN_BITS = np.uint64(0x7FF8000000000000)
-_BY_29 = np.uint64(29)
 
 
 def intervals_kernel(column: int, edges: FloatArray, guesses: FloatArray, missing: int) -> Kernel:
@@ -70,12 +85,12 @@ def count_intervals(
     edges: FloatArray,
     guesses: Cells,
     missing: int,
-    first: Whole,
+    first: Columns,
     grid: Cells,
     low: float,
     scale: float,
     rows: FloatArray,
-    table: Whole,
+    table: Columns,
 ) -> None:
     """Count the guesses of `Intervals`: interval i holds edges[i-1] < x <= edges[i]."""
     plus, minus = 0, 0
@@ -115,7 +130,7 @@ def count_intervals(
 
 
 @jit
-def _add_counts(table: Whole, rows: int, plus: int, minus: int) -> None:
+def _add_counts(table: Columns, rows: int, plus: int, minus: int) -> None:
     """Add the counts of `rows` outputs, of which `plus` are guessed D1 and `minus` D0, to the
     table.
     """
@@ -124,151 +139,407 @@ def _add_counts(table: Whole, rows: int, plus: int, minus: int) -> None:
     table[2] += minus
 
 
-def _hash_table(keys: Keys, guesses: Cells) -> Slots:
-    """Return a hash table of the sorted keys that have a guess; the first of equal keys counts.
+_KINDS = (
+    Levels,
+    Ramps,
+    Affine,
+    SignedLog,
+    Products,
+    Sorted,
+    Distances,
+    Places,
+    Trees,
+    WhitenedDistances,
+    ProjectedRamps,
+)
+(
+    _LEVELS,
+    _RAMPS,
+    _AFFINE,
+    _SIGNED_LOG,
+    _PRODUCTS,
+    _SORTED,
+    _DISTANCES,
+    _PLACES,
+    _TREES,
+    _WHITENED,
+    _PROJECTED,
+) = range(len(_KINDS))
+_BLOCK_ROWS = 256
 
-    The table is (keys, guesses, multiplier, shift, search length): a key lies at most `search
-    length` slots after its hash. Of 16 multipliers the one with the shortest search is used. The
-    search has a fixed length, because its end could not be predicted.
+
+class _Tables:
+    """Input tables of the kernel: the columns to load, and for each block its kind, length, and
+    offsets of its integers and floats.
     """
-    _, first = np.unique(keys, return_index=True)
-    first = first[guesses[first] != 0]
-    count = len(first)
-    size = max(6, int(4 * count).bit_length())
-    best: Slots | None = None
-    for attempt in range(16):
-        spread = np.uint64((int(_SPREAD) * (2 * attempt + 1)) % 2**64)
-        home_slots = ((keys[first] * spread) >> np.uint64(64 - size)).astype(np.int64)
-        order = np.argsort(home_slots, kind="stable")
-        # the next free slot
-        free_slots = np.maximum.accumulate(home_slots[order] - np.arange(count)) + np.arange(count)
-        reach = int(np.max(free_slots - home_slots[order], initial=0)) + 1
-        if best is None or reach < best[4]:
-            slot_keys, slot_guesses = (
-                np.zeros(2**size + count, dtype=np.uint64),
-                np.zeros(2**size + count, dtype=np.int8),
+
+    def __init__(self) -> None:
+        self.inputs: dict[tuple[int, float, float], int] = {}
+        self.blocks: list[tuple[int, int, int, int]] = []
+        self.integers: list[int] = []
+        self.real: list[float] = []
+
+    def input(self, column: int, center: float = 0.0, scale: float = 0.0) -> int:
+        """Return the index of an input column; a scale of 0 means that the column is not
+        standardized.
+        """
+        return self.inputs.setdefault((int(column), float(center), float(scale)), len(self.inputs))
+
+    def add(self, block: Block, weights: FloatArray) -> None:
+        """Append a block and its weights to the tables."""
+        begin = _KINDS.index(type(block)), len(self.integers), len(self.real)
+        length, integers, real = self._block_tables(block)
+        self.blocks.append((begin[0], length, begin[1], begin[2]))
+        self.integers += [int(number) for number in integers]
+        self.real += [float(number) for part in (*real, weights) for number in part]
+
+    def _block_tables(self, block: Any) -> tuple[int, list[Any], tuple[Any, ...]]:
+        """Return a block's length, its integers, and its floats without the weights."""
+        if isinstance(block, Levels):
+            return len(block.keys), [self.input(block.column)], (block.keys,)
+        if isinstance(block, Ramps):
+            less = -1 if block.less < 0 else self.input(block.less)
+            return len(block.knots) - 1, [self.input(block.column), less], (block.knots,)
+        if isinstance(block, Places):
+            return len(block.at), [self.input(column) for column in block.at], ((block.value,),)
+        if isinstance(block, NumericBlock):
+            inputs = [
+                self.input(*each) for each in zip(block.at, block.center, block.scale, strict=True)
+            ]
+            whitening = (block.whitening.T.ravel(),) if isinstance(block, WhitenedDistances) else ()
+            if isinstance(block, ProjectedRamps):
+                return len(inputs), [*inputs, len(block.knots)], (block.direction, block.knots)
+            return (
+                len(inputs),
+                inputs,
+                (*whitening, block.one, block.zero) if isinstance(block, Distances) else (),
             )
-            slot_keys[free_slots], slot_guesses[free_slots] = (
-                keys[first][order],
-                np.sign(guesses[first][order]),
+        feature = [
+            self.input(column) if left >= 0 else 0
+            for column, left in zip(block.feature, block.left, strict=True)
+        ]
+        return (
+            len(feature),
+            [len(block.roots), *feature, *block.left, *block.right, *block.roots],
+            (block.threshold, block.value),
+        )
+
+
+def threshold_kernel(
+    blocks: Sequence[tuple[Block, FloatArray]],
+    offset: float,
+    unit: float,
+    low: float,
+    high: float,
+    code: float,
+) -> Kernel | None:
+    """Return the kernel of a score with two thresholds, on outputs of structure `code`; None if
+    some slope is not a finite float.
+    """
+    tables = _Tables()
+    for block, weights in blocks:
+        with np.errstate(over="ignore"):
+            if isinstance(block, Ramps | ProjectedRamps) and not (
+                np.diff(block.knots).min() > 1e-200 and block.knots[-1] - block.knots[0] < np.inf
+            ):
+                return None
+        tables.add(block, weights)
+    inputs = np.array(list(tables.inputs) or [(0, 0.0, 0.0)])
+    columns = (
+        inputs[:, 0].astype(np.int64),
+        np.ascontiguousarray(inputs[:, 1]),
+        np.ascontiguousarray(inputs[:, 2]),
+    )
+    begins = np.array(tables.blocks, dtype=np.int64).reshape(-1, 4)
+    numbers = np.array(tables.integers, dtype=np.int64), np.array(tables.real, dtype=np.float64)
+    count = _compiled_counter(frozenset(kind for kind, _, _, _ in tables.blocks))
+    return count, (code, *columns, begins, *numbers, float(offset), unit, float(low), float(high))
+
+
+@cache
+def _compiled_counter(kinds: frozenset[int]) -> Callable[..., None]:
+    """Return the kernel for scores with blocks of these kinds only; compiling all kinds would take
+    seconds.
+    """
+    add_block = _compiled_adder(kinds)
+
+    @jit
+    def count_scores(
+        code: float,
+        columns: Columns,
+        centers: FloatArray,
+        scales: FloatArray,
+        blocks: Columns,
+        integers: Columns,
+        real: FloatArray,
+        offset: float,
+        unit: float,
+        low: float,
+        high: float,
+        rows: FloatArray,
+        table: NDArray[np.int64],
+    ) -> None:
+        """Count scores above `high` as D1 and scores below `low` as D0."""
+        x = np.empty((len(columns), _BLOCK_ROWS))
+        total = np.empty(_BLOCK_ROWS)
+        plus, minus = 0, 0
+        for start in range(0, len(rows), _BLOCK_ROWS):
+            size = min(_BLOCK_ROWS, len(rows) - start)
+            for k in range(len(columns)):
+                _load_column(
+                    code, columns[k], centers[k], scales[k], rows[start : start + size], x[k]
+                )
+            for i in range(size):
+                total[i] = offset
+            for b in range(len(blocks)):
+                kind, n, at, reals = (
+                    blocks[b, 0],
+                    blocks[b, 1],
+                    integers[blocks[b, 2] :],
+                    real[blocks[b, 3] :],
+                )
+                add_block(kind, n, at, reals, x, size, total)
+            for i in range(size):
+                score = np.rint(total[i] / unit) * unit
+                plus += (score > high) and not (score < low)
+                minus += (score < low) and not (score > high)
+        _add_counts(table, len(rows), plus, minus)
+
+    return count_scores
+
+
+def _compiled_adder(kinds: frozenset[int]) -> Callable[..., None]:
+    """Return the kernel that adds a block's values to the scores, for blocks of these
+    kinds only.
+    """
+    levels, ramps, affine, signed_log, products = (
+        kind in kinds for kind in (_LEVELS, _RAMPS, _AFFINE, _SIGNED_LOG, _PRODUCTS)
+    )
+    in_order, distances, places, trees = (
+        kind in kinds for kind in (_SORTED, _DISTANCES, _PLACES, _TREES)
+    )
+    whitened, projected = (kind in kinds for kind in (_WHITENED, _PROJECTED))
+
+    @jit
+    def add_block(
+        kind: int,
+        n: int,
+        at: Columns,
+        reals: FloatArray,
+        x: FloatArray,
+        size: int,
+        total: FloatArray,
+    ) -> None:
+        # the flags are compile-time constants, so unused branches are removed
+        if levels and kind == _LEVELS:
+            _levels(reals[:n], reals[n:], x[at[0]], size, total)
+        elif ramps and kind == _RAMPS:
+            _ramps(
+                reals[: n + 1], reals[n + 1 :], x[at[0]], x[max(at[1], 0)], at[1] >= 0, size, total
             )
-            best = slot_keys, slot_guesses, spread, np.uint64(64 - size), reach
-    assert best is not None
-    return best
+        elif affine and kind == _AFFINE:
+            _affine(at[:n], reals, x, size, total)
+        elif signed_log and kind == _SIGNED_LOG:
+            _signed_log(at[:n], reals, x, size, total)
+        elif products and kind == _PRODUCTS:
+            _products(at[:n], reals, x, size, total)
+        elif in_order and kind == _SORTED:
+            _sorted(at[:n], reals, x, size, total)
+        elif distances and kind == _DISTANCES:
+            _distances(at[:n], reals, x, size, total)
+        elif places and kind == _PLACES:
+            _places(at[:n], reals[0], reals[1:], x, size, total)
+        elif trees and kind == _TREES:
+            _trees(n, at, reals, x[:, :size], total)
+        elif whitened and kind == _WHITENED:
+            _distances(np.arange(n), reals[n * n :], _mixed(at[:n], reals, n, x, size), size, total)
+        elif projected and kind == _PROJECTED:
+            knots, column = reals[n : n + at[n]], _mixed(at[:n], reals, 1, x, size)[0]
+            _ramps(knots, reals[n + at[n] :], column, column, False, size, total)
+
+    return add_block
 
 
 @jit
-def _look_up(
-    key: np.uint64, keys: Keys, guesses: Cells, spread: np.uint64, shift: np.uint64, reach: int
-) -> int:
-    """Return the guess on a key in a table made by `_hash_table`; 0 if the key is not
-    in the table.
-    """
-    slot, guess = (key * spread) >> shift, 0
-    for k in range(np.uint64(reach)):
-        # no branch, because the processor could not predict the branch
-        guess |= int(guesses[slot + k]) & -int(keys[slot + k] == key)
-    return guess
-
-
-@jit
-def _extend_key(key: np.uint64, x: float) -> np.uint64:
-    """Return the row key extended by one more number, as `row_keys` computes it."""
-    bits = _NAN_BITS if x != x else np.float64(x + 0.0).view(np.uint64)
-    mixed = np.uint64((key ^ bits) * _MIX)
-    return np.uint64(mixed ^ (mixed >> _BY_29))
-
-
-def atoms_kernel(
-    keys: Keys, guesses: Cells, columns: int, exact: FloatArray | None, code: float
-) -> Kernel:
-    """Return the kernel of `Atoms`.
-
-    `keys` and `guesses` belong to the listed rows, sorted by key. `exact` is as in
-    `mask_other_values`, and `code` is the structure code.
-    """
-    table = (row_keys(np.array([[code]]))[0], *_hash_table(keys, guesses), columns)
-    if exact is None:
-        return count_atoms, table
-    order = np.argsort(exact[:, 0], kind="stable")
-    first = np.searchsorted(exact[order, 0], np.arange(1, columns + 2)).astype(np.int64)
-    return count_exact_atoms, (first, np.ascontiguousarray(exact[order, 1]), *table)
-
-
-@jit
-def count_atoms(
-    start: np.uint64,
-    keys: Keys,
-    guesses: Cells,
-    spread: np.uint64,
-    shift: np.uint64,
-    reach: int,
-    columns: int,
-    rows: FloatArray,
-    table: Whole,
+def _load_column(
+    code: float, column: int, center: float, scale: float, rows: FloatArray, out: FloatArray
 ) -> None:
-    """Count the guesses of `Atoms`; `start` is the key of the structure code."""
-    plus, minus = 0, 0
+    """Load one column of the output matrix into `out`, standardized unless `scale` is 0; column 0
+    is the structure code.
+    """
     for i in range(len(rows)):
-        key = start
-        for j in range(columns):
-            key = _extend_key(key, rows[i, j])
-        guess = _look_up(key, keys, guesses, spread, shift, reach)
-        plus += guess > 0
-        minus += guess < 0
-    _add_counts(table, len(rows), plus, minus)
+        out[i] = rows[i, column - 1] if column > 0 else code
+    if scale > 0.0:
+        for i in range(len(rows)):
+            z = (out[i] - center) / scale
+            z = z if z == z else 0.0
+            z = z if z < 1e100 else 1e100
+            out[i] = z if z > -1e100 else -1e100
 
 
 @jit
-def count_exact_atoms(
-    first: Whole,
-    values: FloatArray,
-    start: np.uint64,
-    keys: Keys,
-    guesses: Cells,
-    spread: np.uint64,
-    shift: np.uint64,
-    reach: int,
-    columns: int,
-    rows: FloatArray,
-    table: Whole,
+def _levels(
+    keys: FloatArray, weights: FloatArray, column: FloatArray, size: int, total: FloatArray
 ) -> None:
-    """Count the guesses of `Atoms` on exact values.
-
-    The exact values of column j are values[first[j]:first[j + 1]]; all other numbers are replaced
-    by NaN.
-    """
-    masked = np.empty((len(rows), columns))
-    for i in range(len(rows)):
-        for j in range(columns):
-            x = rows[i, j] if rows[i, j] == rows[i, j] else np.inf
-            masked[i, j] = np.nan
-            for k in range(first[j], first[j + 1]):
-                if values[k] == x:
-                    masked[i, j] = x
-    count_atoms(start, keys, guesses, spread, shift, reach, columns, masked, table)
+    """Add the weights of `Levels` features to the scores in `total`."""
+    for k in range(len(keys)):
+        key, weight = keys[k], weights[k]
+        for i in range(size):
+            value = column[i] if column[i] == column[i] else np.inf
+            total[i] += weight if value == key else 0.0
 
 
 @jit
-def sum_of_trees(
-    matrix: FloatArray,
-    feature: Whole,
-    threshold: FloatArray,
-    left: Whole,
-    right: Whole,
-    value: FloatArray,
-    roots: Whole,
-) -> FloatArray:
-    """Return the sum of the tree values for each row.
+def _ramps(
+    knots: FloatArray,
+    weights: FloatArray,
+    column: FloatArray,
+    less: FloatArray,
+    subtract: bool,
+    size: int,
+    total: FloatArray,
+) -> None:
+    """Add the weighted `Ramps` features to the scores in `total`."""
+    for k in range(len(knots) - 1):
+        left, right = knots[k], knots[k + 1]
+        slope = weights[k] / (right - left)
+        for i in range(size):
+            value = column[i] - less[i] if subtract else column[i]
+            value = value if value > left else left  # also replaces NaN
+            value = value if value < right else right
+            total[i] += (value - left) * slope
 
-    A row goes left where its number is at most the threshold, else right (also for NaN), until it
-    reaches a leaf.
+
+@jit
+def _affine(at: Columns, weights: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
+    """Add the weighted `Affine` features to the scores in `total`."""
+    for k in range(len(at)):
+        column, weight = x[at[k]], weights[k]
+        for i in range(size):
+            total[i] += column[i] * weight
+
+
+@jit
+def _signed_log(
+    at: Columns, weights: FloatArray, x: FloatArray, size: int, total: FloatArray
+) -> None:
+    """Add the weighted `SignedLog` features to the scores in `total`."""
+    for k in range(len(at)):
+        column, weight = x[at[k]], weights[k]
+        for i in range(size):
+            total[i] += np.copysign(np.log1p(abs(column[i])), column[i]) * weight
+
+
+@jit
+def _products(
+    at: Columns, weights: FloatArray, x: FloatArray, size: int, total: FloatArray
+) -> None:
+    """Add the weighted `Products` features to the scores in `total`."""
+    place = 0
+    for first in range(len(at)):
+        for second in range(first, len(at)):
+            a, b, weight = x[at[first]], x[at[second]], weights[place]
+            place += 1
+            for i in range(size):
+                total[i] += min(max(a[i], -1e70), 1e70) * min(max(b[i], -1e70), 1e70) * weight
+
+
+@jit
+def _sorted(at: Columns, weights: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
+    """Add the weighted `Sorted` features to the scores in `total`.
+
+    The columns are sorted by odd-even transposition: as many passes as columns are enough.
     """
-    total = np.zeros(len(matrix))
-    for i in range(len(matrix)):
-        for root in roots:
-            node = root
-            while left[node] >= 0:
-                node = left[node] if matrix[i, feature[node]] <= threshold[node] else right[node]
-            total[i] += value[node]
-    return total
+    count = len(at)
+    z = np.empty((count, size))
+    for k in range(count):
+        for i in range(size):
+            z[k, i] = x[at[k], i]
+    for sweep in range(count):
+        for k in range(sweep % 2, count - 1, 2):
+            for i in range(size):
+                a, b = z[k, i], z[k + 1, i]
+                z[k, i], z[k + 1, i] = (a if a < b else b), (b if a < b else a)
+    for k in range(count):
+        for i in range(size):
+            total[i] += z[k, i] * weights[k]
+
+
+@jit
+def _distances(at: Columns, real: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
+    """Add the weighted `Distances` features to the scores in `total`."""
+    count = len(at)
+    one, zero = np.zeros(size), np.zeros(size)
+    for k in range(count):
+        column, center1, center0 = x[at[k]], real[k], real[count + k]
+        for i in range(size):
+            one[i] += (column[i] - center1) * (column[i] - center1)
+            zero[i] += (column[i] - center0) * (column[i] - center0)
+    weights = real[2 * count :]
+    for i in range(size):
+        first, second = np.sqrt(one[i]), np.sqrt(zero[i])
+        total[i] += (first - second) * weights[0]
+        total[i] += (np.log(first + 1e-3) - np.log(second + 1e-3)) * weights[1]
+        total[i] += np.log1p(first + second) * weights[2]
+
+
+@jit
+def _mixed(at: Columns, mix: FloatArray, count: int, x: FloatArray, size: int) -> FloatArray:
+    """Return linear combinations of columns: (count, size); `mix` holds the coefficients of one
+    combination after the other.
+    """
+    mixed = np.zeros((count, size))
+    for k in range(count):
+        for j in range(len(at)):
+            factor = mix[k * len(at) + j]
+            for i in range(size):
+                mixed[k, i] += x[at[j], i] * factor
+    return mixed
+
+
+@jit
+def _places(
+    at: Columns,
+    target_value: float,
+    weights: FloatArray,
+    x: FloatArray,
+    size: int,
+    total: FloatArray,
+) -> None:
+    """Add the weighted `Places` features to the scores in `total`."""
+    length = len(at)
+    first, last = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
+    times, before = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
+    for i in range(size):
+        first[i], last[i], times[i], before[i] = length, length, 0, 0
+    for k in range(length):
+        # `before` is 0 for the first column, whose weight is never added
+        column, twice = x[at[k]], weights[2 * length + 2 + k]
+        for i in range(size):
+            value = column[i] if column[i] == column[i] else np.inf
+            hit = 1 if value == target_value else 0
+            first[i] = k if hit > times[i] else first[i]
+            last[i] = k if hit else last[i]
+            times[i] += hit
+            total[i] += twice if hit & before[i] else 0.0
+            before[i] = hit
+    for i in range(size):
+        total[i] += (
+            weights[first[i]] + weights[length + 1 + last[i]] + times[i] * weights[2 * length + 2]
+        )
+
+
+@jit
+def _trees(
+    nodes: int, integers: Columns, real: FloatArray, x: FloatArray, total: FloatArray
+) -> None:
+    """Add the weighted sum of a `Trees` block to the scores in `total`."""
+    feature, left, right = (
+        integers[1 : nodes + 1],
+        integers[nodes + 1 : 2 * nodes + 1],
+        integers[2 * nodes + 1 : 3 * nodes + 1],
+    )
+    roots = integers[3 * nodes + 1 : 3 * nodes + 1 + integers[0]]
+    sums = sum_of_trees(x.T, feature, real[:nodes], left, right, real[nodes : 2 * nodes], roots)
+    for i in range(len(sums)):
+        total[i] += real[2 * nodes] * sums[i]

@@ -152,7 +152,7 @@ class Threshold(ScalarEvent):
     kind: ClassVar[str] = "threshold"
 
     def kernel(self, width: int, code: float) -> Kernel | None:
-        from dpwitness.auditors.events.score_kernel import threshold_kernel  # loads Numba
+        from dpwitness.auditors.events.kernels import threshold_kernel  # loads Numba
 
         score = self.score
         return (
@@ -220,12 +220,6 @@ class Atoms(Event):
         return _look_up(
             self._sorted, matrix if self.exact is None else mask_other_values(matrix, self.exact)
         )
-
-    def kernel(self, width: int, code: float) -> Kernel | None:
-        from dpwitness.auditors.events.kernels import atoms_kernel  # loads Numba
-
-        columns = self.rows.shape[1] - 1
-        return atoms_kernel(*self._sorted, columns, self.exact, code) if columns <= width else None
 
     def listed(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
         shown = self._largest_guesses(_MAX_LISTED)

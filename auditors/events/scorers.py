@@ -422,8 +422,8 @@ def fit_trees(
     found = boost(data.matrix, data.label, held_out)
     if found is None:
         return None
-    trees, added = found
-    whole = replace(model.model, blocks=(*model.model.blocks, (trees, np.ones(1))))
+    nodes, added = found
+    whole = replace(model.model, blocks=(*model.model.blocks, (Trees(*nodes), np.ones(1))))
     return replace(model, model=whole), held_out + added
 
 

@@ -30,8 +30,7 @@ from dpwitness.auditors.events.features import (
     Trees,
     WhitenedDistances,
 )
-from dpwitness.auditors.events.outputs import row_keys
-from dpwitness.auditors.events.rules import Atoms, Intervals, Threshold, WeightedScore
+from dpwitness.auditors.events.rules import Intervals, Threshold, WeightedScore
 from dpwitness.auditors.workers import chunks
 from dpwitness.auditors.workers.chunks import counter
 from dpwitness.auditors.workers.engine import Inline, Phase, Stage, counts
@@ -163,29 +162,6 @@ def test_intervals(seed, edges, width, scale):
     )
 
 
-@hypothesis
-@given(seeds, st.integers(1, 4), st.integers(1, 60), st.booleans())
-def test_atoms(seed, width, listed, exact):
-    """With exact values, or structures that no output has; some are listed twice."""
-    rng = np.random.default_rng(seed)
-    values = np.where(
-        rng.random((400, width)) < 0.6,
-        rng.choice(NASTY, (400, width)),
-        rng.integers(0, 3, (400, width)),
-    )
-    rows = np.column_stack(
-        [np.where(rng.random(listed) < 0.9, NO_STRUCTURE, 4.0), rng.permutation(values)[:listed]]
-    )
-    only = None
-    if exact:
-        only = np.column_stack(
-            [rng.integers(1, width + 1, 5), rng.choice([-0.0, 1.0, np.inf, 2.0, 7.0], 5)]
-        )
-        rows = np.unique(rules.mask_other_values(rows, only), axis=0)
-    event = Atoms(rows, rng.choice([-1.0, 1.0], len(rows)), exact=only)
-    check(event, np.column_stack([values, rng.normal(size=400)]))
-
-
 def blocks_of(kind, rng, width):
     at = np.sort(rng.choice(width, int(rng.integers(1, width + 1)), replace=False)) + 1
     numbers = at, rng.normal(size=len(at)), rng.choice([1e-3, 1.0, 0.1, 1e3], len(at))
@@ -268,15 +244,6 @@ def test_scores(kind):
         check(event, values)
         named += math.isfinite(event.low)
     assert named >= 6
-
-
-def test_keys_that_share_a_slot_are_told_apart():
-    """Thousands of atoms, of which every second is listed."""
-    values = np.arange(6_000.0)[:, None]
-    rows = np.column_stack([np.full(3_000, NO_STRUCTURE), values[::2]])
-    event = Atoms(rows, np.where(np.arange(3_000) % 3 == 0, 1.0, -1.0))
-    assert len(set(row_keys(rows).tolist())) == 3_000
-    check(event, values)
 
 
 @numba.njit
