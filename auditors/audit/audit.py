@@ -62,8 +62,7 @@ from dpwitness.auditors.audit.runner import (
     runs_to_choose,
 )
 from dpwitness.auditors.audit.test import EventTest, SequentialTest, extend, run_test, single_event
-from dpwitness.auditors.events.divergence import Binned
-from dpwitness.auditors.events.event import Event
+from dpwitness.auditors.events.event import Binned, Event
 from dpwitness.auditors.events.learning import Learned
 from dpwitness.auditors.events.rule_reader import columns_of
 from dpwitness.auditors.events.scores import Score, collect_scores

@@ -47,8 +47,7 @@ from dpwitness.auditors.audit.probe import train, training_outputs
 from dpwitness.auditors.audit.runner import RoundRunner
 from dpwitness.auditors.density.limit import BestEvent, best_event
 from dpwitness.auditors.events.detectable_violation import CELL_RELEARNING_LOSS
-from dpwitness.auditors.events.divergence import CELL_QUANTILES, expected_renyi_bound
-from dpwitness.auditors.events.event import Event
+from dpwitness.auditors.events.event import CELL_QUANTILES, Event, expected_renyi_bound
 from dpwitness.auditors.events.outputs import Outputs, concatenate, encode
 from dpwitness.auditors.statistics.certificate import (
     allowed,

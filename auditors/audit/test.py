@@ -37,8 +37,13 @@ from dpwitness.auditors.audit.probe import (
 )
 from dpwitness.auditors.audit.runner import RoundRunner
 from dpwitness.auditors.events.detectable_violation import ScoreLaw, detectable
-from dpwitness.auditors.events.divergence import Binned, renyi_lower_bound
-from dpwitness.auditors.events.event import Event, EventHistogram, picture
+from dpwitness.auditors.events.event import (
+    Binned,
+    Event,
+    EventHistogram,
+    picture,
+    renyi_lower_bound,
+)
 from dpwitness.auditors.events.learning import Learned, learn
 from dpwitness.auditors.events.rule_reader import columns_of, read_event
 from dpwitness.auditors.statistics.anytime import (

@@ -26,7 +26,7 @@ from dpwitness.auditors.canaries.bounds import (
     schedule,
     sizes,
 )
-from dpwitness.auditors.canaries.ideal_limit import detectable
+from dpwitness.auditors.canaries.design import detectable
 from dpwitness.auditors.canaries.inputs import Canaries, read
 from dpwitness.auditors.canaries.result import (
     ASSUMED,

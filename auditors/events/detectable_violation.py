@@ -24,14 +24,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtri
 
-from dpwitness.auditors.events.divergence import CELL_QUANTILES, ORDERS, expected_renyi_bound
-from dpwitness.auditors.events.posterior import Table, fitted_odds
+from dpwitness.auditors.events.event import CELL_QUANTILES, ORDERS, expected_renyi_bound
+from dpwitness.auditors.events.posterior import CertificateGoal, Table, draw_shares
 from dpwitness.auditors.statistics.certificate import (
     SHARE_FOR_FREQUENCY,
     parameter_from_rates,
     wilson_lower,
 )
 from dpwitness.auditors.statistics.loss_law import LossLaw
+from dpwitness.auditors.statistics.mean_limits import bracket
 from dpwitness.auditors.statistics.regression import Fit, fit_logistic
 from dpwitness.core.claims import Claim
 from dpwitness.core.protocols.mechanism import FloatArray
@@ -72,7 +73,8 @@ def score_law(table: Table, claim: Claim, rng: np.random.Generator) -> ScoreLaw 
     ones, zeros = float(table.ones.sum()), float(table.zeros.sum())
     if min(ones, zeros) == 0:
         return None
-    odds = fitted_odds(table, claim, rng)
+    share = np.clip(draw_shares(table, CertificateGoal(claim, 0.05, 1), rng), 1e-12, 1 - 1e-12)
+    odds = np.log(share / (1 - share)).mean(axis=0)  # averaged over the draws
     law = ScoreLaw(table.total / table.size, odds - math.log(ones / zeros), table.size)
     if 0 < claim.delta_budget * table.size < _KNOWN_COUNT:
         law = _extrapolate_tail(law, table, claim.delta_budget)
@@ -148,10 +150,12 @@ def detectable(
         low, high = high, 2 * high
         if high > 1e3:
             return math.inf
-    for _ in range(12):
-        middle = 0.5 * (low + high)
-        refuted = _certified_parameter(claim, law, middle, rounds, alpha, z)[0] > claim.parameter
-        low, high = (low, middle) if refuted else (middle, high)
+    _, high = bracket(
+        lambda s: _certified_parameter(claim, law, s, rounds, alpha, z)[0] <= claim.parameter,
+        low,
+        high,
+        12,
+    )
     event_parameter = _certified_parameter(claim, law, high, rounds, alpha, z)[1]
     return max(event_parameter, _true_parameter(claim, law, high), claim.parameter)
 

@@ -318,21 +318,13 @@ def values_of(matrix: FloatArray) -> Values:
 
 def propose_blocks(
     matrix: FloatArray, label: NDArray[np.bool_], values: Values
-) -> dict[str, list[Block]]:
-    """Return blocks that fit these outputs, by name of their group. The blocks of a group have a
-    common prior.
+) -> Iterator[tuple[str, list[Block]]]:
+    """Yield the name and the blocks of each group for these outputs; a group may be empty. The
+    blocks of a group have a common prior.
     """
     # the parameters of blocks are estimated from at most 50,000 rows
     step = -(-len(matrix) // 50_000)
-    return {
-        name: blocks for name, blocks in _groups(matrix[::step], label[::step], values) if blocks
-    }
-
-
-def _groups(
-    matrix: FloatArray, label: NDArray[np.bool_], values: Values
-) -> Iterator[tuple[str, list[Block]]]:
-    """Yield the name and the blocks of each group for these outputs; a group may be empty."""
+    matrix, label = matrix[::step], label[::step]
     categories = [j for j, (_, is_complete) in values.items() if is_complete]
     if len(categories) > _MAX_DETAILED:
         distance_of = {j: total_variation(matrix[:, j], label) for j in categories}
@@ -360,8 +352,11 @@ def _groups(
     for position, j in enumerate(continuous):
         regular[:, position] &= ~np.isin(numeric[:, position], values[j][0])
     complete = regular.all(axis=1)
-    if complete.sum() < 20:  # almost every output misses a number in some column
-        numeric, complete = _fill_missing(numeric, regular), np.ones(len(numeric), dtype=np.bool_)
+    # almost every output misses a number in some column: the median of the others stands for it
+    if complete.sum() < 20:
+        for column, present in zip(numeric.T, regular.T, strict=True):
+            column[~present] = without_overflow(np.median, column[present]) if present.any() else 0
+        complete = np.ones(len(numeric), dtype=np.bool_)
     if numeric.shape[1] and complete.sum() >= 8:
         yield from _numeric_groups(
             numeric[complete], label[complete], np.array(continuous + ordered), len(continuous)
@@ -444,16 +439,6 @@ def _cross(i: int, j: int, a: float, b: float) -> Trees:
         np.array([0.0, 0.0, 0.0, 1.0, -1.0, -1.0, 1.0]),
     )
     return Trees(np.array([i, j, j, 0, 0, 0, 0]), cuts, *children, value, np.array([0]))
-
-
-def _fill_missing(x: FloatArray, regular: NDArray[np.bool_]) -> FloatArray:
-    """Return the columns with each missing, infinite or repeated value replaced by the median of
-    the others.
-    """
-    filled = x.copy()
-    for column, present in zip(filled.T, regular.T, strict=True):
-        column[~present] = without_overflow(np.median, column[present]) if present.any() else 0.0
-    return filled
 
 
 def _numeric_groups(

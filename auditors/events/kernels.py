@@ -28,16 +28,13 @@ from dpwitness.auditors.events.features import (
     Distances,
     Levels,
     NumericBlock,
-    Places,
     Products,
     ProjectedRamps,
     Ramps,
     SignedLog,
     Sorted,
-    Trees,
     WhitenedDistances,
 )
-from dpwitness.auditors.events.trees import sum_of_trees
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.protocols.mechanism import FloatArray
 
@@ -147,82 +144,13 @@ _KINDS = (
     Products,
     Sorted,
     Distances,
-    Places,
-    Trees,
     WhitenedDistances,
     ProjectedRamps,
 )
-(
-    _LEVELS,
-    _RAMPS,
-    _AFFINE,
-    _SIGNED_LOG,
-    _PRODUCTS,
-    _SORTED,
-    _DISTANCES,
-    _PLACES,
-    _TREES,
-    _WHITENED,
-    _PROJECTED,
-) = range(len(_KINDS))
+(_LEVELS, _RAMPS, _AFFINE, _SIGNED_LOG, _PRODUCTS, _SORTED, _DISTANCES, _WHITENED, _PROJECTED) = (
+    range(len(_KINDS))
+)
 _BLOCK_ROWS = 256
-
-
-class _Tables:
-    """Input tables of the kernel: the columns to load, and for each block its kind, length, and
-    offsets of its integers and floats.
-    """
-
-    def __init__(self) -> None:
-        self.inputs: dict[tuple[int, float, float], int] = {}
-        self.blocks: list[tuple[int, int, int, int]] = []
-        self.integers: list[int] = []
-        self.real: list[float] = []
-
-    def input(self, column: int, center: float = 0.0, scale: float = 0.0) -> int:
-        """Return the index of an input column; a scale of 0 means that the column is not
-        standardized.
-        """
-        return self.inputs.setdefault((int(column), float(center), float(scale)), len(self.inputs))
-
-    def add(self, block: Block, weights: FloatArray) -> None:
-        """Append a block and its weights to the tables."""
-        begin = _KINDS.index(type(block)), len(self.integers), len(self.real)
-        length, integers, real = self._block_tables(block)
-        self.blocks.append((begin[0], length, begin[1], begin[2]))
-        self.integers += [int(number) for number in integers]
-        self.real += [float(number) for part in (*real, weights) for number in part]
-
-    def _block_tables(self, block: Any) -> tuple[int, list[Any], tuple[Any, ...]]:
-        """Return a block's length, its integers, and its floats without the weights."""
-        if isinstance(block, Levels):
-            return len(block.keys), [self.input(block.column)], (block.keys,)
-        if isinstance(block, Ramps):
-            less = -1 if block.less < 0 else self.input(block.less)
-            return len(block.knots) - 1, [self.input(block.column), less], (block.knots,)
-        if isinstance(block, Places):
-            return len(block.at), [self.input(column) for column in block.at], ((block.value,),)
-        if isinstance(block, NumericBlock):
-            inputs = [
-                self.input(*each) for each in zip(block.at, block.center, block.scale, strict=True)
-            ]
-            whitening = (block.whitening.T.ravel(),) if isinstance(block, WhitenedDistances) else ()
-            if isinstance(block, ProjectedRamps):
-                return len(inputs), [*inputs, len(block.knots)], (block.direction, block.knots)
-            return (
-                len(inputs),
-                inputs,
-                (*whitening, block.one, block.zero) if isinstance(block, Distances) else (),
-            )
-        feature = [
-            self.input(column) if left >= 0 else 0
-            for column, left in zip(block.feature, block.left, strict=True)
-        ]
-        return (
-            len(feature),
-            [len(block.roots), *feature, *block.left, *block.right, *block.roots],
-            (block.threshold, block.value),
-        )
 
 
 def threshold_kernel(
@@ -234,26 +162,57 @@ def threshold_kernel(
     code: float,
 ) -> Kernel | None:
     """Return the kernel of a score with two thresholds, on outputs of structure `code`; None if
-    some slope is not a finite float.
+    some slope is not a finite float, or some block has no kernel: trees, and positions of answers.
+
+    The tables are the columns to load, and for each block its kind, its length, and the offsets of
+    its integers and floats.
     """
-    tables = _Tables()
+    inputs: dict[tuple[int, float, float], int] = {}  # index of each column, center and scale
+    table, integers, real = list[tuple[int, int, int, int]](), list[int](), list[float]()
+
+    def loaded(column: int, center: float = 0.0, scale: float = 0.0) -> int:
+        """Return the index of an input column; a scale of 0 means that it is not standardized."""
+        return inputs.setdefault((int(column), float(center), float(scale)), len(inputs))
+
     for block, weights in blocks:
+        if type(block) not in _KINDS:
+            return None
         with np.errstate(over="ignore"):
             if isinstance(block, Ramps | ProjectedRamps) and not (
                 np.diff(block.knots).min() > 1e-200 and block.knots[-1] - block.knots[0] < np.inf
             ):
                 return None
-        tables.add(block, weights)
-    inputs = np.array(list(tables.inputs) or [(0, 0.0, 0.0)])
-    columns = (
-        inputs[:, 0].astype(np.int64),
-        np.ascontiguousarray(inputs[:, 1]),
-        np.ascontiguousarray(inputs[:, 2]),
+        begin, numbers = (len(integers), len(real)), list[FloatArray]()
+        if isinstance(block, Levels):
+            length, numbers = len(block.keys), [block.keys]
+            integers.append(loaded(block.column))
+        elif isinstance(block, Ramps):
+            length, numbers = len(block.knots) - 1, [block.knots]
+            integers += [loaded(block.column), -1 if block.less < 0 else loaded(block.less)]
+        else:
+            assert isinstance(block, NumericBlock)
+            length = len(block.at)
+            columns = zip(block.at, block.center, block.scale, strict=True)
+            integers += [loaded(*each) for each in columns]
+            if isinstance(block, ProjectedRamps):
+                integers.append(len(block.knots))
+                numbers = [block.direction, block.knots]
+            elif isinstance(block, Distances):
+                mix = [block.whitening.T.ravel()] if isinstance(block, WhitenedDistances) else []
+                numbers = [*mix, block.one, block.zero]
+        table.append((_KINDS.index(type(block)), length, *begin))
+        real += [float(number) for part in (*numbers, weights) for number in part]
+    loads = np.array(list(inputs) or [(0, 0.0, 0.0)])
+    arguments = (
+        loads[:, 0].astype(np.int64),
+        np.ascontiguousarray(loads[:, 1]),
+        np.ascontiguousarray(loads[:, 2]),
+        np.array(table, dtype=np.int64).reshape(-1, 4),
+        np.array(integers, dtype=np.int64),
+        np.array(real, dtype=np.float64),
     )
-    begins = np.array(tables.blocks, dtype=np.int64).reshape(-1, 4)
-    numbers = np.array(tables.integers, dtype=np.int64), np.array(tables.real, dtype=np.float64)
-    count = _compiled_counter(frozenset(kind for kind, _, _, _ in tables.blocks))
-    return count, (code, *columns, begins, *numbers, float(offset), unit, float(low), float(high))
+    count = _compiled_counter(frozenset(kind for kind, _, _, _ in table))
+    return count, (code, *arguments, float(offset), unit, float(low), float(high))
 
 
 @cache
@@ -312,13 +271,9 @@ def _compiled_adder(kinds: frozenset[int]) -> Callable[..., None]:
     """Return the kernel that adds a block's values to the scores, for blocks of these
     kinds only.
     """
-    levels, ramps, affine, signed_log, products = (
-        kind in kinds for kind in (_LEVELS, _RAMPS, _AFFINE, _SIGNED_LOG, _PRODUCTS)
+    levels, ramps, affine, signed_log, products, in_order, distances, whitened, projected = (
+        kind in kinds for kind in range(len(_KINDS))
     )
-    in_order, distances, places, trees = (
-        kind in kinds for kind in (_SORTED, _DISTANCES, _PLACES, _TREES)
-    )
-    whitened, projected = (kind in kinds for kind in (_WHITENED, _PROJECTED))
 
     @jit
     def add_block(
@@ -347,10 +302,6 @@ def _compiled_adder(kinds: frozenset[int]) -> Callable[..., None]:
             _sorted(at[:n], reals, x, size, total)
         elif distances and kind == _DISTANCES:
             _distances(at[:n], reals, x, size, total)
-        elif places and kind == _PLACES:
-            _places(at[:n], reals[0], reals[1:], x, size, total)
-        elif trees and kind == _TREES:
-            _trees(n, at, reals, x[:, :size], total)
         elif whitened and kind == _WHITENED:
             _distances(np.arange(n), reals[n * n :], _mixed(at[:n], reals, n, x, size), size, total)
         elif projected and kind == _PROJECTED:
@@ -495,51 +446,3 @@ def _mixed(at: Columns, mix: FloatArray, count: int, x: FloatArray, size: int) -
             for i in range(size):
                 mixed[k, i] += x[at[j], i] * factor
     return mixed
-
-
-@jit
-def _places(
-    at: Columns,
-    target_value: float,
-    weights: FloatArray,
-    x: FloatArray,
-    size: int,
-    total: FloatArray,
-) -> None:
-    """Add the weighted `Places` features to the scores in `total`."""
-    length = len(at)
-    first, last = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
-    times, before = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
-    for i in range(size):
-        first[i], last[i], times[i], before[i] = length, length, 0, 0
-    for k in range(length):
-        # `before` is 0 for the first column, whose weight is never added
-        column, twice = x[at[k]], weights[2 * length + 2 + k]
-        for i in range(size):
-            value = column[i] if column[i] == column[i] else np.inf
-            hit = 1 if value == target_value else 0
-            first[i] = k if hit > times[i] else first[i]
-            last[i] = k if hit else last[i]
-            times[i] += hit
-            total[i] += twice if hit & before[i] else 0.0
-            before[i] = hit
-    for i in range(size):
-        total[i] += (
-            weights[first[i]] + weights[length + 1 + last[i]] + times[i] * weights[2 * length + 2]
-        )
-
-
-@jit
-def _trees(
-    nodes: int, integers: Columns, real: FloatArray, x: FloatArray, total: FloatArray
-) -> None:
-    """Add the weighted sum of a `Trees` block to the scores in `total`."""
-    feature, left, right = (
-        integers[1 : nodes + 1],
-        integers[nodes + 1 : 2 * nodes + 1],
-        integers[2 * nodes + 1 : 3 * nodes + 1],
-    )
-    roots = integers[3 * nodes + 1 : 3 * nodes + 1 + integers[0]]
-    sums = sum_of_trees(x.T, feature, real[:nodes], left, right, real[nodes : 2 * nodes], roots)
-    for i in range(len(sums)):
-        total[i] += real[2 * nodes] * sums[i]

@@ -17,18 +17,15 @@ rare to occur in the training data.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from dpwitness.auditors.events.detectable_violation import ScoreLaw, score_law
-from dpwitness.auditors.events.divergence import CELL_QUANTILES, Binned, train_renyi_rule
-from dpwitness.auditors.events.event import Event
+from dpwitness.auditors.events.event import CELL_QUANTILES, Binned, Event, train_renyi_rule
 from dpwitness.auditors.events.features import values_of
 from dpwitness.auditors.events.outputs import (
     Outputs,
@@ -245,17 +242,12 @@ _SUBSET_ROWS = 2**14
 
 @cache
 def _threads() -> ThreadpoolController:
-    """Return the controller of the linear algebra libraries, which takes milliseconds
-    to find them.
-    """
-    return ThreadpoolController()
+    """Return the controller of the linear algebra libraries, which takes milliseconds to find them.
 
-
-def _one_thread() -> AbstractContextManager[Any]:
-    """Limit linear algebra to one thread: threads slow small matrices down, and change the order of
+    Learning limits them to one thread: threads slow small matrices down, and change the order of
     rounding.
     """
-    return cast(AbstractContextManager[Any], _threads().limit(limits=1, user_api="blas"))
+    return ThreadpoolController()
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +299,7 @@ def learn(
     """
     goal = CertificateGoal(claim, alpha, rounds)
     data, rng = _training_set(outputs1, outputs0, rounds)
-    with _one_thread():
+    with _threads().limit(limits=1, user_api="blas"):
         best: _Candidate | None = None
         precision: dict[str, float] | None = None
         for candidate in _candidates(
@@ -318,7 +310,9 @@ def learn(
             if isinstance(candidate.scorer, ModelScorer):
                 precision = candidate.scorer.precision
         if best is None:
-            best = _atom_candidate(data, goal, *find_atoms(data, always=True), None, rng)
+            atoms = find_atoms(data, always=True)
+            assert atoms is not None
+            best = _atom_candidate(data, goal, *atoms, None, rng)
         binned = _renyi_rule(best, goal) if claim.bounds_renyi else None
         law = None if best.table is None else score_law(best.table, claim, rng)
         rates = best.choice.right, best.choice.wrong
@@ -339,7 +333,7 @@ def learn_simple(
     data, rng = _training_set(outputs1, outputs0, rounds)
     if len(data.varying) > 1:
         return None
-    with _one_thread():
+    with _threads().limit(limits=1, user_api="blas"):
         first = next(
             _candidates(
                 data, CertificateGoal(claim, alpha, rounds, rough=True), None, None, rng, None
@@ -394,10 +388,10 @@ def expected_certificate(
     few_atoms = data.distinct is not None and counts_suffice(len(data.distinct.first), size)
     if size > _RANK_ROWS and not few_atoms:
         data, place = data.rows(place < _RANK_ROWS), place[:_RANK_ROWS]
-    with _one_thread():
+    with _threads().limit(limits=1, user_api="blas"):
         held_out = data.label[1::2]
         found = [
-            _rough_value(score, held_out, goal, rng)
+            _choose_thresholds(score, held_out, goal, rng)[0].expected
             for score in _rough_scores(data, place % 2 == 0)
         ]
     one_sided = best_one_sided(data, CertificateGoal(claim, alpha, rounds))
@@ -428,19 +422,6 @@ def _rough_scores(data: Training, fitted: NDArray[np.bool_]) -> Iterator[FloatAr
     model = fit_model(fitted_part, tune=False)
     if model is not None:
         yield model.score(other_matrix)
-
-
-def _rough_value(
-    score: FloatArray, label: NDArray[np.bool_], goal: CertificateGoal, rng: np.random.Generator
-) -> float:
-    """Return the expected certificate of the best thresholds on a score."""
-    table = Table.build(score, label)
-
-    def draw(which: int | None) -> tuple[NDArray[np.intp], Draws]:
-        part = table.half(label, which)
-        return np.arange(len(part.total)), Draws.of(part.total, draw_shares(part, goal, rng), rng)
-
-    return validated_choice(draw, goal)[0].expected
 
 
 def _candidates(
@@ -548,14 +529,8 @@ def _scored_candidate(
     scores of new outputs, while the scorer's own scores of the outputs to which it was fitted are
     too extreme.
     """
-    table = Table.build(scorer.score(data.matrix) if held_out is None else held_out, data.label)
-    cells = np.arange(len(table.total))
-
-    def draw(which: int | None) -> tuple[NDArray[np.intp], Draws]:
-        part = table.half(data.label, which)
-        return cells, Draws.of(part.total, draw_shares(part, goal, rng), rng)
-
-    choice, _ = validated_choice(draw, goal)
+    scores = scorer.score(data.matrix) if held_out is None else held_out
+    choice, table = _choose_thresholds(scores, data.label, goal, rng)
     return _Candidate(
         method,
         choice,
@@ -563,6 +538,21 @@ def _scored_candidate(
         scorer,
         table,
     )
+
+
+def _choose_thresholds(
+    score: FloatArray, label: NDArray[np.bool_], goal: CertificateGoal, rng: np.random.Generator
+) -> tuple[Choice, Table]:
+    """Return the thresholds on a score with the largest expected certificate, and the counts of the
+    score.
+    """
+    table = Table.build(score, label)
+
+    def draw(which: int | None) -> tuple[NDArray[np.intp], Draws]:
+        part = table.half(label, which)
+        return np.arange(len(part.total)), Draws.of(part.total, draw_shares(part, goal, rng), rng)
+
+    return validated_choice(draw, goal)[0], table
 
 
 def _beats(later: _Candidate, earlier: _Candidate) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, overload
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,8 +45,13 @@ from dpwitness.auditors.events.rules import (
     name_of_atom,
 )
 from dpwitness.auditors.events.trees import boost
-from dpwitness.auditors.statistics.columns import median_shift, moments, without_overflow
-from dpwitness.auditors.statistics.design_matrices import SHARED_CURVES, share
+from dpwitness.auditors.statistics.columns import (
+    SHARED_CURVES,
+    median_shift,
+    moments,
+    share,
+    without_overflow,
+)
 from dpwitness.auditors.statistics.regression import Expansion, fit_grouped
 from dpwitness.core.protocols.mechanism import FloatArray
 
@@ -150,11 +155,15 @@ def fit_model(
     """
     precision, subsets = (like.precision, like.subsets) if like else (None, ())
     values = like.values if like else values_of(data.matrix)
-    groups = propose_blocks(data.matrix, data.label, values)
+    # a group is used if it has a prior precision, its own or that of shared weights
     blocks: list[tuple[str, Block]] = [
         (name, block)
-        for name, several in groups.items()
-        if precision is None or _is_used(name, precision)
+        for name, several in propose_blocks(data.matrix, data.label, values)
+        if precision is None
+        or any(
+            f"{name}/" in key or (name == CURVED_GROUP and key in SHARED_CURVES)
+            for key in precision
+        )
         for block in several
     ]
     if not blocks:
@@ -179,7 +188,13 @@ def fit_model(
             for kind in block.kinds(part.shape[1])
         ]
     )
-    used = _usable(blocks, np.diff(starts), center, spread)
+    # indicators of a rare position get no weight, and steps of many curves shared weights only
+    sizes = np.diff(starts)
+    rare = np.repeat([0.05 if isinstance(block, Places) else 0.0 for _, block in blocks], sizes)
+    curved = np.repeat([name == CURVED_GROUP for name, _ in blocks], sizes)
+    used = spread > np.maximum(1e-9 * (1 + np.abs(center)), rare)
+    if sum(name == CURVED_GROUP for name, _ in blocks) > MAX_CURVED:
+        used &= ~curved
     if not used.any():
         return None
     curves = [
@@ -315,29 +330,6 @@ def fit_medians(data: Training, *, clear: bool) -> ModelScorer | None:
     return next(iter(fit_shift(data, shift)), None)
 
 
-def _is_used(name: str, precision: dict[str, float]) -> bool:
-    """Return whether a group of features has a prior precision, its own or that of
-    shared weights.
-    """
-    return any(
-        f"{name}/" in key or (name == CURVED_GROUP and key in SHARED_CURVES) for key in precision
-    )
-
-
-def _usable(
-    blocks: list[tuple[str, Block]], sizes: NDArray[np.intp], center: FloatArray, spread: FloatArray
-) -> NDArray[np.bool_]:
-    """Return whether each feature gets a weight: whether it varies, and is neither a rare position
-    nor a step of one of many curves.
-    """
-    # indicators of a rare position get no weight
-    least = np.repeat([0.05 if isinstance(block, Places) else 0.0 for _, block in blocks], sizes)
-    # these have shared weights only
-    many_curves = sum(name == CURVED_GROUP for name, _ in blocks) > MAX_CURVED
-    skipped = np.repeat([many_curves and name == CURVED_GROUP for name, _ in blocks], sizes)
-    return np.asarray((spread > np.maximum(1e-9 * (1 + np.abs(center)), least)) & ~skipped)
-
-
 def repeated(values: Values) -> FloatArray | None:
     """Return exact values of continuous columns as pairs (column, value); None if there
     are none.
@@ -454,12 +446,6 @@ def counts_suffice(distinct: int, outputs: int) -> bool:
     return distinct <= MAX_PLAIN_ATOMS and MIN_ROWS_PER_ATOM * distinct <= outputs
 
 
-@overload
-def find_atoms(data: Training, *, always: Literal[True]) -> tuple[FloatArray, NDArray[np.intp]]: ...
-@overload
-def find_atoms(
-    data: Training, *, always: bool = False
-) -> tuple[FloatArray, NDArray[np.intp]] | None: ...
 def find_atoms(
     data: Training, *, always: bool = False
 ) -> tuple[FloatArray, NDArray[np.intp]] | None:

@@ -15,8 +15,7 @@ from numpy.random import SFC64, Generator
 import dpwitness as dpw
 from dpwitness import mechanisms as m
 from dpwitness.auditors.events import rules
-from dpwitness.auditors.events.divergence import Binned
-from dpwitness.auditors.events.event import cached_kernel
+from dpwitness.auditors.events.event import Binned, cached_kernel
 from dpwitness.auditors.events.features import (
     Affine,
     Distances,
@@ -179,8 +178,6 @@ def blocks_of(kind, rng, width):
         return Ramps(int(rng.integers(0, width + 1)), int(rng.integers(-1, width + 1)), knots), len(
             knots
         ) - 1
-    if kind is Places:
-        return Places(at, float(rng.choice([0.0, 1.0, np.inf]))), 3 * n + 2
     if kind is Distances:
         return Distances(*numbers, rng.normal(size=n), rng.normal(size=n)), 3
     if kind is ProjectedRamps:
@@ -189,10 +186,6 @@ def blocks_of(kind, rng, width):
         return WhitenedDistances(
             *numbers, rng.normal(size=n), rng.normal(size=n), rng.normal(size=(n, n))
         ), 3
-    if kind is Trees:
-        feature, threshold = rng.integers(0, width + 1, 7), rng.choice([0.0, 1.0, -0.5, np.inf], 7)
-        left, right = np.array([1, 3, -1, -1, -1, 6, -1]), np.array([2, 4, -1, -1, -1, 6, -1])
-        return Trees(feature, threshold, left, right, rng.normal(size=7), np.array([0, 5, 2])), 1
     return kind(*numbers), n * (n + 1) // 2 if kind is Products else n
 
 
@@ -218,8 +211,6 @@ KINDS = [
     Products,
     Sorted,
     Distances,
-    Places,
-    Trees,
     WhitenedDistances,
     ProjectedRamps,
 ]
@@ -244,6 +235,17 @@ def test_scores(kind):
         check(event, values)
         named += math.isfinite(event.low)
     assert named >= 6
+
+
+def test_positions_of_answers_and_trees_are_not_compiled():
+    numbers = Levels(1, np.array([0.0])), np.ones(1)
+    cross = Trees(
+        np.array([1, 0, 0]), np.zeros(3), np.array([1, -1, -1]), np.array([2, -1, -1]),
+        np.array([0.0, 1.0, -1.0]), np.array([0]),
+    )  # fmt: skip
+    for block, count in ((Places(np.array([1, 2]), 0.0), 8), (cross, 1)):
+        score = WeightedScore(2, (numbers, (block, np.ones(count))))
+        assert Threshold(score, -1.0, 1.0).kernel(2, NO_STRUCTURE) is None
 
 
 @numba.njit
