@@ -89,20 +89,11 @@ class Counted:
             return [
                 np.array([self.cells[side], *(group[side] for group in sides)]) for side in (0, 1)
             ]
-        right, wrong = self.tally.correct, self.tally.wrong - self.lost
-        guesses = [
-            [table.sum() - _right(table) - _wrong(table), _right(table), _wrong(table)]
-            for table in sides
-        ]
-        return [np.array([[self.tally.rounds - self.lost - right - wrong, right, wrong], *guesses])]
-
-
-def _right(table: NDArray[np.int64]) -> int:
-    return int(table[0, 1] + table[1, 2])
-
-
-def _wrong(table: NDArray[np.int64]) -> int:
-    return int(table[0, 2] + table[1, 1])
+        counts = [(self.tally.rounds - self.lost, self.tally.correct, self.tally.wrong - self.lost)]
+        for table in sides:
+            right, wrong = table[0, 1] + table[1, 2], table[0, 2] + table[1, 1]
+            counts.append((int(table.sum()), int(right), int(wrong)))
+        return [np.array([[runs - right - wrong, right, wrong] for runs, right, wrong in counts])]
 
 
 def require_independent(runner: RoundRunner, counted: Sequence[Counted]) -> str:

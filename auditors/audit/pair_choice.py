@@ -83,7 +83,15 @@ def screen(
     before = runner.done
 
     def find() -> Json:
-        looked = _affordable(runner.planned, len(pairs))
+        # as many pairs as the runs allow have a look: all, or the first half of them and pairs at
+        # equal distances from the rest; halving doubles the runs if no look can have fewer rounds
+        share, least = _look_size(runner.planned)
+        looks = 1 if runner.planned >= MIN_RUNS_PER_PAIR else 2
+        room = max(2, int(share * runner.planned) // (looks * least))
+        room = min(len(pairs), room, _LOOK_SPACING)
+        first = room // 2 if room < len(pairs) else room
+        others = np.linspace(first, len(pairs) - 1, room - first).astype(int).tolist()
+        looked = [*range(first), *others]
         ranked = _Looks(runner, options, pairs).halve(looked, most)
         order = list(dict.fromkeys([*traced_pairs(runner, options, pairs, "all"), *ranked]))[:most]
         # where the mechanism fails on all pairs, the probe reports it
@@ -224,18 +232,6 @@ def trace_evidence(
     return evidence, None if stored["shift"] is None else np.array(stored["shift"])
 
 
-def _affordable(planned: int, count: int) -> list[int]:
-    """Return the numbers of the pairs that can have a look: all, or the first half and pairs at
-    equal distances from the rest.
-    """
-    share, least = _look_size(planned)
-    # halving doubles the runs if no look can have less than `least` rounds
-    looks = 1 if planned >= MIN_RUNS_PER_PAIR else 2
-    room = min(count, max(2, int(share * planned) // (looks * least)), _LOOK_SPACING)
-    first = room // 2 if room < count else count
-    return [*range(first), *np.linspace(first, count - 1, room - first).astype(int).tolist()]
-
-
 def _look_size(planned: int) -> tuple[float, int]:
     """Return the share of the runs for all looks together, and the minimum number of rounds per
     pair.
@@ -314,7 +310,11 @@ class _Looks:
         if not batches:
             return dict.fromkeys(left, 0.0)
         width = max(batch.values.shape[1] for batch in batches.values())
-        rows = {key: _finite(batch.matrix(width)) for key, batch in batches.items()}
+        # NaN and infinities are numbers beyond all others, in the same order
+        rows = {
+            key: np.nan_to_num(np.clip(batch.matrix(width), -1e300, 1e300), nan=2e300)
+            for key, batch in batches.items()
+        }
         columns = _varying_columns(list(rows.values()))
         rows = {key: matrix[:, columns] for key, matrix in rows.items()}
         spread = np.median([_spread(matrix) for matrix in rows.values()], axis=0)
@@ -329,12 +329,6 @@ class _Looks:
                 else scale * score(sides[0], sides[1], spread)
             )
         return found
-
-
-def _finite(matrix: FloatArray) -> FloatArray:
-    """Return the matrix with NaN and infinities as numbers beyond all others, in the same order."""
-    limit = 1e300
-    return np.nan_to_num(np.clip(matrix, -limit, limit), nan=2 * limit)
 
 
 def _varying_columns(matrices: Sequence[FloatArray]) -> list[int]:

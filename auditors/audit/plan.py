@@ -314,7 +314,7 @@ def plan(
     if cost and shape is None and not question.own:
         need = _need_of_leaking_target(question, need, cost, mechanism, pairs, executor)
     center = trials or need.runs or (10**6 if question.own else MOST)
-    sizes = {_round_to_three_digits(center * part) for part in (0.1, 0.3, 1.0, 3.0, 10.0)}
+    sizes = {int(float(f"{center * part:.3g}")) for part in (0.1, 0.3, 1.0, 3.0, 10.0)}
     rows = tuple(
         _row(question, need, cost, trials, runs)
         for runs in sorted({min(max(size, LEAST), MOST) for size in sizes} | {center})
@@ -371,7 +371,12 @@ class _Question:
         """Return the question for a violation of this size and shape, or for the mechanism's own
         law if neither is given.
         """
-        own = _own_law(mechanism, pairs, claim) if shape is None and find is None else None
+        own = None
+        if shape is None and find is None and pairs:
+            # of the first pairs, the one with the largest parameter, if the law of each is known
+            laws = [loss_law(mechanism, pair) for pair in pairs[:16]]
+            if None not in laws:
+                own = max(filter(None, laws), key=lambda law: parameter_of(claim, law))
         shape = OWN if own else shape or "coin"
         law = own or (law_with_parameter(shape, claim, find) if find is not None else None)
         if own:
@@ -500,19 +505,6 @@ def _as_deviations(chance: float) -> float:
     return float(ndtri(min(max(chance, 1e-12), 1 - 1e-12)))
 
 
-def _own_law(mechanism: Any, pairs: Sequence[Pair], claim: Claim) -> LossLaw | None:
-    """Return the loss law of the pair with the largest parameter among the first pairs; None if the
-    law of some pair is unknown.
-    """
-    laws = [loss_law(mechanism, pair) for pair in pairs[:16]]
-    known = [law for law in laws if law is not None]
-    return (
-        max(known, key=lambda law: parameter_of(claim, law))
-        if known and len(known) == len(laws)
-        else None
-    )
-
-
 def _runs_needed(chance_of: Callable[[int], float], power: float) -> int | None:
     """Return the smallest number of runs with this power, rounded up to three digits; None if there
     is none.
@@ -549,11 +541,6 @@ def _smallest_parameter(
         return math.inf
     _, high = bracket(lambda excess: not found(excess), low, high, 14)
     return claim.parameter * (1 + high)
-
-
-def _round_to_three_digits(value: float) -> int:
-    unit = 10 ** max(0, len(str(int(value))) - 3)
-    return int(round(value / unit) * unit)
 
 
 def _rehearsal_notes(question: _Question, need: _Need) -> tuple[str, ...]:

@@ -225,24 +225,36 @@ class Rehearsals:
         return None
 
     def _chance_of_rehearsal(self, trials: int, seed: int) -> float:
-        """Return the probability of refuting the claim from one rehearsal."""
-        stages = rehearsal(
+        """Return the probability of refuting the claim from one rehearsal, which ends with the
+        events and the numbers of rounds of an audit's test stages. No test rounds are run.
+        """
+        options = validated_options(
             self.mechanism,
-            claim=self.claim,
-            pairs=self.pairs,
-            trials=trials,
-            confidence=self.confidence,
-            seed=seed,
-            executor=self.executor,
+            self.claim,
+            trials,
+            self.confidence,
+            seed,
+            self.executor,
+            None,
+            bits=True,
         )
-        total, critical, drift = (
-            sum(rounds for _, _, rounds in stages),
-            -float(ndtri(self.error)),
-            0.0,
-        )
-        for pair, event, rounds in stages:  # a combined test weights each stage by its rounds
-            found = event_power(self._rates(pair, event), self.claim, int(rounds), self.error)
-            drift += math.sqrt(rounds / total) * (
+        with closing(RoundRunner(options)) as runner:
+            options, probed = run_probes(runner, options, self.pairs)
+            if options.bits:
+                audit_low_bits(runner, options, probed)
+            selected, outputs, _ = select_pair(runner, options, probed)
+            options = Findings(options).on(selected.pair, runner).options
+            training = train(runner, options, selected, outputs)
+            first, rounds = training.first_test, training.rounds
+            stages = [(training.learned.event, first or rounds)]
+            if first:
+                more = training_outputs(runner, options, selected, Phase.FIRST_TEST, first)
+                better = training.better_event(options, [more])
+                stages.append((better.event, rounds - first))
+        critical, drift = -float(ndtri(self.error)), 0.0
+        for event, size in stages:  # a combined test weights each stage by its rounds
+            found = event_power(self._rates(selected.pair, event), self.claim, size, self.error)
+            drift += math.sqrt(size / rounds) * (
                 float(ndtri(min(max(found, _EXTREME), 1 - _EXTREME))) + critical
             )
         return float(ndtr(drift - critical))
@@ -286,36 +298,3 @@ class Rehearsals:
                 side = expit(np.nan_to_num(np.concatenate(loss), nan=0.0))
             self._output_cache[id(pair)] = concatenate([encode(each, size) for each in raw]), side
         return self._output_cache[id(pair)]
-
-
-def rehearsal(
-    mechanism: Any,
-    *,
-    claim: Claim,
-    pairs: Sequence[Pair],
-    trials: int,
-    confidence: float,
-    seed: int,
-    executor: Executor | None = None,
-) -> list[tuple[Pair, Event, float]]:
-    """Return the planned test stages of an audit: pair, event and number of rounds of each. No test
-    rounds are run.
-    """
-    options = validated_options(
-        mechanism, claim, trials, confidence, seed, executor, None, bits=True
-    )
-    with closing(RoundRunner(options)) as runner:
-        options, probed = run_probes(runner, options, pairs)
-        if options.bits:
-            audit_low_bits(runner, options, probed)
-        selected, outputs, _ = select_pair(runner, options, probed)
-        pair = selected.pair
-        options = Findings(options).on(pair, runner).options
-        training = train(runner, options, selected, outputs)
-        first, event, rounds = training.first_test, training.learned.event, training.rounds
-        if not first:
-            return [(pair, event, rounds)]
-        better = training.better_event(
-            options, [training_outputs(runner, options, selected, Phase.FIRST_TEST, first)]
-        )
-        return [(pair, event, first), (pair, better.event, rounds - first)]

@@ -533,7 +533,16 @@ class EarlyLook:
             self._done = True
         elif self._event is None:
             self._parts += complete_sides(found)
-            self._train()
+            if sum(len(side) for sides in self._parts for side in sides) >= EARLY_LOOK_ROUNDS[0]:
+                self._event = learn_simple(
+                    *both_sides(self._parts),
+                    self._claim,
+                    alpha=self._alpha,
+                    rounds=EARLY_LOOK_ROUNDS[1],
+                )
+                self._done = self._event is None  # outputs have no simple event
+                if self._event is not None:
+                    self._tally = Tally(0, 0, 0, self._event.directions)
         else:
             for sides in complete_sides(found):
                 tables = [self._event.tabulate(side) for side in sides]
@@ -544,19 +553,6 @@ class EarlyLook:
                     self._claim.symbol,
                     combined_bound(self._claim, [Part(self._tally)], self._alpha),
                 )
-
-    def _train(self) -> None:
-        """Learn the event if there are enough outputs; there is no look if outputs have no simple
-        event.
-        """
-        if sum(len(side) for sides in self._parts for side in sides) >= EARLY_LOOK_ROUNDS[0]:
-            sides = both_sides(self._parts)
-            self._event = learn_simple(
-                *sides, self._claim, alpha=self._alpha, rounds=EARLY_LOOK_ROUNDS[1]
-            )
-            self._done = self._event is None
-            if self._event is not None:
-                self._tally = Tally(0, 0, 0, self._event.directions)
 
 
 def training_outputs(

@@ -35,6 +35,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, chain
 from typing import Any
 
 from dpwitness.auditors.audit.after_test import Counted, require_independent
@@ -113,11 +114,10 @@ class Slice:
 
     def to_json(self) -> Json:
         """Return the slice as JSON."""
-        numbers = [[epoch, *counts] for epoch, *counts in self.counts]
         return {
             "time": round(self.time, 1),
             "runs": self.runs,
-            "counts": numbers,
+            "counts": [list(each) for each in self.counts],
             "bound": self.bound,
         }
 
@@ -167,11 +167,8 @@ class Release:
     @property
     def looks(self) -> tuple[tuple[int, float], ...]:
         """Return the number of runs and the certified bound after each slice."""
-        runs, looks = 0, []
-        for each in self.slices:
-            runs += each.runs
-            looks.append((runs, each.bound))
-        return tuple(looks)
+        runs = accumulate(each.runs for each in self.slices)
+        return tuple(zip(runs, (each.bound for each in self.slices), strict=True))
 
 
 def epoch_id(slice_id: str, number: int, plan: Json) -> str:
@@ -198,26 +195,19 @@ def read_release(store: Store, entry: Entry) -> Release:
         unfinished = sum(
             key.removeprefix(BEGUN) not in done for key in facts if key.startswith(BEGUN)
         )
-        return Release(tuple(slices), epochs, _sum(slices, epochs), unfinished, FOUND in facts)
+        parts: dict[str, Part] = {}  # in the order in which the epochs occur in the slices
+        for name, correct, wrong, rounds, lost in chain.from_iterable(s.counts for s in slices):
+            if name not in epochs:
+                raise InvalidArgument(f"epoch {short_json(name)} is missing")
+            directions, prior = epochs[name]["directions"], Prior(*epochs[name]["prior"])
+            before = parts.get(name, Part(Tally(0, 0, 0, directions), 0.0, 0, prior))
+            parts[name] = before.plus(Tally(correct, wrong, rounds, directions), lost)
+        parts = {name: read_part(part.to_json()) for name, part in parts.items()}  # checked
+        return Release(tuple(slices), epochs, parts, unfinished, FOUND in facts)
     except InvalidArgument as error:
         raise InvalidArgument(
             f"store is damaged or edited at {entry.name}: a slice cannot be read ({error})"
         ) from None
-
-
-def _sum(slices: Sequence[Slice], epochs: dict[str, Json]) -> dict[str, Part]:
-    """Return the counts of each epoch, in the order in which the epochs occur in the slices."""
-    parts: dict[str, Part] = {}
-    for each in slices:
-        for name, correct, wrong, rounds, lost in each.counts:
-            plan = epochs.get(name)
-            if plan is None:
-                raise InvalidArgument(f"epoch {short_json(name)} is missing")
-            start = Part(Tally(0, 0, 0, plan["directions"]), 0.0, 0, Prior(*plan["prior"]))
-            parts[name] = parts.get(name, start).plus(
-                Tally(correct, wrong, rounds, plan["directions"]), lost
-            )
-    return {name: read_part(part.to_json()) for name, part in parts.items()}  # checks the numbers
 
 
 def write_slice(store: Store, entry: Entry, new: Slice, epochs: dict[str, Json]) -> None:
@@ -321,15 +311,6 @@ class _Call:
     entry: Entry | None = None
     known: Release = field(default_factory=Release)
 
-    def evidence(self, gamma: float) -> float:
-        """Return ln E of the claim."""
-        test = self.findings.test
-        if test is None or not test.parts:
-            return 0.0
-        return log_e_value(
-            self.claim, test.parts, self.claim.parameter, 0.0 if self.claim.is_pure else gamma
-        )
-
 
 def watch(
     targets: Sequence[WatchedTarget],
@@ -367,26 +348,28 @@ def watch(
         In the order of `targets`.
     """
     report, alpha, count = announce or (lambda line: None), 1 - confidence, len(targets)
-    calls = []
-    for each in targets:
-        calls.append(
-            _run_slice(
-                each,
-                store,
-                seconds / count,
-                trials,
-                alpha / count,
-                executor,
-                time_limit,
-                report,
-                clock,
-                count,
-            )
+    calls = [
+        _run_slice(
+            each,
+            store,
+            seconds / count,
+            trials,
+            alpha / count,
+            executor,
+            time_limit,
+            report,
+            clock,
+            count,
         )
-    gamma = alpha * SHARE_FOR_FREQUENCY / count
-    discovered = e_discoveries(
-        [call.evidence(gamma) for call in calls], alpha * (1 - SHARE_FOR_FREQUENCY)
-    )
+        for each in targets
+    ]
+    gamma, logs = alpha * SHARE_FOR_FREQUENCY / count, list[float]()
+    for call in calls:
+        test, claim = call.findings.test, call.claim
+        error = 0.0 if claim.is_pure else gamma
+        parts = test.parts if test is not None else ()
+        logs.append(log_e_value(claim, parts, claim.parameter, error) if parts else 0.0)
+    discovered = e_discoveries(logs, alpha * (1 - SHARE_FOR_FREQUENCY))
     for call, found in zip(calls, discovered, strict=True):
         if found and call.entry is not None and not call.known.found:
             store.write("facts", call.entry.id, FOUND, "true")
@@ -500,7 +483,19 @@ def _run_known(
     if known.slices and now < known.slices[-1].time:
         late = f"the clock went back, the last call was {known.slices[-1].time - now:.0f} s later"
         report(f"{options.name}: {late}; slices are ordered by number, so the counts are right")
-    start = _restored(known, options.alpha, probed, options.name)
+    start, trained = None, 0
+    if known.parts:  # the test of the slices so far
+        plan = known.epochs[next(reversed(known.parts))]
+        if plan["pair"] >= len(probed):
+            raise InvalidArgument(
+                f"store is damaged or edited at {options.name}: an epoch has pair number "
+                f"{plan['pair']} of {len(probed)} pairs"
+            )
+        pair, parts, trained = probed[plan["pair"]], tuple(known.parts.values()), plan["trained"]
+        planned, event = sum(part.tally.rounds for part in parts), read_event(plan["event"])
+        start = EventTest(
+            pair.pair, pair.index, options.alpha, planned, event, plan["method"], parts
+        )
     call.findings = replace(call.findings, options=options, test=start)
     if start is not None:
         call.findings = call.findings.on(start.pair, runner)
@@ -517,26 +512,33 @@ def _run_known(
     else:
         selected = probed[start.index]
         test = SequentialTest(runner, call.findings.options, selected, [])
-    trained = known.epochs[next(reversed(known.parts))]["trained"] if known.parts else 0
     plans, interrupted, now_test = list[Json](), False, start
     try:
-        for now_test in test.run(start, int(trained)):
+        for now_test in test.run(start, trained):
             if len(now_test.parts) > len(known.parts) + len(plans):
-                event = {
-                    "event": now_test.event.to_json(),
-                    "method": now_test.method,
-                    "directions": now_test.event.directions,
-                }
-                prior = now_test.parts[-1].to_json()["prior"]
                 plans.append(
-                    event | {"prior": prior, "pair": selected.index, "trained": test.trained}
+                    {
+                        "event": now_test.event.to_json(),
+                        "method": now_test.method,
+                        "directions": now_test.event.directions,
+                        "prior": now_test.parts[-1].to_json()["prior"],
+                        "pair": selected.index,
+                        "trained": test.trained,
+                    }
                 )
             call.findings = replace(call.findings, test=now_test)
     except KeyboardInterrupt:
         interrupted = True
     parts_now = now_test.parts if now_test is not None else ()
     names = [*known.parts, *(epoch_id(name, place, plan) for place, plan in enumerate(plans))]
-    counts = _added(known, dict(zip(names, parts_now, strict=True)))
+    counts = list[tuple[str, int, int, int, int]]()  # that this call has added to each epoch
+    for epoch, part in zip(names, parts_now, strict=True):
+        none = Part(Tally(0, 0, 0, part.tally.directions))
+        before, tally = known.parts.get(epoch, none), part.tally
+        correct, wrong = tally.correct - before.tally.correct, tally.wrong - before.tally.wrong
+        rounds = tally.rounds - before.tally.rounds
+        if rounds:
+            counts.append((epoch, correct, wrong, rounds, part.lost - before.lost))
     # the largest error of a discovery
     claim, discovery = call.findings.options.claim, min(options.alpha * targets, 0.5)
     bound = anytime_bound(claim, parts_now, options.alpha) if parts_now else 0.0
@@ -559,49 +561,6 @@ def _run_known(
     call.known = read_release(store, entry)
     if interrupted:
         raise KeyboardInterrupt
-
-
-def _added(known: Release, parts: dict[str, Any]) -> list[tuple[str, int, int, int, int]]:
-    """Return the counts that a call has added to each epoch."""
-    added = []
-    for name, part in parts.items():
-        tally, lost = part.tally, part.lost
-        before = known.parts.get(name)
-        zero = before.tally if before else replace(tally, correct=0, wrong=0, rounds=0)
-        counts = (
-            tally.correct - zero.correct,
-            tally.wrong - zero.wrong,
-            tally.rounds - zero.rounds,
-            lost - (before.lost if before else 0),
-        )
-        if counts[2]:
-            added.append((name, *counts))
-    return added
-
-
-def _restored(
-    known: Release, alpha: float, probed: Sequence[ProbedPair], name: str
-) -> EventTest | None:
-    """Return the test of the slices so far; None if there is no epoch yet."""
-    if not known.parts:
-        return None
-    plan = known.epochs[next(reversed(known.parts))]
-    if plan["pair"] >= len(probed):
-        raise InvalidArgument(
-            f"store is damaged or edited at {name}: an epoch has pair number {plan['pair']} "
-            f"of {len(probed)} pairs"
-        )
-    pair = probed[plan["pair"]]
-    planned = sum(part.tally.rounds for part in known.parts.values())
-    return EventTest(
-        pair.pair,
-        pair.index,
-        alpha,
-        planned,
-        read_event(plan["event"]),
-        plan["method"],
-        tuple(known.parts.values()),
-    )
 
 
 def _conclude(call: _Call, alpha: float, name: str) -> Watched:

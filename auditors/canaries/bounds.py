@@ -96,7 +96,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import bdtrc, betainc, expit, gammaln, log_expit
 
-from dpwitness.auditors.statistics.mean_limits import bracket
+from dpwitness.auditors.statistics.mean_limits import bracket, bracket_each
 from dpwitness.core.claims import Claim
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.protocols.mechanism import FloatArray
@@ -311,12 +311,7 @@ def epsilons_refuted(
         return np.asarray(law(right, guesses, epsilon, delta, canaries) <= alpha)
 
     low, high = np.zeros_like(right), np.full_like(right, _MAX_EPSILON)
-    positive = refuted(low)
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        found = refuted(middle)
-        low, high = np.where(found, middle, low), np.where(found, high, middle)
-    return np.where(positive, low, 0.0)
+    return np.where(refuted(low), bracket_each(refuted, low, high, _HALVINGS)[0], 0.0)
 
 
 def parameter_refuted(

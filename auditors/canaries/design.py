@@ -6,7 +6,7 @@ and no interference between canaries.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -334,24 +334,15 @@ class CanaryLimit:
 
     def to_json(self) -> Json:
         """Return the fields as JSON values."""
-        fields = (
-            "delta",
-            "canaries",
-            "runs",
-            "confidence",
-            "true",
-            "epsilon",
-            "parameter",
-            "guesses",
-            "detectable",
-        )
-        found = {name: strict(getattr(self, name)) for name in fields}
-        header = {
+        fields = {key: value for key, value in asdict(self).items() if key != "claim"}
+        return {
+            "schema_version": SCHEMA,
+            "kind": "canary limit",
             "claim": str(self.claim),
             "claim_numbers": list(self.claim.numbers),
             "headline": self.headline(),
+            **strict(fields),
         }
-        return {"schema_version": SCHEMA, "kind": "canary limit", **header, **found}
 
     def __str__(self) -> str:
         return f"{self.headline()}\n\n  assumes  {self.assumed}, both kinds of guesses"

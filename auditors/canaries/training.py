@@ -40,7 +40,7 @@ training.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -275,22 +275,13 @@ class ImpliedTraining:
 
     def to_json(self) -> Json:
         """Return the fields as JSON values."""
-        fields = (
-            "step_claimed",
-            "step_lower",
-            "noise_multiplier",
-            "steps",
-            "delta",
-            "claimed",
-            "implied",
-        )
-        header = {
+        return {
             "schema_version": SCHEMA,
             "kind": "implied training",
             "step_verdict": self.verdict.value,
             "headline": self.headline(),
+            **strict({key: value for key, value in asdict(self).items() if key != "verdict"}),
         }
-        return header | {name: strict(getattr(self, name)) for name in fields}
 
     def __str__(self) -> str:
         return self.headline()

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -54,9 +55,9 @@ class Event(ABC):
 
     kind: ClassVar[str]
 
-    @abstractmethod
     def guess(self, outputs: Outputs) -> Guesses:
         """Return the guess for each output: +1 (D1), -1 (D0) or 0 (abstain)."""
+        return self.guess_at(self.position(outputs))
 
     @property
     @abstractmethod
@@ -129,13 +130,6 @@ class Event(ABC):
     def to_json(self) -> Json:
         """Return the rule in plain JSON types; `reading.read_event` is the inverse."""
         return {"kind": self.kind, "rule": to_jsonable(self)}
-
-
-class ScalarEvent(Event):
-    """Base class of the rules that guess by thresholds on one scalar."""
-
-    def guess(self, outputs: Outputs) -> Guesses:
-        return self.guess_at(self.position(outputs))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -419,26 +413,39 @@ def train_renyi_rule(
     """Fit loss, order, direction and bets from training counts (2, cells) on D1 and D0; return None
     if the expected bound is 0.
     """
-    best: tuple[float, Binned] | None = None
+    losses = []
     for forward in (True, False):
         p, q = (table if forward else table[::-1]) + 0.5
         loss = np.clip(np.log(p / p.sum()) - np.log(q / q.sum()), -6, 6)
         # shrink each loss by half of its standard error: large powers of a noisy loss reduce the
         # bound
         loss = np.sign(loss) * np.maximum(np.abs(loss) - 0.5 * np.sqrt(1 / p + 1 / q), 0.0)
+        losses.append((forward, loss, p / p.sum(), q / q.sum()))
+    value, rule = _best_rule(claim, events, losses, table * (rounds / table.sum()), rounds, alpha)
+    return rule if value > 0 else None
+
+
+def _best_rule(
+    claim: Claim,
+    events: tuple[Event, ...],
+    losses: Sequence[tuple[bool, FloatArray, FloatArray, FloatArray]],
+    counts: FloatArray,
+    rounds: float,
+    alpha: float,
+) -> tuple[float, Binned]:
+    """Return the largest bound that expected counts certify, and its rule, over directions with
+    their losses and the masses (P, Q) of the cells, and over orders.
+    """
+    found = []
+    for forward, loss, p, q in losses:
         for order in claim.orders_among(ORDERS):
             x, y, _, _ = _scaled_exponentials(loss, order)
-            bets = np.array(
-                [
-                    _optimal_bet(x, p / p.sum(), rounds / 2, alpha / 2),
-                    _optimal_bet(y, q / q.sum(), rounds / 2, alpha / 2),
-                ]
-            )
-            rule = Binned(events, loss, float(order), forward, bets)
-            value = renyi_lower_bound(claim, rule, table * (rounds / table.sum()), alpha)
-            if best is None or value > best[0]:
-                best = (value, rule)
-    return best[1] if best and best[0] > 0 else None
+            bets = [
+                _optimal_bet(values, law, rounds / 2, alpha / 2) for values, law in ((x, p), (y, q))
+            ]
+            rule = Binned(events, loss, float(order), forward, np.array(bets))
+            found.append((renyi_lower_bound(claim, rule, counts, alpha), rule))
+    return max(found, key=lambda each: each[0])
 
 
 def _optimal_bet(values: FloatArray, law: FloatArray, size: float, alpha: float) -> float:
@@ -510,26 +517,13 @@ def best_renyi_rule(
     """Return the rule on cells of known masses that certifies the largest bound at the expected
     counts.
     """
-    best: tuple[float, Binned] | None = None
+    losses = []
     for forward, (first, second) in ((True, (p, q)), (False, (q, p))):
         loss = np.log(np.maximum(first, 1e-300)) - np.log(np.maximum(second, 1e-300))
-        for order in claim.orders_among(ORDERS):
-            # with few rounds, rare cells with a large loss reduce the bound
-            for loss_cap in (1.0, 2.0, 3.0, 4.5, 6.0, 12.0):
-                h = np.clip(loss, -loss_cap, loss_cap)
-                x, y, _, _ = _scaled_exponentials(h, order)
-                bets = np.array(
-                    [
-                        _optimal_bet(x, first, rounds / 2, alpha / 2),
-                        _optimal_bet(y, second, rounds / 2, alpha / 2),
-                    ]
-                )
-                rule = Binned((), h, float(order), forward, bets)
-                value = renyi_lower_bound(claim, rule, np.array([p, q]) * rounds / 2, alpha)
-                if best is None or value > best[0]:
-                    best = (value, rule)
-    assert best is not None
-    return best[1]
+        # with few rounds, rare cells with a large loss reduce the bound
+        for most in (1.0, 2.0, 3.0, 4.5, 6.0, 12.0):
+            losses.append((forward, np.clip(loss, -most, most), first, second))
+    return _best_rule(claim, (), losses, np.array([p, q]) * rounds / 2, rounds, alpha)[1]
 
 
 def best_expected_renyi_bound(

@@ -133,16 +133,12 @@ class NumericBlock(Block):
 class Affine(NumericBlock):
     """Columns in units of their scale, not clipped."""
 
-    __slots__ = ()
-
     def columns(self, matrix: FloatArray) -> FloatArray:
         return self.standardised(matrix)
 
 
 class SignedLog(NumericBlock):
     """Columns on a logarithmic scale on either side of the center."""
-
-    __slots__ = ()
 
     def columns(self, matrix: FloatArray) -> FloatArray:
         z = self.standardised(matrix)
@@ -151,8 +147,6 @@ class SignedLog(NumericBlock):
 
 class Products(NumericBlock):
     """Squares, and products of two columns."""
-
-    __slots__ = ()
 
     def columns(self, matrix: FloatArray) -> FloatArray:
         z = self.standardised(matrix, 1e70)
@@ -166,8 +160,6 @@ class Products(NumericBlock):
 
 class Sorted(NumericBlock):
     """Columns of a row in ascending order."""
-
-    __slots__ = ()
 
     def columns(self, matrix: FloatArray) -> FloatArray:
         return np.sort(self.standardised(matrix), axis=1)

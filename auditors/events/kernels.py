@@ -41,88 +41,26 @@ from dpwitness.core.protocols.mechanism import FloatArray
 Kernel = tuple[Callable[..., None], tuple[Any, ...]]  # the compiled function and its arguments
 Cells = NDArray[np.int8]
 
-_GRID_CELLS = 4096
-_CUT = 2  # marker of a grid cell in or near which an edge lies
-
-
-def intervals_kernel(column: int, edges: FloatArray, guesses: FloatArray, missing: int) -> Kernel:
-    """Return the kernel of `Intervals`.
-
-    Many edges are searched with a grid. Its table holds the guess of every grid cell without an
-    edge, and the first edge to compare with in the other cells.
-    """
-    signs = np.sign(guesses).astype(np.int8)
-    first, table, low, scale = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int8), 0.0, 0.0
-    with np.errstate(over="ignore"):
-        # a linear scan is faster for few edges
-        gridded = len(edges) > 8 and 1e-290 < np.ptp(edges) < np.inf
-    if gridded:
-        low, scale = float(edges[0]), _GRID_CELLS / float(edges[-1] - edges[0])
-        # cell c + 1 begins at low + c / scale; rounding may put a number in an adjacent cell, so
-        # these are included
-        borders = low + np.arange(-1, _GRID_CELLS + 3) / scale
-        first = np.concatenate([[0], np.searchsorted(edges, borders[:-3], side="left")])
-        last = np.concatenate([np.searchsorted(edges, borders[2:], side="left")[:-1], [len(edges)]])
-        table = np.where(first == last, signs[first], np.int8(_CUT)).astype(np.int8)
-    return count_intervals, (
-        column,
-        np.asarray(edges, dtype=np.float64),
-        signs,
-        missing,
-        first,
-        table,
-        low,
-        scale,
-    )
-
 
 @jit
 def count_intervals(
-    column: int,
-    edges: FloatArray,
-    guesses: Cells,
-    missing: int,
-    first: Columns,
-    grid: Cells,
-    low: float,
-    scale: float,
-    rows: FloatArray,
-    table: Columns,
+    column: int, edges: FloatArray, guesses: Cells, missing: int, rows: FloatArray, table: Columns
 ) -> None:
     """Count the guesses of `Intervals`: interval i holds edges[i-1] < x <= edges[i]."""
-    plus, minus = 0, 0
-    if len(grid) == 0:
-        before = 0
-        for k in range(len(guesses)):
-            up_to = 0  # no comparison with NaN is true
-            if k < len(edges):
-                for i in range(len(rows)):
-                    up_to += rows[i, column] <= edges[k]
-            else:
-                for i in range(len(rows)):
-                    up_to += rows[i, column] == rows[i, column]
-            plus += (up_to - before) * (guesses[k] > 0)
-            minus += (up_to - before) * (guesses[k] < 0)
-            before = up_to
-        plus += (len(rows) - before) * (missing > 0)
-        minus += (len(rows) - before) * (missing < 0)
-    else:
-        cells = float(len(grid) - 2)
-        for i in range(len(rows)):
-            value = rows[i, column]
-            at = (value - low) * scale + 1.0
-            if at != at:
-                guess = missing
-            else:
-                cell = int(min(max(at, 0.0), cells + 1.0))
-                guess = grid[cell]
-                if guess == _CUT:
-                    k = first[cell]
-                    while k < len(edges) and value > edges[k]:
-                        k += 1
-                    guess = guesses[k]
-            plus += guess > 0
-            minus += guess < 0
+    plus, minus, before = 0, 0, 0
+    for k in range(len(guesses)):
+        up_to = 0  # no comparison with NaN is true
+        if k < len(edges):
+            for i in range(len(rows)):
+                up_to += rows[i, column] <= edges[k]
+        else:
+            for i in range(len(rows)):
+                up_to += rows[i, column] == rows[i, column]
+        plus += (up_to - before) * (guesses[k] > 0)
+        minus += (up_to - before) * (guesses[k] < 0)
+        before = up_to
+    plus += (len(rows) - before) * (missing > 0)
+    minus += (len(rows) - before) * (missing < 0)
     _add_counts(table, len(rows), plus, minus)
 
 

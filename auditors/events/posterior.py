@@ -273,12 +273,6 @@ class Choice:
     wrong: float
     directions: int
 
-    def named(self, order: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the cells on which D1 is guessed and the cells on which D0 is guessed, for cells
-        in this order.
-        """
-        return order[self.upper :], order[: self.lower]
-
 
 def validated_choice(
     draw: Callable[[int | None], tuple[NDArray[np.intp], Draws]], goal: CertificateGoal
@@ -298,7 +292,8 @@ def validated_choice(
         rates, directions = np.zeros((2, goal.thresholds[0])), 1
         for (own_order, draws), (other_order, other_draws) in (halves, halves[::-1]):
             choice = _best_choice(draws, goal, least)
-            ones, zeros = (np.isin(other_order, cells) for cells in choice.named(own_order))
+            ones = np.isin(other_order, own_order[choice.upper :])
+            zeros = np.isin(other_order, own_order[: choice.lower])
             rates[0] += 0.25 * (
                 other_draws.p[:, ones].sum(axis=1) + other_draws.q[:, zeros].sum(axis=1)
             )

@@ -202,9 +202,9 @@ def fit_model(
         for start, (name, block) in zip(starts.tolist(), blocks, strict=False)
         if name == CURVED_GROUP and isinstance(block, Ramps)
     ]
-    shared = share(keys, curves, features, ones, zeros)
-    shared_center, shared_spread = moments(shared.values, total)
-    names, group = np.unique(np.append(keys[used], shared.names), return_inverse=True)
+    shared, placed, shared_names = share(keys, curves, features, ones, zeros)
+    shared_center, shared_spread = moments(shared, total)
+    names, group = np.unique(np.append(keys[used], shared_names), return_inverse=True)
     known_precision = precision or start or {}
     begin = np.array(
         [
@@ -215,14 +215,14 @@ def fit_model(
     )
     scaled = (
         (features[:, used] - center[used]) / spread[used],
-        (shared.values - shared_center) / shared_spread,
+        (shared - shared_center) / shared_spread,
     )
     design = np.column_stack([np.ones(len(features)), *scaled])
     fit, found = fit_grouped(design, ones, zeros, group, begin, learn=tune and precision is None)
     expansion = Expansion(fit, group, names.tolist(), found)
     average = expansion.average(subsets)
     own_weights, shared_weights = np.split(average.weights[1:], [int(used.sum())])
-    weights = shared.matrix @ (shared_weights / shared_spread)
+    weights = placed @ (shared_weights / shared_spread)
     weights[used] += own_weights / spread[used]
     offset, kept_blocks = (
         float(average.weights[0] - weights @ center),

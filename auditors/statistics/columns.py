@@ -14,7 +14,6 @@ are added to the features' own weights, whose prior then describes the deviation
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -337,25 +336,15 @@ _FOLDS = 4
 _Group = tuple[str, FloatArray, Callable[[FloatArray], FloatArray]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Shared:
-    """Shared features of the training rows, and the weights of all features for each shared weight:
-    (features, shared).
-    """
-
-    values: FloatArray
-    matrix: FloatArray
-    names: tuple[str, ...]
-
-
 def share(
     keys: NDArray[np.str_],
     curves: Sequence[tuple[int, FloatArray]],
     features: FloatArray,
     ones: FloatArray,
     zeros: FloatArray,
-) -> Shared:
-    """Return the shared features of a model.
+) -> tuple[FloatArray, FloatArray, tuple[str, ...]]:
+    """Return the shared features of a model on the training rows, the weights of all features for
+    each shared weight, (features, shared), and the names of the shared weights.
 
     `keys` names the group of each feature. `curves` holds, for each column with ramps from knot to
     knot, the index of the first ramp and the knots. `ones` and `zeros` count how often each row
@@ -381,7 +370,7 @@ def share(
         np.concatenate([first, *(each[k] for each in found)], axis=1)
         for k, first in enumerate(none, start=1)
     )
-    return Shared(values, matrix, names)
+    return values, matrix, names
 
 
 def _shared_groups(

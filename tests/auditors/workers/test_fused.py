@@ -144,7 +144,7 @@ hypothesis = settings(max_examples=30, deadline=None, derandomize=True)
 @hypothesis
 @given(
     seeds,
-    st.sampled_from([1, 2, 8, 9, 40, 300]),
+    st.sampled_from([1, 2, 4, 8]),
     st.integers(1, 3),
     st.sampled_from([1e-300, 1e-3, 1.0, 1e306, 1e308]),
 )
