@@ -64,8 +64,8 @@ from dpwitness.auditors.audit.runner import (
 from dpwitness.auditors.audit.test import EventTest, SequentialTest, extend, run_test, single_event
 from dpwitness.auditors.events.event import Binned, Event
 from dpwitness.auditors.events.learning import Learned
+from dpwitness.auditors.events.outputs import Score, collect_scores
 from dpwitness.auditors.events.rule_reader import columns_of
-from dpwitness.auditors.events.scores import Score, collect_scores
 from dpwitness.auditors.search.catalogue import audited_pairs, unverified_notes
 from dpwitness.auditors.traces.first_look import is_traceable
 from dpwitness.auditors.witnesses.audit_records import AuditLedger, identity_of

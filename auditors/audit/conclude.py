@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 
 from dpwitness.auditors.audit.after_test import Counted, require_independent
-from dpwitness.auditors.audit.options import EARLY_ALPHA, AuditOptions
+from dpwitness.auditors.audit.options import EARLY_ALPHA, AuditOptions, cost_growth
 from dpwitness.auditors.audit.result import AuditResult, BitLevel, PairScore
 from dpwitness.auditors.audit.runner import RoundRunner
 from dpwitness.auditors.audit.test import EventTest
@@ -257,7 +257,7 @@ def build_result(
     """Return the result of the findings; `doubt` is why a violation is not believed."""
     # durations of segments are wall time: on a busy machine they grow while the CPU time does not
     if runner.clock == "wall":
-        runner.note(*filter(None, [runner.costs.growth()]))
+        runner.note(*filter(None, [cost_growth(runner.costs.values())]))
     options, test = findings.options, findings.test
     guess = guess_of(options.mechanism)
     base = AuditResult(

@@ -10,8 +10,8 @@ from typing import Any
 
 from dpwitness.auditors.audit.audit import confirm
 from dpwitness.auditors.audit.result import headline_of
+from dpwitness.auditors.events.outputs import Score, suggested_score
 from dpwitness.auditors.events.rule_reader import read_event
-from dpwitness.auditors.events.scores import Score, suggested_score
 from dpwitness.auditors.statistics.certificate import PARTS, certified, certified_point
 from dpwitness.auditors.traces.evidence import explanations
 from dpwitness.auditors.witnesses.facts import (
@@ -66,8 +66,6 @@ from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.core.values.wording import beyond, count, dataset, figure, p_value
 from dpwitness.core.values.wording import number as as_number
 
-_MAX_TRACE_LINES = 6
-
 
 def _facts(result: Json) -> Facts:
     symbol = str(result.get("parameter", "epsilon"))
@@ -93,7 +91,7 @@ def _facts(result: Json) -> Facts:
         Fact("causes", describe_causes(result)),
         Fact("low bits", _describe_bit_level(result)),
         Fact("pairs tried", _describe_pairs(result, symbol)),
-        Fact("trace", "; ".join(explanations(result)[:_MAX_TRACE_LINES])),
+        Fact("trace", "; ".join(explanations(result)[:6])),
         *run_facts(result),
     ]
 

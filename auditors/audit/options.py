@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpwitness.auditors.events.learning import expected_certificate, learn
-from dpwitness.auditors.events.outputs import Outputs
-from dpwitness.auditors.events.scores import Score
+from dpwitness.auditors.events.outputs import Outputs, Score
 from dpwitness.auditors.workers.clocks import CLOCKS, has_cpu_clock, read_clock
 from dpwitness.auditors.workers.engine import Stage, collect, is_remote
 from dpwitness.core.claims import Claim
@@ -46,7 +45,6 @@ SCREEN_SHARE = 0.25  # share of the runs for the first looks at more pairs than 
 MIN_RUNS_PER_PAIR = 1000
 SHORT_PAIRS = 3  # number of pairs that audits with few runs try
 TRAIN_VALUES = 2**23  # maximum number of values stored for training
-MAX_CHUNK_ROUNDS = 2**19  # maximum number of rounds in a chunk
 LOOKS = (1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 # share of alpha for all looks but the last together: early looks detect gross violations only
 EARLY_ALPHA = 0.05
@@ -119,7 +117,7 @@ def chunk_size(rounds: int, width: int) -> int:
     """
     # about 512 chunks in a stage
     wanted = 2 ** int(math.log2(max(rounds / 512, 128)))
-    return int(min(wanted, MAX_CHUNK_ROUNDS, max(256, 2 ** int(math.log2(2**21 / max(width, 1))))))
+    return int(min(wanted, 2**19, max(256, 2 ** int(math.log2(2**21 / max(width, 1))))))
 
 
 Progress = Callable[[int, int], None]
@@ -541,38 +539,23 @@ def format_duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-@dataclass(slots=True)
-class Costs:
-    """Seconds per run of all segments of an audit, in order, grouped by pair, chunk size and mode
-    (single runs or batches).
+def cost_growth(segments: Iterable[Sequence[tuple[float, int]]]) -> str:
+    """Return a note if the cost of a run grew during the audit, otherwise an empty string.
+
+    Each series holds the seconds and rounds of the segments of one kind, in order: those of a pair,
+    a chunk size and a mode (single runs or batches). The cost grew if nearly all of the last
+    segments cost far more per run than nearly all of the first segments.
     """
-
-    each: dict[tuple[int, int, bool], list[float]] = field(default_factory=dict)
-    seconds: dict[tuple[int, int, bool], float] = field(default_factory=dict)
-
-    def add(self, of: tuple[int, int, bool], rounds: int, seconds: float) -> None:
-        """Add the duration of a segment; `of` is its pair, its chunk size, and whether rounds ran
-        one at a time.
-        """
-        self.each.setdefault(of, []).append(seconds / rounds)
-        self.seconds[of] = self.seconds.get(of, 0.0) + seconds
-
-    def growth(self) -> str:
-        """Return a note if the cost of a run grew during the audit, otherwise an empty string.
-
-        The cost grew if nearly all of the last segments cost far more per run than nearly all of
-        the first segments.
-        """
-        note = ""
-        for of, series in self.each.items():
-            quarter = len(series) // 4
-            if quarter < 2 or self.seconds[of] < 0.2:
-                continue
-            first, last = np.array(series[:quarter]), np.array(series[-quarter:])
-            if np.quantile(last, 0.1) > 1.5 * np.quantile(first, 0.9):
-                cost = [format_duration(float(np.median(part))) for part in (first, last)]
-                note = (
-                    f"the cost of a run grew from {cost[0]} to {cost[1]} during the audit: the "
-                    "mechanism, or its library, keeps state"
-                )
-        return note
+    note = ""
+    for series in segments:
+        quarter, costs = len(series) // 4, np.array([each[0] / each[1] for each in series])
+        if quarter < 2 or sum(seconds for seconds, _ in series) < 0.2:
+            continue
+        first, last = costs[:quarter], costs[-quarter:]
+        if np.quantile(last, 0.1) > 1.5 * np.quantile(first, 0.9):
+            cost = [format_duration(float(np.median(part))) for part in (first, last)]
+            note = (
+                f"the cost of a run grew from {cost[0]} to {cost[1]} during the audit: the "
+                "mechanism, or its library, keeps state"
+            )
+    return note

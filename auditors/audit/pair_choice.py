@@ -58,13 +58,6 @@ from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.wrappers.single_runs import PerRun
 
-# share of a time budget for the search by coupled runs, and its seconds where the runs are planned
-_SEARCH_SHARE, _SEARCH_SECONDS = 0.08, 10.0
-# runs of an audit for each pair that the search scores: of a function that makes one run per call,
-# and of one that makes many, to whose cost few calls add noticeably; and the most pairs of an audit
-# whose runs are planned
-_RUNS_PER_PAIR, _BATCHED_RUNS_PER_PAIR, _MOST_PLANNED = 500, 5000, 300
-_SEQUENTIAL_TRIALS = 50_000  # of a sequential audit, whose number of runs is not planned
 _LOOK_SPACING = 2**16  # looks use this many indices each in the keys of their random streams
 _PSEUDO_COUNT = 0.5  # added to each count before a log-ratio
 _MAX_DISTANCE = 100.0  # cap of the distance of two medians, in units of the spread
@@ -135,16 +128,14 @@ def with_suggested_pairs(
 
     def find() -> Json:
         if options.seconds is not None:
-            count, seconds = MOST_PAIRS, _SEARCH_SHARE * options.seconds
+            count, seconds = MOST_PAIRS, 0.08 * options.seconds
         else:
-            trials = options.trials if options.find is None else _SEQUENTIAL_TRIALS
+            # the number of runs of a sequential audit is not planned
+            trials = options.trials if options.find is None else 50_000
             single = isinstance(getattr(runner.run, "__self__", runner.run), PerRun)
-            affordable = (
-                trials // _RUNS_PER_PAIR
-                if single
-                else FEWEST_PAIRS + trials // _BATCHED_RUNS_PER_PAIR
-            )
-            count, seconds = min(_MOST_PLANNED, affordable), _SEARCH_SECONDS
+            # to the cost of a function that makes many runs per call, few calls add noticeably
+            affordable = trials // 500 if single else FEWEST_PAIRS + trials // 5000
+            count, seconds = min(300, affordable), 10.0
         stage, constants = runner.stage(pairs[0], Phase.SEARCH, 0, 1, 1), constants_of(runner.run)
         with suppress(MechanismFailed):  # the probe reports it
             found, late = runner.call(
@@ -412,7 +403,6 @@ _FINALISTS = 5  # number of pairs in the second look, unless the first look has 
 _FEW_ROUNDS = 1000
 
 Known = Mapping[int, Sequence[BothSides]]  # outputs of each pair
-_Judge = Callable[[BothSides, ProbedPair], tuple[float, Any]]  # returns a score and a by-product
 
 
 def select_pair(
@@ -500,7 +490,7 @@ def _rank(
     pairs: Sequence[ProbedPair],
     phases: tuple[int, int, int],
     budget: int,
-    score_pair: _Judge,
+    score_pair: Callable[[BothSides, ProbedPair], tuple[float, Any]],
     head: Sequence[int] = (),
     before: Known | None = None,
 ) -> tuple[dict[int, float], Any, Known]:

@@ -63,7 +63,6 @@ from dpwitness.core.protocols.capabilities import has_capability, log_density_at
 from dpwitness.core.protocols.mechanism import FloatArray, WhiteBox
 
 LEARNING = 0.4  # cost of learning an event, in standard errors
-LEARNING_FEW = 12.0  # cost with few distinct outputs, times the root of the training rounds
 FEW = 16  # number of distinct outputs that need no model
 _MIN_OUTPUTS = 3.0  # smallest number of training outputs in an event, as in `posterior.Table`
 _GUESS_QUANTILES = ndtri((np.arange(8) + 0.5) / 8)  # quantiles of the number of guesses
@@ -112,7 +111,7 @@ def chance(
     few = len(law.p) <= FEW
     error = error_of(claim, alpha)
     best = best_event(law if few else _merge_rare_atoms(law, train), claim, rounds, error)
-    cost = LEARNING_FEW / math.sqrt(max(train, 1)) if few else LEARNING
+    cost = 12.0 / math.sqrt(max(train, 1)) if few else LEARNING
     found = float(ndtr(ndtri(event_power(best, claim, rounds, error)) - cost))
     return (
         max(found, _chance_of_cells(law, claim, rounds, alpha / 2)) if claim.bounds_renyi else found

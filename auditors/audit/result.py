@@ -18,11 +18,11 @@ from dpwitness.auditors.events.event import Event, EventHistogram, describe_even
 from dpwitness.auditors.events.learning import Learned, learn
 from dpwitness.auditors.events.outputs import (
     Outputs,
+    Score,
     encode,
     opaque_type_notes,
     unrepeated_text_notes,
 )
-from dpwitness.auditors.events.scores import Score
 from dpwitness.auditors.statistics.certificate import (
     CertifiedPoint,
     Part,

@@ -17,7 +17,6 @@ from dpwitness.auditors.audit.options import (
     LEAST,
     MIN_RUNS_PER_PAIR,
     AuditOptions,
-    Costs,
     RunCost,
     format_duration,
     of_clock,
@@ -78,7 +77,9 @@ class RoundRunner:
         self.single: set[int] = set()  # indices of pairs on which a batch has raised
         self.shared = False  # whether the mechanism has drawn from a global generator
         self.repeatable = False  # whether equal seeds gave bitwise equal outputs in all probes
-        self.pace, self.costs, self.repeats = Pace(), Costs(), RepeatDetector()
+        self.pace, self.repeats = Pace(), RepeatDetector()
+        # seconds and rounds of the segments of each pair, chunk size and mode, in order
+        self.costs: dict[tuple[int, int, bool], list[tuple[float, int]]] = {}
         # counts of each event in each segment, by key of the stage
         self.calls: dict[tuple[int, int, int], list[Tables]] = {}
         # log-evidence that the runs of each stage depend on each other (`statistics/anytime`)
@@ -194,7 +195,8 @@ class RoundRunner:
                 "mechanism ignores rng or keeps its noise: rounds repeat, the outputs of one "
                 "chunk occur again in another chunk"
             )
-        self.costs.add((index, stage.chunk, found.single), found.rounds, found.seconds)
+        kind = index, stage.chunk, found.single
+        self.costs.setdefault(kind, []).append((found.seconds, found.rounds))
         if found.tables:
             self.calls.setdefault(stage.key, []).append(found.tables)
         self.advance(found.rounds)

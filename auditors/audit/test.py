@@ -160,10 +160,6 @@ class EventTest:
         )
 
 
-# yields the test after each change
-_Tests = Generator[EventTest, None, tuple[EventTest, list[BothSides]]]
-
-
 def run_test(
     runner: RoundRunner, options: AuditOptions, probed: ProbedPair, training: Training
 ) -> Iterator[EventTest]:
@@ -244,7 +240,7 @@ def _count(
     learned: Learned,
     spent: dict[float, float],
     weight: float = 1.0,
-) -> _Tests:
+) -> Generator[EventTest, None, tuple[EventTest, list[BothSides]]]:
     """Count an event in the rounds of a stage, with interim looks; `spent` maps shares of the stage
     to shares of alpha.
 

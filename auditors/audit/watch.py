@@ -82,7 +82,6 @@ from dpwitness.core.values.validation import InvalidArgument
 # keys of facts, or their prefixes
 SLICE, EPOCH, BEGUN, FOUND = "slice ", "epoch ", "begun ", "found"
 
-_COUNTS = listing(integer(), 4, 4)
 _SLICE = record(
     time=number(),
     runs=integer(0, 10**18),
@@ -131,7 +130,7 @@ class Slice:
             )
         slice_data = _SLICE(data, "")
         counts = [
-            (text()(row[0], "epoch"), *_COUNTS(row[1:], "counts"))
+            (text()(row[0], "epoch"), *listing(integer(), 4, 4)(row[1:], "counts"))
             for row in listing(listing(anything, 5, 5))(data["counts"], "counts")
         ]
         if sum(rounds for _, _, _, rounds, _ in counts) > slice_data["runs"]:

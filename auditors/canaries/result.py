@@ -103,7 +103,7 @@ class CanaryResult(ClaimResult):
     canaries, runs : int
         Number of canaries in all runs together, and number of runs.
     method : str
-        ``counting``, ``steinke`` or ``curve``.
+        ``counting`` or ``curve``.
     fixed : bool
         Whether the numbers of guesses were fixed before the scores were seen.
     claim, delta, confidence, seed, name, target, subject
@@ -410,7 +410,7 @@ KIND = Kind(
         {
             "claim": text(200),
             "claim_numbers": listing(number(), 1, 200_000),
-            "method": one_of("counting", "steinke", "curve"),
+            "method": one_of("counting", "curve"),
             "fixed": boolean,
             "delta": number(lambda v: 0 <= v < 1, "a number in [0, 1)"),
             "counts": record(

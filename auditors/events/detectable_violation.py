@@ -39,8 +39,6 @@ from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import require_probability
 
 LEARNING = 0.8  # standard errors lost by relearning the event; measured, see above
-# additional standard errors lost where the tail lies beyond the training data
-TAIL_RELEARNING_LOSS = 2.8
 CELL_RELEARNING_LOSS = 4.0  # standard errors lost by relearning cells, their losses and an order
 _KNOWN_COUNT = 30.0  # training outputs in an event, from which its mass counts as known
 
@@ -140,11 +138,9 @@ def detectable(
     require_probability("power", power)
     if law is None or not np.isfinite(law.loss).all():
         return math.inf
-    z = (
-        float(ndtri(power))
-        + LEARNING
-        + (TAIL_RELEARNING_LOSS if 0 < claim.delta_budget * law.size < _KNOWN_COUNT else 0.0)
-    )
+    # more standard errors are lost where the tail lies beyond the training data
+    beyond = 2.8 if 0 < claim.delta_budget * law.size < _KNOWN_COUNT else 0.0
+    z = float(ndtri(power)) + LEARNING + beyond
     low, high = 0.0, 1.0
     while _certified_parameter(claim, law, high, rounds, alpha, z)[0] <= claim.parameter:
         low, high = high, 2 * high

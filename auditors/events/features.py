@@ -40,7 +40,6 @@ from dpwitness.core.protocols.mechanism import FloatArray
 
 Columns = NDArray[np.int64]
 
-REPEATED_VALUES_GROUP = "repeated values"  # name of the group of exact values in continuous columns
 CURVED_GROUP = "curved"  # name of the group of ramps between quantiles
 _QUANTILE_LEVELS = [
     0.003,
@@ -327,7 +326,7 @@ def propose_blocks(
     continuous = [j for j, (_, is_complete) in values.items() if not is_complete]
     # the first value is the baseline
     yield "levels", [Levels(j, values[j][0][1:]) for j in categories if len(values[j][0]) > 1]
-    yield REPEATED_VALUES_GROUP, [Levels(j, values[j][0]) for j in continuous if len(values[j][0])]
+    yield "repeated values", [Levels(j, values[j][0]) for j in continuous if len(values[j][0])]
     answers = [j for j in categories if j > 0 and len(values[j][0]) <= 4]
     if 3 <= len(answers) <= _MAX_PLACED:
         for value in np.unique(np.concatenate([values[j][0] for j in answers]))[:4].tolist():

@@ -16,7 +16,7 @@ rare to occur in the training data.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
@@ -46,16 +46,16 @@ from dpwitness.auditors.events.posterior import (
     validated_choice,
 )
 from dpwitness.auditors.events.rules import (
+    Atoms,
     Lattice,
     LowBits,
     lattice,
     lowest_bit_exponents,
     mask_other_values,
+    name_of_atom,
 )
 from dpwitness.auditors.events.scorers import (
-    AtomScorer,
     ModelScorer,
-    NumericScorer,
     Scorer,
     counts_suffice,
     find_atoms,
@@ -231,7 +231,6 @@ def best_one_sided(data: Training, goal: CertificateGoal) -> float:
     return best
 
 
-_MIN_GAIN = 0.01  # relative gain in the expected certificate that justifies a more complex order
 _RANK_ROWS = 2**14  # maximum number of outputs used to rank pairs
 # outputs up to which pairs are ranked by what about as many runs would certify: beyond these, noise
 # leads the order; with more outputs, weights can be fitted to all features
@@ -267,15 +266,18 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """Event from one order of the outputs, with the scorer and the table of training counts behind
-    the event.
+    """Event from one order of the outputs, with the scorer (None for an order by counts) and the
+    table of training counts behind the event.
+
+    `event_at` returns the event with other thresholds on the order.
     """
 
     method: str
     choice: Choice
     event: Event
-    scorer: Scorer
-    table: Table | None
+    event_at: Callable[[float, float], Event]
+    scorer: Scorer | None
+    table: Table
 
 
 def learn(
@@ -314,7 +316,7 @@ def learn(
             assert atoms is not None
             best = _atom_candidate(data, goal, *atoms, None, rng)
         binned = _renyi_rule(best, goal) if claim.bounds_renyi else None
-        law = None if best.table is None else score_law(best.table, claim, rng)
+        law = score_law(best.table, claim, rng)
         rates = best.choice.right, best.choice.wrong
         chance = best.scorer.chance if isinstance(best.scorer, ModelScorer) else 0.0
         return Learned(
@@ -496,7 +498,7 @@ def _candidates(
 
 def _subset_needs_model(
     data: Training,
-    line: NumericScorer,
+    line: Scorer,
     goal: CertificateGoal,
     rng: np.random.Generator,
     start: dict[str, float] | None,
@@ -517,7 +519,7 @@ def _subset_needs_model(
 
 def _scored_candidate(
     method: str,
-    scorer: NumericScorer,
+    scorer: Scorer,
     held_out: FloatArray | None,
     data: Training,
     goal: CertificateGoal,
@@ -531,13 +533,8 @@ def _scored_candidate(
     """
     scores = scorer.score(data.matrix) if held_out is None else held_out
     choice, table = _choose_thresholds(scores, data.label, goal, rng)
-    return _Candidate(
-        method,
-        choice,
-        scorer.event(table.threshold(choice.lower), table.threshold(choice.upper)),
-        scorer,
-        table,
-    )
+    event = scorer.event(table.threshold(choice.lower), table.threshold(choice.upper))
+    return _Candidate(method, choice, event, scorer.event, scorer, table)
 
 
 def _choose_thresholds(
@@ -556,9 +553,9 @@ def _choose_thresholds(
 
 
 def _beats(later: _Candidate, earlier: _Candidate) -> bool:
-    """Return whether the gain of a more complex order is worth its complexity."""
+    """Return whether the gain of a more complex order, above 1 %, is worth its complexity."""
     least = earlier.choice.expected
-    return later.choice.expected > least + _MIN_GAIN * abs(least)
+    return later.choice.expected > least + 0.01 * abs(least)
 
 
 def _atom_candidate(
@@ -577,8 +574,8 @@ def _atom_candidate(
     others.
     """
     cells, few = None, counts_suffice(len(rows), len(data.label))
-    if model is not None and model.table is not None:
-        assert isinstance(model.scorer, ModelScorer)
+    if model is not None:
+        assert model.scorer is not None
         cells = np.searchsorted(model.table.bounds, model.scorer.score(rows), side="left")
 
     def draw(which: int | None) -> tuple[NDArray[np.intp], Draws]:
@@ -587,7 +584,7 @@ def _atom_candidate(
         )
         label, atom_index = label[atom_index >= 0], atom_index[atom_index >= 0]
         ones, total = cell_counts(atom_index, label, len(rows))
-        if cells is None or model is None or model.table is None:
+        if cells is None or model is None:
             prior = np.full((goal.thresholds[0], len(rows)), label.mean())
         else:
             prior = draw_shares(model.table.half(data.label, which), goal, rng)[:, cells]
@@ -602,17 +599,21 @@ def _atom_candidate(
         return seen[order], draws
 
     choice, order = direct_choice(draw, goal) if few else validated_choice(draw, goal)
-    scorer = AtomScorer(rows[order], data.names, exact)
     atom_index = np.argsort(order)[place[place >= 0]]
     ones, total = cell_counts(atom_index, data.label[place >= 0], len(rows))
+
+    def event_at(low: float, high: float) -> Event:
+        """Return the event that guesses D1 from rank `high` on, and D0 below rank `low`."""
+        guesses = (ranks >= high).astype(float) - (ranks < low).astype(float)
+        used = np.flatnonzero(guesses)
+        listed = rows[order][used]
+        names = tuple(name_of_atom(row, data.names) for row in listed)
+        return Atoms(listed, guesses[used], names, exact)
+
     ranks, method = np.arange(len(rows), dtype=float), "atoms" if exact is None else "exact values"
-    return _Candidate(
-        method,
-        choice,
-        scorer.event(choice.lower, choice.upper),
-        scorer,
-        Table(ranks[1:], ranks, ones, total, atom_index),
-    )
+    table = Table(ranks[1:], ranks, ones, total, atom_index)
+    event = event_at(choice.lower, choice.upper)
+    return _Candidate(method, choice, event, event_at, None, table)
 
 
 def _renyi_rule(best: _Candidate, goal: CertificateGoal) -> Binned | None:
@@ -620,10 +621,10 @@ def _renyi_rule(best: _Candidate, goal: CertificateGoal) -> Binned | None:
     did not train the score.
     """
     table = best.table
-    if table is None or len(table.bounds) == 0:
+    if len(table.bounds) == 0:
         return None
     share = np.cumsum(table.total)[:-1] / table.total.sum()
     cuts = np.unique(np.minimum(np.searchsorted(share, CELL_QUANTILES), len(share) - 1))
     counts = [np.add.reduceat(side, np.append(0, cuts + 1)) for side in (table.ones, table.zeros)]
-    events = tuple(best.scorer.event(-np.inf, float(bound)) for bound in table.bounds[cuts])
+    events = tuple(best.event_at(-np.inf, float(bound)) for bound in table.bounds[cuts])
     return train_renyi_rule(goal.claim, events, np.array(counts), goal.rounds, goal.alpha / 2)

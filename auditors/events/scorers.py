@@ -35,14 +35,12 @@ from dpwitness.auditors.events.features import (
 from dpwitness.auditors.events.outputs import MIN_ROWS_PER_ATOM, Distinct, Training
 from dpwitness.auditors.events.posterior import cell_counts
 from dpwitness.auditors.events.rules import (
-    Atoms,
     Ball,
     Intervals,
     Threshold,
     WeightedScore,
     distances,
     mask_other_values,
-    name_of_atom,
 )
 from dpwitness.auditors.events.trees import boost
 from dpwitness.auditors.statistics.columns import (
@@ -60,19 +58,15 @@ MAX_PLAIN_ATOMS = 16  # maximum number of distinct outputs for which counts alon
 
 
 class Scorer(Protocol):
-    """Protocol of an order of outputs that can be turned into an event."""
+    """Protocol of an order of outputs by a number, which can be turned into an event."""
+
+    def score(self, matrix: FloatArray) -> FloatArray:
+        """Return the score of each row."""
 
     def event(self, low: float, high: float) -> Event:
         """Return the event that guesses D1 where the score exceeds `high`, and D0 where the score
         is below `low`.
         """
-
-
-class NumericScorer(Scorer, Protocol):
-    """Protocol of an order of outputs by a number."""
-
-    def score(self, matrix: FloatArray) -> FloatArray:
-        """Return the score of each row."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -390,9 +384,7 @@ def _structures(
     return tuple(found[:16])
 
 
-def held_out_scores(
-    data: Training, fit: Callable[[Training], NumericScorer | None]
-) -> FloatArray | None:
+def held_out_scores(data: Training, fit: Callable[[Training], Scorer | None]) -> FloatArray | None:
     """Return the score of each output by a scorer that was fitted without that output; None if a
     fit finds none.
     """
@@ -417,26 +409,6 @@ def fit_trees(
     nodes, added = found
     whole = replace(model.model, blocks=(*model.model.blocks, (Trees(*nodes), np.ones(1))))
     return replace(model, model=whole), held_out + added
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class AtomScorer:
-    """Order of the distinct training outputs by evidence for D1, lowest first; the score of an
-    output is its rank.
-    """
-
-    rows: FloatArray
-    names: dict[float, str]
-    exact: FloatArray | None = None
-
-    def event(self, low: float, high: float) -> Event:
-        place = np.arange(len(self.rows))
-        guesses = (place >= high).astype(float) - (place < low).astype(float)
-        used = np.flatnonzero(guesses)
-        rows = self.rows[used]
-        return Atoms(
-            rows, guesses[used], tuple(name_of_atom(row, self.names) for row in rows), self.exact
-        )
 
 
 def counts_suffice(distinct: int, outputs: int) -> bool:

@@ -333,8 +333,6 @@ SHARED_CURVES = ("shared curve", "shared shift", "shared size")
 _SIMILAR, _LARGE = 0.25, 0.9
 _FOLDS = 4
 
-_Group = tuple[str, FloatArray, Callable[[FloatArray], FloatArray]]
-
 
 def share(
     keys: NDArray[np.str_],
@@ -375,7 +373,7 @@ def share(
 
 def _shared_groups(
     keys: NDArray[np.str_], curves: Sequence[tuple[int, FloatArray]], features: FloatArray
-) -> Iterator[_Group]:
+) -> Iterator[tuple[str, FloatArray, Callable[[FloatArray], FloatArray]]]:
     """Yield each group of shared features: its name, the columns whose differences have the signs,
     and the weights given the signs.
 

@@ -10,7 +10,7 @@ import pytest
 
 from dpwitness import InvalidArgument, Pair, Verdict, audit
 from dpwitness.auditors.audit import options
-from dpwitness.auditors.audit.options import Costs, format_duration
+from dpwitness.auditors.audit.options import cost_growth, format_duration
 from dpwitness.auditors.workers import chunks, clocks
 from dpwitness.auditors.workers.engine import Inline, Phase, Stage
 from dpwitness.console import describe
@@ -162,22 +162,11 @@ def test_a_cost_that_grows_is_told():
 def test_costs_that_do_not_grow_are_not_told():
     """Noise, a slow start, a pause in the middle, chunks of two sizes."""
     rng = np.random.default_rng(1)
-    costs = Costs()
-    for number in range(200):
-        costs.add(
-            (0, 128, False),
-            128,
-            0.01 * (1 + rng.exponential()) * (5 if number < 10 or 90 < number < 110 else 1),
-        )
-        costs.add(
-            (0, 2048 if number > 100 else 16, False),
-            2048 if number > 100 else 16,
-            0.1 if number > 100 else 0.001,
-        )
-    assert costs.growth() == ""
-    for number in range(40):
-        costs.add((1, 128, False), 128, 0.01 * (1 + number))
-    assert "grew from " in costs.growth()
+    pauses = [5 if number < 10 or 90 < number < 110 else 1 for number in range(200)]
+    steady = [(0.01 * (1 + rng.exponential()) * pause, 128) for pause in pauses]
+    assert cost_growth([steady, [(0.001, 16)] * 101, [(0.1, 2048)] * 99]) == ""
+    growing = [(0.01 * (1 + number), 128) for number in range(40)]
+    assert "grew from " in cost_growth([steady, growing])
 
 
 def test_times_for_a_person():
