@@ -178,7 +178,11 @@ REPEATS = 8
 # largest number of runs of a rehearsed audit: learning from more outputs takes too long
 MOST = 400_000
 _SEED = 7_000_003
-_EXTREME = 1e-12
+
+
+def as_deviations(chance: float) -> float:
+    """Return a probability as a number of standard deviations, clipped away from 0 and 1."""
+    return float(ndtri(min(max(chance, 1e-12), 1 - 1e-12)))
 
 
 class Rehearsals:
@@ -217,7 +221,7 @@ class Rehearsals:
             found = self.chance(trials)
             if found >= power:
                 return trials
-            short = (float(ndtri(power)) + 3) / max(float(ndtri(max(found, _EXTREME))) + 3, 1.0)
+            short = (float(ndtri(power)) + 3) / max(as_deviations(found) + 3, 1.0)
             trials = math.ceil(trials * min(max(short**2, 1.15), 2.0))
             unit = int(10 ** max(0, len(str(trials)) - 3))
             trials = -(-trials // unit) * unit
@@ -253,9 +257,7 @@ class Rehearsals:
         critical, drift = -float(ndtri(self.error)), 0.0
         for event, size in stages:  # a combined test weights each stage by its rounds
             found = event_power(self._rates(selected.pair, event), self.claim, size, self.error)
-            drift += math.sqrt(size / rounds) * (
-                float(ndtri(min(max(found, _EXTREME), 1 - _EXTREME))) + critical
-            )
+            drift += math.sqrt(size / rounds) * (as_deviations(found) + critical)
         return float(ndtr(drift - critical))
 
     def _rates(self, pair: Pair, event: Event) -> BestEvent:

@@ -463,7 +463,8 @@ def train(
     wanted = training_rounds(budget, options.width, easy=easy)
     missing = wanted - sum(len(side) for sides in known for side in sides)
     if missing > PROBE or not known:
-        early = EarlyLook(runner, options) if runner.shows_bounds and not staged else None
+        shown = callable(getattr(runner.progress, "interim_bound", None))
+        early = EarlyLook(runner, options) if shown and not staged else None
         known = [*known, training_outputs(runner, options, probed, Phase.TRAIN, missing, early)]
     if runner.planned < MIN_RUNS_PER_PAIR:  # an eighth of these runs or more is in the probe
         known = [probed.probe.sides, *known]

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
-import numpy as np
-
 from dpwitness.auditors.events.detectable_violation import detectable
 from dpwitness.auditors.events.event import Event, EventHistogram, describe_event_in_words
-from dpwitness.auditors.events.learning import Learned, learn
+from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import (
     Outputs,
     Score,
@@ -476,18 +473,26 @@ def audit_outputs(
         check_training([(batches[1], batches[0])])
     except MechanismFailed as error:
         return replace(result, notes=(str(error),))
-    training, learned, tally = _learn_and_count(
-        batches, claim, alpha, stream(seed, audit_key(name))
+    # the event is learned on one half of each batch, and counted on the other
+    rng = stream(seed, audit_key(name))
+    half, orders = runs // 2, [rng.permutation(len(batch))[:runs] for batch in batches]
+    train0, train1 = (
+        batch.take(order[:half]) for batch, order in zip(batches, orders, strict=True)
     )
+    rounds, ones, zeros = split_batches(runs - half, rng)
+    learned = learn(train1, train0, claim, alpha=alpha, rounds=rounds)
+    wrong0, right0 = learned.event.count(batches[0].take(orders[0][half : half + zeros]))
+    right1, wrong1 = learned.event.count(batches[1].take(orders[1][half : half + ones]))
+    tally = Tally(right1 + right0, wrong1 + wrong0, rounds, learned.event.directions)
     try:
         check_rows((batches[1], batches[0]), learned.event)
     except MechanismFailed as error:
         return replace(result, notes=(str(error),))
     counts = tally.correct, tally.wrong, tally.rounds
     lower = float(certified(claim, *counts, alpha, tally.directions))
-    unaudited = [*opaque_type_notes(*batches), *unrepeated_text_notes(*training)]
+    unaudited = [*opaque_type_notes(*batches), *unrepeated_text_notes(train1, train0)]
     refuted, comparison = lower > claim.parameter, OutputComparison()
-    comparison.add(*training)
+    comparison.add(train1, train0)
     moved, idle = (True, "") if refuted else exercised(claim, [Part(tally)], comparison, 1)
     unrefuted = Verdict.INCONCLUSIVE if unaudited or moved is False else Verdict.NOT_REFUTED
     return replace(
@@ -512,29 +517,6 @@ def audit_outputs(
             "that of nearby rows and repeated outputs would show",
         ),
         seconds=time.perf_counter() - started,
-    )
-
-
-def _learn_and_count(
-    batches: Sequence[Outputs], claim: Claim, alpha: float, rng: np.random.Generator
-) -> tuple[tuple[Outputs, Outputs], Learned, Tally]:
-    """Return the training outputs on D1 and D0, the event learned from them, and its counts on the
-    other half of each batch.
-    """
-    runs = min(map(len, batches))
-    orders = [rng.permutation(len(batch))[:runs] for batch in batches]
-    half = runs // 2
-    train0, train1 = (
-        batch.take(order[:half]) for batch, order in zip(batches, orders, strict=True)
-    )
-    rounds, ones, zeros = split_batches(runs - half, rng)
-    learned = learn(train1, train0, claim, alpha=alpha, rounds=rounds)
-    wrong0, right0 = learned.event.count(batches[0].take(orders[0][half : half + zeros]))
-    right1, wrong1 = learned.event.count(batches[1].take(orders[1][half : half + ones]))
-    return (
-        (train1, train0),
-        learned,
-        Tally(right1 + right0, wrong1 + wrong0, rounds, learned.event.directions),
     )
 
 

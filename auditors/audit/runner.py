@@ -238,11 +238,6 @@ class RoundRunner:
             self.ledger.look(self.done, bound)
         self.show_bound(symbol, bound)
 
-    @property
-    def shows_bounds(self) -> bool:
-        """Whether the progress callback shows bounds."""
-        return callable(getattr(self.progress, "interim_bound", None))
-
     def show_bound(self, symbol: str, bound: float) -> None:
         """Report a bound to the progress callback."""
         interim_bound = getattr(self.progress, "interim_bound", None)

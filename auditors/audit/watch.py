@@ -159,11 +159,6 @@ class Release:
     found: bool = False  # whether the release was a discovery, so that no further slices are run
 
     @property
-    def runs(self) -> int:
-        """Number of runs of all slices."""
-        return sum(each.runs for each in self.slices)
-
-    @property
     def looks(self) -> tuple[tuple[int, float], ...]:
         """Return the number of runs and the certified bound after each slice."""
         runs = accumulate(each.runs for each in self.slices)
@@ -568,7 +563,9 @@ def _conclude(call: _Call, alpha: float, name: str) -> Watched:
     if test is not None:  # `build_result` looks at the counts again, at this error
         plain: dict[str, Any] = {"basis": None, "lower": 0.0, "epsilon": 0.0, "p_value": 1.0}
         test = replace(test, alpha=alpha, looks=known.looks[:-1], **plain)
-    call.runner.done = call.runner.planned = known.runs or call.runner.done
+    call.runner.done = call.runner.planned = (
+        sum(each.runs for each in known.slices) or call.runner.done
+    )
     options = replace(call.findings.options, confidence=1 - alpha)
     result = build_result(
         call.runner, replace(call.findings, options=options, test=test), failure=call.failure

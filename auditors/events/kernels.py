@@ -158,7 +158,42 @@ def _compiled_counter(kinds: frozenset[int]) -> Callable[..., None]:
     """Return the kernel for scores with blocks of these kinds only; compiling all kinds would take
     seconds.
     """
-    add_block = _compiled_adder(kinds)
+    levels, ramps, affine, signed_log, products, in_order, distances, whitened, projected = (
+        kind in kinds for kind in range(len(_KINDS))
+    )
+
+    @jit
+    def add_block(
+        kind: int,
+        n: int,
+        at: Columns,
+        reals: FloatArray,
+        x: FloatArray,
+        size: int,
+        total: FloatArray,
+    ) -> None:
+        # the flags are compile-time constants, so unused branches are removed
+        if levels and kind == _LEVELS:
+            _levels(reals[:n], reals[n:], x[at[0]], size, total)
+        elif ramps and kind == _RAMPS:
+            _ramps(
+                reals[: n + 1], reals[n + 1 :], x[at[0]], x[max(at[1], 0)], at[1] >= 0, size, total
+            )
+        elif affine and kind == _AFFINE:
+            _affine(at[:n], reals, x, size, total)
+        elif signed_log and kind == _SIGNED_LOG:
+            _signed_log(at[:n], reals, x, size, total)
+        elif products and kind == _PRODUCTS:
+            _products(at[:n], reals, x, size, total)
+        elif in_order and kind == _SORTED:
+            _sorted(at[:n], reals, x, size, total)
+        elif distances and kind == _DISTANCES:
+            _distances(at[:n], reals, x, size, total)
+        elif whitened and kind == _WHITENED:
+            _distances(np.arange(n), reals[n * n :], _mixed(at[:n], reals, n, x, size), size, total)
+        elif projected and kind == _PROJECTED:
+            knots, column = reals[n : n + at[n]], _mixed(at[:n], reals, 1, x, size)[0]
+            _ramps(knots, reals[n + at[n] :], column, column, False, size, total)
 
     @jit
     def count_scores(
@@ -203,50 +238,6 @@ def _compiled_counter(kinds: frozenset[int]) -> Callable[..., None]:
         _add_counts(table, len(rows), plus, minus)
 
     return count_scores
-
-
-def _compiled_adder(kinds: frozenset[int]) -> Callable[..., None]:
-    """Return the kernel that adds a block's values to the scores, for blocks of these
-    kinds only.
-    """
-    levels, ramps, affine, signed_log, products, in_order, distances, whitened, projected = (
-        kind in kinds for kind in range(len(_KINDS))
-    )
-
-    @jit
-    def add_block(
-        kind: int,
-        n: int,
-        at: Columns,
-        reals: FloatArray,
-        x: FloatArray,
-        size: int,
-        total: FloatArray,
-    ) -> None:
-        # the flags are compile-time constants, so unused branches are removed
-        if levels and kind == _LEVELS:
-            _levels(reals[:n], reals[n:], x[at[0]], size, total)
-        elif ramps and kind == _RAMPS:
-            _ramps(
-                reals[: n + 1], reals[n + 1 :], x[at[0]], x[max(at[1], 0)], at[1] >= 0, size, total
-            )
-        elif affine and kind == _AFFINE:
-            _affine(at[:n], reals, x, size, total)
-        elif signed_log and kind == _SIGNED_LOG:
-            _signed_log(at[:n], reals, x, size, total)
-        elif products and kind == _PRODUCTS:
-            _products(at[:n], reals, x, size, total)
-        elif in_order and kind == _SORTED:
-            _sorted(at[:n], reals, x, size, total)
-        elif distances and kind == _DISTANCES:
-            _distances(at[:n], reals, x, size, total)
-        elif whitened and kind == _WHITENED:
-            _distances(np.arange(n), reals[n * n :], _mixed(at[:n], reals, n, x, size), size, total)
-        elif projected and kind == _PROJECTED:
-            knots, column = reals[n : n + at[n]], _mixed(at[:n], reals, 1, x, size)[0]
-            _ramps(knots, reals[n + at[n] :], column, column, False, size, total)
-
-    return add_block
 
 
 @jit
