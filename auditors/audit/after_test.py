@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.audit.options import AuditOptions, chunk_size
 from dpwitness.auditors.audit.probe import BothSides, ProbedPair, both_sides
-from dpwitness.auditors.audit.runner import RoundRunner
+from dpwitness.auditors.audit.sampler import Sampler
 from dpwitness.auditors.events.event import Event, Restricted
 from dpwitness.auditors.events.features import Block, Levels
 from dpwitness.auditors.events.learning import learn
@@ -96,24 +96,26 @@ class Counted:
         return [np.array([[runs - right - wrong, right, wrong] for runs, right, wrong in counts])]
 
 
-def require_independent(runner: RoundRunner, counted: Sequence[Counted]) -> str:
+def require_independent(sampler: Sampler, counted: Sequence[Counted]) -> str:
     """Compare the runs of each violation with more calls and with fresh states.
 
     Raise Unfit if they differ. Return the reason if a violation should not be believed; an empty
     text if it should.
     """
-    if not counted or type(getattr(runner.run, "__self__", None)).__module__.startswith(_REFERENCE):
+    if not counted or type(getattr(sampler.run, "__self__", None)).__module__.startswith(
+        _REFERENCE
+    ):
         return ""
-    seconds = max(_SECONDS, _SHARE * runner.elapsed)
-    logs = list(runner.dependence)
+    seconds = max(_SECONDS, _SHARE * sampler.elapsed)
+    logs = list(sampler.dependence)
     by_pair: dict[int, list[Counted]] = {}
     for each in counted:
         by_pair.setdefault(id(each.pair), []).append(each)
     for violations in by_pair.values():
-        logs.append(_between_calls(runner, violations, seconds))
+        logs.append(_between_calls(sampler, violations, seconds))
         check_calls(logs)
-        if not is_remote(runner.executor):
-            logs.append(_against_fresh_states(runner, violations, seconds))
+        if not is_remote(sampler.executor):
+            logs.append(_against_fresh_states(sampler, violations, seconds))
             check_calls(logs)
     evidence = check_calls(logs)
     if evidence < math.log(_DOUBT):
@@ -125,26 +127,26 @@ def require_independent(runner: RoundRunner, counted: Sequence[Counted]) -> str:
     )
 
 
-def _seconds_of(runner: RoundRunner, rounds: int) -> float:
+def _seconds_of(sampler: Sampler, rounds: int) -> float:
     """Return the expected duration of some rounds, in seconds of the audit's clock."""
-    spent = runner.spent / max(runner.done, 1) * rounds if runner.clock == "cpu" else 0.0
-    return max(runner.pace.expected(rounds), spent)
+    spent = sampler.spent / max(sampler.done, 1) * rounds if sampler.request.clock == "cpu" else 0.0
+    return max(sampler.pace.expected(rounds), spent)
 
 
-def _between_calls(runner: RoundRunner, counted: Sequence[Counted], seconds: float) -> float:
+def _between_calls(sampler: Sampler, counted: Sequence[Counted], seconds: float) -> float:
     """Return the log-evidence that the runs of a call depend on each other, from as many calls as
     the time allows.
     """
-    calls = min(_CALLS, int(seconds / max(_seconds_of(runner, _CALL_ROUNDS), 1e-9)))
-    if calls < 2 or max(map(len, runner.calls.values()), default=0) >= _CALLS:
+    calls = min(_CALLS, int(seconds / max(_seconds_of(sampler, _CALL_ROUNDS), 1e-9)))
+    if calls < 2 or max(map(len, sampler.calls.values()), default=0) >= _CALLS:
         return 0.0
-    stage = runner.stage(
+    stage = sampler.stage(
         counted[0].pair, Phase.MORE_CALLS, counted[0].index, calls * _CALL_ROUNDS, _CALL_ROUNDS
     )
     segments = [
         found.tables
         for found in engine.counts(
-            stage, [each.event for each in counted], runner.executor, runner.pace
+            stage, [each.event for each in counted], sampler.executor, sampler.pace
         )
     ]
     return mean_evidence(
@@ -155,17 +157,19 @@ def _between_calls(runner: RoundRunner, counted: Sequence[Counted], seconds: flo
     )
 
 
-def _against_fresh_states(runner: RoundRunner, counted: Sequence[Counted], seconds: float) -> float:
+def _against_fresh_states(sampler: Sampler, counted: Sequence[Counted], seconds: float) -> float:
     """Return the log-evidence that fresh states have other frequencies of guesses than the test, or
     than each other.
     """
-    expected = seconds / max(_seconds_of(runner, STATES), 1e-9)
+    expected = seconds / max(_seconds_of(sampler, STATES), 1e-9)
     runs = PIECE * int(min(max(expected // PIECE, 1), 64 // PIECE))  # in each fresh state
     stage = replace(
-        runner.stage(counted[0].pair, Phase.FRESH, counted[0].index, STATES * runs, runs),
+        sampler.stage(counted[0].pair, Phase.FRESH, counted[0].index, STATES * runs, runs),
         chunk=runs,
     )
-    found = runner.call(fresh_outputs, stage, seconds, limit=4 * runner.time_limit + 10 * seconds)
+    found = sampler.call(
+        fresh_outputs, stage, seconds, limit=4 * sampler.request.time_limit + 10 * seconds
+    )
     if not found:
         return 0.0
     tables = [
@@ -207,7 +211,7 @@ class Part:
 
 
 def separate_causes(
-    runner: RoundRunner, options: AuditOptions, probed: ProbedPair, outputs: Sequence[BothSides]
+    sampler: Sampler, options: AuditOptions, probed: ProbedPair, outputs: Sequence[BothSides]
 ) -> tuple[Cause, ...]:
     """Test the parts of the outputs of a pair, given its training outputs; return no cause if there
     is nothing to separate.
@@ -220,29 +224,31 @@ def separate_causes(
     parts = divide(sides, options.score_columns)
     if len(parts) < 2:
         return ()
-    rounds = runner.settled("rounds of causes", lambda: _affordable(runner, options))
-    causes = runner.settled(
+    rounds = sampler.settled("rounds of causes", lambda: _affordable(sampler, options))
+    causes = sampler.settled(
         "causes", lambda: [cause.to_json() for cause in _learn(options, parts, sides, rounds)]
     )
     return (
-        _count(runner, options, probed, [Cause.from_json(cause) for cause in causes], parts, rounds)
+        _count(
+            sampler, options, probed, [Cause.from_json(cause) for cause in causes], parts, rounds
+        )
         if causes
         else ()
     )
 
 
-def _affordable(runner: RoundRunner, options: AuditOptions) -> int:
+def _affordable(sampler: Sampler, options: AuditOptions) -> int:
     """Return the number of runs for the stage. A sequential audit has no plan, and may end after a
     few runs.
     """
     if options.find is None:
-        return int(min(runner.done, max(runner.remaining, _EXTRA_SHARE * runner.planned)))
+        return int(min(sampler.done, max(sampler.remaining, _EXTRA_SHARE * sampler.planned)))
     # at least 4,000 runs after a sequential audit that ends earlier, if its limits allow for them
-    wanted = max(runner.done, min(4_000, options.trials - runner.done))
+    wanted = max(sampler.done, min(4_000, options.trials - sampler.done))
     if options.seconds is None:
         return wanted
-    left = max(options.seconds - runner.spent, _EXTRA_SHARE * options.seconds)
-    return int(min(wanted, left * runner.done / max(runner.spent, 1e-9)))
+    left = max(options.seconds - sampler.spent, _EXTRA_SHARE * options.seconds)
+    return int(min(wanted, left * sampler.done / max(sampler.spent, 1e-9)))
 
 
 def divide(sides: BothSides, first: int = 0) -> list[Part]:
@@ -400,7 +406,7 @@ def _counted(
 
 
 def _count(
-    runner: RoundRunner,
+    sampler: Sampler,
     options: AuditOptions,
     probed: ProbedPair,
     causes: Sequence[Cause],
@@ -410,7 +416,7 @@ def _count(
     """Count the events of all causes in the same fresh rounds, and return the causes with bounds
     and verdicts.
     """
-    stage = runner.stage(
+    stage = sampler.stage(
         probed.pair, Phase.CAUSES, probed.index, rounds, chunk_size(rounds, options.width)
     )
     tested = [cause.event for cause in causes if cause.event is not None]
@@ -418,15 +424,15 @@ def _count(
     tables, lost, planned = (
         np.zeros((len(tested) + len(regions), 2, 3), dtype=np.int64),
         0,
-        runner.planned,
+        sampler.planned,
     )
-    runner.planned = max(planned, runner.done + rounds)  # for the progress
-    for found in runner.counts(stage, [*tested, *regions]):
+    sampler.planned = max(planned, sampler.done + rounds)  # for the progress
+    for found in sampler.counts(stage, [*tested, *regions]):
         tables += np.array(found.tables)
         lost += found.lost
-        runner.record(stage, found)
-    runner.planned = planned
-    runner.check_calls(stage)
+        sampler.record(stage, found)
+    sampler.planned = planned
+    sampler.check_calls(stage)
     counted = iter(tables)
     return tuple(
         _counted(cause, next(counted), None if part.region is None else region, lost).judged(
@@ -441,7 +447,7 @@ def _count(
 _WIDER_PAIRS, _WIDER_ROUNDS, _WIDER_LEVEL = 6, 400, 1e-6
 
 
-def suggest_wider_domain(runner: RoundRunner, domain: Domain) -> None:
+def suggest_wider_domain(sampler: Sampler, domain: Domain) -> None:
     """Add a note on wider bounds of a domain that change the outputs, which none of the pairs in
     the declared domain does.
 
@@ -451,17 +457,17 @@ def suggest_wider_domain(runner: RoundRunner, domain: Domain) -> None:
     for wide, text in _wider_domains(domain):
         for number, pair in enumerate(pairs_for(wide)[:_WIDER_PAIRS]):
             # a phase number above those of all extensions
-            stage = runner.stage(pair, 1_000_000, number, _WIDER_ROUNDS, _WIDER_ROUNDS)
+            stage = sampler.stage(pair, 1_000_000, number, _WIDER_ROUNDS, _WIDER_ROUNDS)
             runs += _WIDER_ROUNDS
             try:
-                sides = [side for found in outputs(stage, runner.executor) for side in found.sides]
+                sides = [side for found in outputs(stage, sampler.executor) for side in found.sides]
             except (MechanismFailed, InvalidArgument):
                 continue
             if any(
                 one is not None and zero is not None and difference(one, zero) < _WIDER_LEVEL
                 for one, zero in sides
             ):
-                runner.note(
+                sampler.note(
                     f"no pair of {_domain_text(domain)} changes the outputs; {text} do "
                     f"({runs:,} more runs): declare the domain as "
                     f"{_domain_text(wide)} if such data can occur; pairs outside of the "
@@ -471,7 +477,7 @@ def suggest_wider_domain(runner: RoundRunner, domain: Domain) -> None:
 
 
 def suggest_categories(
-    runner: RoundRunner, domain: Domain, known: Sequence[tuple[Outputs, Outputs]]
+    sampler: Sampler, domain: Domain, known: Sequence[tuple[Outputs, Outputs]]
 ) -> None:
     """Add a note if outputs contain texts although the domain has integers: the integers may be
     labels, of which a rare one matters.
@@ -480,7 +486,7 @@ def suggest_categories(
     if not integer or categories or not any(side.texts for sides in known for side in sides):
         return
     how = '"categories": true' if integer is True else f'"categories": {list(integer)}'
-    runner.note(
+    sampler.note(
         "outputs contain texts, and the domain has integers: if the integers are labels "
         f"without an order, add {how} to the domain, "
         "so that pairs with rare labels are tried"

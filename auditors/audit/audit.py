@@ -54,8 +54,8 @@ from dpwitness.auditors.audit.probe import (
     train,
 )
 from dpwitness.auditors.audit.result import AuditResult, BitLevel
-from dpwitness.auditors.audit.runner import (
-    RoundRunner,
+from dpwitness.auditors.audit.sampler import (
+    Sampler,
     fix_budget,
     measure_cost,
     replan,
@@ -275,9 +275,9 @@ def audit(
         find=require_find(find, bool(sequential), extend_to),
         trace=bool(trace) and is_traceable(mechanism),
     )
-    runner = RoundRunner(options)
+    sampler = Sampler(options)
     pairs = audited_pairs(mechanism, pair, domain)
-    runner.note(*unverified_notes(pairs))
+    sampler.note(*unverified_notes(pairs))
     for candidate in pairs:
         claim.on(candidate)  # raises if the claim does not cover the pair
     candidates = collect_scores(scores, mechanism, "audit")
@@ -300,7 +300,7 @@ def audit(
         optional=True,
     )
     if store is None:
-        return conclude(runner, options, _run(runner, options, pairs, candidates, ()))
+        return conclude(sampler, options, _run(sampler, options, pairs, candidates, ()))
     with nullcontext(store) if isinstance(store, Store) else open_store(store) as opened:
         settings: Json = {
             "name": options.name,
@@ -321,11 +321,11 @@ def audit(
         identity = identity_of(
             mechanism, options.target, pairs, candidates, options.near, **settings
         )
-        runner.ledger = AuditLedger(opened, identity, options.name, trials)
-        totals = () if total is None else extension_totals(runner.ledger, total)
+        sampler.ledger = AuditLedger(opened, identity, options.name, trials)
+        totals = () if total is None else extension_totals(sampler.ledger, total)
         if announce is not None:
-            announce(runner.ledger.describe(sequential=bool(sequential)))
-        return conclude(runner, options, _run(runner, options, pairs, candidates, totals))
+            announce(sampler.ledger.describe(sequential=bool(sequential)))
+        return conclude(sampler, options, _run(sampler, options, pairs, candidates, totals))
 
 
 def timed(
@@ -341,8 +341,8 @@ def timed(
     MechanismFailed if they crash or hang.
     """
     options = validated_options(mechanism, claim, LEAST, 0.99, seed, executor, name)
-    with closing(RoundRunner(options)) as runner:
-        return measure_cost(runner, options, pair)
+    with closing(Sampler(options)) as sampler:
+        return measure_cost(sampler, options, pair)
 
 
 def confirm(
@@ -369,25 +369,25 @@ def confirm(
     options = validated_options(
         mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target
     )
-    runner = RoundRunner(options)
-    options = _with_scores(runner, Findings(options).on(pair, runner).options, scores)
-    runner.note(*unverified_notes([pair]))
+    sampler = Sampler(options)
+    options = _with_scores(sampler, Findings(options).on(pair, sampler).options, scores)
+    sampler.note(*unverified_notes([pair]))
 
     def stages() -> Iterator[Findings]:
         """Run the fixed event's test."""
-        probed = probe_pair(runner, options, pair, 0)
+        probed = probe_pair(sampler, options, pair, 0)
         learned = Learned(
             single_event(event), 0.0, "given", event if isinstance(event, Binned) else None
         )
         wide = replace(options, width=max(probed.width, columns_of(event)))
-        for test in run_test(runner, wide, probed, Training(learned, (), runner.remaining, 0)):
+        for test in run_test(sampler, wide, probed, Training(learned, (), sampler.remaining, 0)):
             yield Findings(options, test=test)
 
-    return conclude(runner, options, stages())
+    return conclude(sampler, options, stages())
 
 
 def _run(
-    runner: RoundRunner,
+    sampler: Sampler,
     options: AuditOptions,
     pairs: Sequence[Pair],
     scores: Sequence[Score],
@@ -398,34 +398,36 @@ def _run(
 
     Yields the findings after each change. A sequential audit stores its facts and counts only.
     """
-    options = _add_scores(runner, options, pairs[0], scores)
+    options = _add_scores(sampler, options, pairs[0], scores)
     yield Findings(options)
-    pairs = with_suggested_pairs(runner, options, pairs)
-    ends = {} if runner.ledger is None else runner.ledger.values("end ")
+    pairs = with_suggested_pairs(sampler, options, pairs)
+    ends = {} if sampler.ledger is None else sampler.ledger.values("end ")
     known = [number for number in range(len(totals) + 1) if f"end {number}" in ends]
     if known:
-        findings, probed = yield from _restore(runner, options, pairs, ends[f"end {known[-1]}"])
+        findings, probed = yield from _restore(sampler, options, pairs, ends[f"end {known[-1]}"])
     for number in range(known[-1] + 1 if known else 0, len(totals) + 1):
         if number == 0:
-            findings, probed = yield from _run_stages(runner, options, pairs)
+            findings, probed = yield from _run_stages(sampler, options, pairs)
         else:
             test = findings.test
             assert test is not None
             if test.stopped:
-                runner.note("not extended: the violation was certified before the rounds were over")
+                sampler.note(
+                    "not extended: the violation was certified before the rounds were over"
+                )
                 break
             total = totals[number - 1]
             for extended in extend(
-                runner, findings.options, probed[test.index], test, number, total
+                sampler, findings.options, probed[test.index], test, number, total
             ):
                 findings = replace(findings, test=extended, extensions=number)
                 yield findings
-        if runner.ledger is not None and options.find is None:
-            runner.ledger.end(findings.extensions, runner.to_json() | findings.to_json(pairs))
+        if sampler.ledger is not None and options.find is None:
+            sampler.ledger.end(findings.extensions, sampler.to_json() | findings.to_json(pairs))
 
 
 def _run_stages(
-    runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
+    sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair]
 ) -> Generator[Findings, None, tuple[Findings, list[ProbedPair]]]:
     """Run the stages of an audit, yield the findings after each change, and return the last
     findings and the usable pairs.
@@ -435,82 +437,84 @@ def _run_stages(
     """
     sequential = options.find is not None
     if sequential:
-        runner.planned = runs_to_choose(runner, options, pairs)
+        sampler.planned = runs_to_choose(sampler, options, pairs)
     else:
-        options = fix_budget(runner, options, pairs)
-    options, probed = run_probes(runner, options, pairs)
+        options = fix_budget(sampler, options, pairs)
+    options, probed = run_probes(sampler, options, pairs)
     findings = Findings(options)
     known: Known = {}
     if options.bits:
         yield replace(findings, bit_level=BitLevel(Verdict.NOT_REFUTED, 0.0))
-        bit_level, known = audit_low_bits(runner, options, probed)
+        bit_level, known = audit_low_bits(sampler, options, probed)
         findings = replace(findings, bit_level=bit_level)
         yield findings
-    head = traced_pairs(runner, options, [each.pair for each in probed], "probed")
-    selected, outputs, scores = select_pair(runner, options, probed, head, known)
+    head = traced_pairs(sampler, options, [each.pair for each in probed], "probed")
+    selected, outputs, scores = select_pair(sampler, options, probed, head, known)
     if not sequential:
-        replan(runner, options, selected.index)
-    traced, shift = trace_evidence(runner, options, selected.pair, [probed[k].pair for k in head])
+        replan(sampler, options, selected.index)
+    traced, shift = trace_evidence(sampler, options, selected.pair, [probed[k].pair for k in head])
     options = replace(options, shift=shift)
     findings = replace(findings, options=options, pairs=scores, trace=traced)
-    findings = findings.on(selected.pair, runner)
+    findings = findings.on(selected.pair, sampler)
     yield findings
     tests: Iterator[EventTest]
     if sequential:
-        test = SequentialTest(runner, findings.options, selected, outputs or [selected.probe.sides])
+        test = SequentialTest(
+            sampler, findings.options, selected, outputs or [selected.probe.sides]
+        )
         tests, trained = test.run(), test.training_sides
     else:
-        training = train(runner, findings.options, selected, outputs)
-        tests = run_test(runner, findings.options, selected, training)
+        training = train(sampler, findings.options, selected, outputs)
+        tests = run_test(sampler, findings.options, selected, training)
         trained = list(training.outputs)
     for tested in tests:
         findings = replace(findings, test=tested)
         yield findings
     if sequential:
-        runner.planned = runner.done
+        sampler.planned = sampler.done
     if options.causes and findings.refuted:
         yield replace(findings, causes=())
-        causes = separate_causes(runner, findings.options, selected, trained)
+        causes = separate_causes(sampler, findings.options, selected, trained)
         findings = replace(findings, causes=causes)
         yield findings
     if sequential:
-        runner.planned = runner.done
+        sampler.planned = sampler.done
     elif options.searched is not None:
         parts = findings.test.parts if findings.test else ()
         tried = max(1, len(findings.pairs))
-        if exercised(findings.options.claim, parts, runner.seen, tried)[0] is False:
-            suggest_wider_domain(runner, options.searched)
-        suggest_categories(runner, options.searched, outputs or [selected.probe.sides])
+        if exercised(findings.options.claim, parts, sampler.seen, tried)[0] is False:
+            suggest_wider_domain(sampler, options.searched)
+        suggest_categories(sampler, options.searched, outputs or [selected.probe.sides])
     return findings, probed
 
 
 def _add_scores(
-    runner: RoundRunner, options: AuditOptions, pair: Pair, scores: Sequence[Score]
+    sampler: Sampler, options: AuditOptions, pair: Pair, scores: Sequence[Score]
 ) -> AuditOptions:
     """Test the scores, and add the usable ones to the mechanism's outputs."""
     if not scores:
         return options
-    usable, notes, runs = runner.call(
-        usable_scores_of, runner.stage(pair, Phase.SCORES, 0, 1, 1), scores
+    usable, notes, runs = sampler.call(
+        usable_scores_of, sampler.stage(pair, Phase.SCORES, 0, 1, 1), scores
     )
-    runner.advance(runs)
-    runner.note(*notes)
+    sampler.advance(runs)
+    sampler.note(*notes)
     by_name = {score.name: score for score in scores}
-    keys = runner.settled("scores", lambda: [[score.name, list(score.keys)] for score in usable])
+    keys = sampler.settled("scores", lambda: [[score.name, list(score.keys)] for score in usable])
     if options.near is not None:
         options = replace(options, near=None)
-        runner.note("events around a single output are not tried together with scores")
+        sampler.note("events around a single output are not tried together with scores")
     return _with_scores(
-        runner, options, tuple(replace(by_name[name], keys=tuple(each)) for name, each in keys)
+        sampler, options, tuple(replace(by_name[name], keys=tuple(each)) for name, each in keys)
     )
 
 
 def _with_scores(
-    runner: RoundRunner, options: AuditOptions, scores: tuple[Score, ...]
+    sampler: Sampler, options: AuditOptions, scores: tuple[Score, ...]
 ) -> AuditOptions:
     """Make the mechanism return these scores with its outputs."""
     if scores:
-        runner.run = ScoredMechanism(runner.run, scores)
+        sampler.run = ScoredMechanism(sampler.run, scores)
     return replace(options, scores=scores)
 
 
@@ -520,30 +524,30 @@ _ALARM_PROBABILITY = 1e-9  # probability that this comparison rejects the unchan
 
 
 def _restore(
-    runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair], data: Json
+    sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair], data: Json
 ) -> Generator[Findings, None, tuple[Findings, list[ProbedPair]]]:
     """Restore a finished audit, run its first rounds again, and return the findings and the usable
     pairs.
 
     Raise InvalidArgument if the rounds differ, or the stored bounds do not follow from the counts.
     """
-    ledger = runner.ledger
+    ledger = sampler.ledger
     assert ledger is not None
-    runner.restore(data)
+    sampler.restore(data)
     findings = Findings.from_json(data, options, pairs)
     yield findings
-    again = copy.copy(runner)  # these rounds are not counted, and their notes are stored already
-    again.notes, again.single, again.shared = list(runner.notes), set(), False
+    again = copy.copy(sampler)  # these rounds are not counted, and their notes are stored already
+    again.notes, again.single, again.shared = list(sampler.notes), set(), False
     tried = ordered(pairs, ledger.value("order", None))
     probed = probe_pairs(again, findings.options, tried, len(ledger.values("probe ")))
-    runner.repeatable = again.repeatable
+    sampler.repeatable = again.repeatable
     if findings.test is not None:
-        if not runner.repeatable:
-            _require_same_rates(runner, ledger, findings.test)
-        findings = findings.on(findings.test.pair, runner)
+        if not sampler.repeatable:
+            _require_same_rates(sampler, ledger, findings.test)
+        findings = findings.on(findings.test.pair, sampler)
         yield findings
     try:
-        recompute_bounds(replace(build_result(runner, findings), subject=None).to_json())
+        recompute_bounds(replace(build_result(sampler, findings), subject=None).to_json())
     except InvalidArgument as error:
         raise InvalidArgument(
             f"store is damaged or edited, got {ledger.store.path}: {error}"
@@ -551,16 +555,16 @@ def _restore(
     return findings, probed
 
 
-def _require_same_rates(runner: RoundRunner, ledger: AuditLedger, test: EventTest) -> None:
+def _require_same_rates(sampler: Sampler, ledger: AuditLedger, test: EventTest) -> None:
     """Raise InvalidArgument if the right and wrong guesses of fresh runs do not fit the stored
     counts of the last stage.
 
     The test has error probability `_ALARM_PROBABILITY`.
     """
     event, stored = single_event(test.event), test.tally
-    one, zero = runner.call(
+    one, zero = sampler.call(
         sample_first_chunk,
-        runner.stage(test.pair, Phase.TIMING, test.index, _FRESH_ROUNDS, _FRESH_ROUNDS),
+        sampler.stage(test.pair, Phase.TIMING, test.index, _FRESH_ROUNDS, _FRESH_ROUNDS),
     )
     if one is None or zero is None or stored.rounds == 0:
         return
@@ -579,7 +583,7 @@ def _require_same_rates(runner: RoundRunner, ledger: AuditLedger, test: EventTes
                 f"and {known:,} of {stored.rounds:,} stored ones: one mechanism gives this "
                 f"with probability below {_ALARM_PROBABILITY:g}"
             )
-    runner.note(
+    sampler.note(
         f"the mechanism cannot repeat its outputs: {_FRESH_ROUNDS:,} rounds run now "
         f"fit the counts of the store (tested at error {_ALARM_PROBABILITY:g}), "
         "a small change of the mechanism would not be detected"

@@ -18,7 +18,7 @@ import numpy as np
 from dpwitness.auditors.audit.after_test import Counted, require_independent
 from dpwitness.auditors.audit.options import EARLY_ALPHA, AuditOptions, cost_growth
 from dpwitness.auditors.audit.result import AuditResult, BitLevel, PairScore
-from dpwitness.auditors.audit.runner import RoundRunner
+from dpwitness.auditors.audit.sampler import Sampler
 from dpwitness.auditors.audit.test import EventTest
 from dpwitness.auditors.events.detectable_violation import detectable
 from dpwitness.auditors.events.outputs import UNAUDITED_PREFIX
@@ -61,7 +61,7 @@ class Findings:
         """Whether the counts of the test refute the claim."""
         return self.test is not None and self.test.lower > self.options.claim.parameter
 
-    def on(self, pair: Pair, runner: RoundRunner) -> Findings:
+    def on(self, pair: Pair, sampler: Sampler) -> Findings:
         """Return the findings with the claim on this pair, which is the tested pair."""
         claim, remarks = resolved(self.options.claim, pair)
         if claim is self.options.claim and not remarks:
@@ -72,12 +72,12 @@ class Findings:
             and level.pair is not None
             and self.options.claim.on(level.pair) != claim
         ):
-            runner.note(
+            sampler.note(
                 "low bits were examined on another pair, where they certify epsilon > "
                 f"{level.epsilon_lower:.4g}"
             )
             level = None
-        runner.note(*remarks)
+        sampler.note(*remarks)
         return replace(self, options=replace(self.options, claim=claim), bit_level=level)
 
     def to_json(self, pairs: Sequence[Pair]) -> Json:
@@ -139,7 +139,7 @@ class Findings:
         )
 
 
-def conclude(runner: RoundRunner, options: AuditOptions, stages: Iterator[Findings]) -> AuditResult:
+def conclude(sampler: Sampler, options: AuditOptions, stages: Iterator[Findings]) -> AuditResult:
     """Run the stages of an audit and return its result; if they are interrupted or fail, return
     what was found.
 
@@ -159,7 +159,7 @@ def conclude(runner: RoundRunner, options: AuditOptions, stages: Iterator[Findin
         except BrokenExecutor as error:  # raised by `submit`, if a worker died between two chunks
             failure = explained(error) or str(error)
         if (interrupted or failure) and findings.causes is not None:  # the test had ended
-            runner.note(
+            sampler.note(
                 f"the causes of the violation were not separated: {failure or 'interrupted'}"
             )
             interrupted, failure = False, ""
@@ -167,29 +167,29 @@ def conclude(runner: RoundRunner, options: AuditOptions, stages: Iterator[Findin
             not interrupted or (findings.test is not None and findings.test.sequential)
         ):
             try:
-                doubt = require_independent(runner, _counted_violations(findings))
+                doubt = require_independent(sampler, _counted_violations(findings))
             except KeyboardInterrupt:
                 doubt = "interrupted before the violation was compared with fresh runs"
             except Unfit as error:
                 failure = str(error)
             except (MechanismFailed, BrokenExecutor) as error:
                 why = explained(error) or error
-                runner.note(f"the violation was not compared with fresh runs: {why}")
+                sampler.note(f"the violation was not compared with fresh runs: {why}")
             findings = _withdrawn(findings) if doubt or failure else findings
     finally:
-        runner.close()
+        sampler.close()
         if (interrupted or failure) and isinstance(options.mechanism, Target):
             options.mechanism.close()  # stop busy workers
-            wait(runner.pace.under_way, timeout=5.0)  # running tasks end with their target
+            wait(sampler.pace.under_way, timeout=5.0)  # running tasks end with their target
             options.mechanism.close()  # stop workers that a running task has started since
-        if runner.ledger is not None:
-            runner.ledger.flush()
-    result = checked_by_kernel(build_result(runner, findings, interrupted, failure, doubt))
-    result = replace(result, seconds=runner.elapsed, cpu_seconds=runner.elapsed_cpu)
+        if sampler.ledger is not None:
+            sampler.ledger.flush()
+    result = checked_by_kernel(build_result(sampler, findings, interrupted, failure, doubt))
+    result = replace(result, seconds=sampler.elapsed, cpu_seconds=sampler.elapsed_cpu)
     return (
         result
-        if runner.ledger is None
-        else _store_result(runner, runner.ledger, findings.extensions, result)
+        if sampler.ledger is None
+        else _store_result(sampler, sampler.ledger, findings.extensions, result)
     )
 
 
@@ -223,14 +223,14 @@ def _counted_violations(findings: Findings) -> list[Counted]:
 
 
 def _store_result(
-    runner: RoundRunner, ledger: AuditLedger, extensions: int, result: AuditResult
+    sampler: Sampler, ledger: AuditLedger, extensions: int, result: AuditResult
 ) -> AuditResult:
     """Store the result, unless the store holds a later extension, and return it with notes on the
     store.
     """
     entry = ledger.entry
     if len(ledger.values("end ")) <= extensions + 1:
-        ledger.finish(result, runner.done, runner.planned)
+        ledger.finish(result, sampler.done, sampler.planned)
     elif entry.verdict not in (None, result.verdict.value):
         note = (
             f"{ledger.store.path} holds an extension that is {entry.verdict}: --extend "
@@ -248,7 +248,7 @@ def _store_result(
 
 
 def build_result(
-    runner: RoundRunner,
+    sampler: Sampler,
     findings: Findings,
     interrupted: bool = False,
     failure: str = "",
@@ -256,8 +256,8 @@ def build_result(
 ) -> AuditResult:
     """Return the result of the findings; `doubt` is why a violation is not believed."""
     # durations of segments are wall time: on a busy machine they grow while the CPU time does not
-    if runner.clock == "wall":
-        runner.note(*filter(None, [cost_growth(runner.costs.values())]))
+    if sampler.request.clock == "wall":
+        sampler.note(*filter(None, [cost_growth(sampler.costs.values())]))
     options, test = findings.options, findings.test
     guess = guess_of(options.mechanism)
     base = AuditResult(
@@ -266,12 +266,12 @@ def build_result(
         verdict=Verdict.ERROR,
         confidence=options.confidence,
         seed=options.seed,
-        trials=runner.done,
-        requested=runner.planned,
+        trials=sampler.done,
+        requested=sampler.planned,
         bit_level=findings.bit_level and _suspected(findings.bit_level, guess),
         pairs=findings.pairs,
         trace=findings.trace,
-        notes=tuple(runner.notes),
+        notes=tuple(sampler.notes),
         target=options.target,
         scores=options.scores,
         subject=options.mechanism,
@@ -286,9 +286,9 @@ def build_result(
         )
     # interrupted within an epoch
     if test.sequential and (test.basis is None or test.basis.parts != test.parts):
-        test = test.look(options.claim, options.alpha, options.alpha, runner.done)
+        test = test.look(options.claim, options.alpha, options.alpha, sampler.done)
     share = shares_spent(findings.extensions)
-    verdict, moved, notes = _verdict(runner, findings, test, interrupted, failure)
+    verdict, moved, notes = _verdict(sampler, findings, test, interrupted, failure)
     level = equivalent_level(test.alpha) if test.sequential else test.alpha * (1 - EARLY_ALPHA)
     if verdict is Verdict.VIOLATED and guess:
         verdict, notes = Verdict.SUSPECT, (f"not confirmed: {guess}", *notes)
@@ -339,7 +339,7 @@ def _suspected(found: _Found, guess: str) -> _Found:
 
 
 def _verdict(
-    runner: RoundRunner, findings: Findings, test: EventTest, interrupted: bool, failure: str
+    sampler: Sampler, findings: Findings, test: EventTest, interrupted: bool, failure: str
 ) -> tuple[Verdict, bool | None, tuple[str, ...]]:
     """Return the verdict, whether some pair exercises the mechanism, and the notes, of which the
     first explains the verdict.
@@ -347,13 +347,13 @@ def _verdict(
     claim, level = findings.options.claim, findings.bit_level
     refuted = test.lower > claim.parameter
     verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
-    notes = sorted(runner.notes, key=lambda note: not note.startswith(UNAUDITED_PREFIX))
+    notes = sorted(sampler.notes, key=lambda note: not note.startswith(UNAUDITED_PREFIX))
     if not refuted and notes and notes[0].startswith(UNAUDITED_PREFIX):
         verdict = Verdict.INCONCLUSIVE
     moved, reason = None, ""
     if interrupted and not failure and test.sequential:
         notes.append(
-            f"stopped by the user after {runner.done} runs, which a sequential audit allows"
+            f"stopped by the user after {sampler.done} runs, which a sequential audit allows"
         )
         interrupted = False
     if interrupted or failure:
@@ -361,7 +361,7 @@ def _verdict(
         notes.insert(
             0,
             failure
-            or f"interrupted after {runner.done} of {runner.planned} runs; the bound is from "
+            or f"interrupted after {sampler.done} of {sampler.planned} runs; the bound is from "
             "the last completed interim look",
         )
         if refuted:
@@ -369,7 +369,7 @@ def _verdict(
                 1, f"a violation had been certified by then: {claim.symbol} > {test.lower:.4g}"
             )
     else:
-        moved, reason = exercised(claim, test.parts, runner.seen, max(1, len(findings.pairs)))
+        moved, reason = exercised(claim, test.parts, sampler.seen, max(1, len(findings.pairs)))
     if refuted or (level is not None and level.epsilon_lower > 0):
         moved = True
     if moved is False:

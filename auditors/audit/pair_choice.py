@@ -39,7 +39,7 @@ from dpwitness.auditors.audit.probe import (
     training_outputs,
 )
 from dpwitness.auditors.audit.result import BitLevel, PairScore
-from dpwitness.auditors.audit.runner import RoundRunner
+from dpwitness.auditors.audit.sampler import Sampler
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.learning import expected_certificate, learn_float_bits
 from dpwitness.auditors.events.outputs import Outputs, concatenate
@@ -65,42 +65,40 @@ _MAX_DISTANCE = 100.0  # cap of the distance of two medians, in units of the spr
 _MAX_COLUMNS = 512
 
 
-def screen(
-    runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair], most: int
-) -> list[Pair]:
+def screen(sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair], most: int) -> list[Pair]:
     """Return the `most` pairs that look worst: those that exceed the claim in a trace, then those
     that few runs of each pair rank highest.
 
     The choice is stored, because a resumed audit must use the same pairs.
     """
-    before = runner.done
+    before = sampler.done
 
     def find() -> Json:
         # as many pairs as the runs allow have a look: all, or the first half of them and pairs at
         # equal distances from the rest; halving doubles the runs if no look can have fewer rounds
-        share, least = _look_size(runner.planned)
-        looks = 1 if runner.planned >= MIN_RUNS_PER_PAIR else 2
-        room = max(2, int(share * runner.planned) // (looks * least))
+        share, least = _look_size(sampler.planned)
+        looks = 1 if sampler.planned >= MIN_RUNS_PER_PAIR else 2
+        room = max(2, int(share * sampler.planned) // (looks * least))
         room = min(len(pairs), room, _LOOK_SPACING)
         first = room // 2 if room < len(pairs) else room
         others = np.linspace(first, len(pairs) - 1, room - first).astype(int).tolist()
         looked = [*range(first), *others]
-        ranked = _Looks(runner, options, pairs).halve(looked, most)
-        order = list(dict.fromkeys([*traced_pairs(runner, options, pairs, "all"), *ranked]))[:most]
+        ranked = _Looks(sampler, options, pairs).halve(looked, most)
+        order = list(dict.fromkeys([*traced_pairs(sampler, options, pairs, "all"), *ranked]))[:most]
         # where the mechanism fails on all pairs, the probe reports it
         return {
             "order": order or looked[:most],
             "looked": len(looked),
-            "runs": runner.done - before,
+            "runs": sampler.done - before,
         }
 
     if len(pairs) <= most:
         return list(pairs)
-    found = runner.settled("order", find)
-    if runner.done == before:  # restored
-        runner.advance(found["runs"])
+    found = sampler.settled("order", find)
+    if sampler.done == before:  # restored
+        sampler.advance(found["runs"])
     looked = "all" if found["looked"] == len(pairs) else str(found["looked"])
-    runner.note(
+    sampler.note(
         f"{len(found['order'])} of {len(pairs)} pairs were tried, the worst in a look at "
         f"{looked} with {found['runs']:,} runs: "
         "more need more trials"
@@ -109,7 +107,7 @@ def screen(
 
 
 def with_suggested_pairs(
-    runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
+    sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair]
 ) -> list[Pair]:
     """Return the pairs that a search by coupled runs suggests, and the given pairs after them.
 
@@ -119,10 +117,10 @@ def with_suggested_pairs(
     domain = options.searched
     if domain is None:
         return list(pairs)
-    coupled = options.seeded and not is_builtin_mechanism(runner.run)
+    coupled = options.seeded and not is_builtin_mechanism(sampler.run)
     if isinstance(domain, Table) and domain.size is None:
         most = domain.largest if coupled else domain.records
-        runner.note(f"the domain declares no size: pairs of up to {most} rows were tried")
+        sampler.note(f"the domain declares no size: pairs of up to {most} rows were tried")
     if not coupled:
         return list(pairs)
 
@@ -132,13 +130,13 @@ def with_suggested_pairs(
         else:
             # the number of runs of a sequential audit is not planned
             trials = options.trials if options.find is None else 50_000
-            single = isinstance(getattr(runner.run, "__self__", runner.run), PerRun)
+            single = isinstance(getattr(sampler.run, "__self__", sampler.run), PerRun)
             # to the cost of a function that makes many runs per call, few calls add noticeably
             affordable = trials // 500 if single else FEWEST_PAIRS + trials // 5000
             count, seconds = min(300, affordable), 10.0
-        stage, constants = runner.stage(pairs[0], Phase.SEARCH, 0, 1, 1), constants_of(runner.run)
+        stage, constants = sampler.stage(pairs[0], Phase.SEARCH, 0, 1, 1), constants_of(sampler.run)
         with suppress(MechanismFailed):  # the probe reports it
-            found, late = runner.call(
+            found, late = sampler.call(
                 coupled_pairs,
                 stage,
                 domain,
@@ -149,19 +147,19 @@ def with_suggested_pairs(
                 limit=4 * options.time_limit,
             )
             if late and options.seconds is None:
-                runner.note(
+                sampler.note(
                     f"the search for pairs took longer than {seconds:g} s: another machine may "
                     "test another pair"
                 )
             return {"pairs": [pair.to_json() for pair in found]}
         return {"pairs": []}
 
-    before = runner.spent
+    before = sampler.spent
     found = [
         Pair(from_jsonable(each["d0"]), from_jsonable(each["d1"]), each["relation"], each["why"])
-        for each in runner.settled("suggested", find)["pairs"]
+        for each in sampler.settled("suggested", find)["pairs"]
     ]
-    runner.searching = runner.spent - before
+    sampler.searching = sampler.spent - before
     return [*found, *pairs]
 
 
@@ -171,7 +169,7 @@ def ordered(pairs: Sequence[Pair], stored: Json | None) -> list[Pair]:
 
 
 def traced_pairs(
-    runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair], which: str
+    sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair], which: str
 ) -> list[int]:
     """Return the numbers of the pairs that exceed the claim in a trace, worst first; `which` is the
     key of the stored numbers.
@@ -185,17 +183,17 @@ def traced_pairs(
             options.mechanism, pairs, options.claim, options.seed, limits, options.time_limit
         )
         if late:
-            runner.note(
+            sampler.note(
                 f"traces of the pairs took longer than {limits.seconds:.2g} s: another "
                 "machine may test another pair"
             )
         return found
 
-    return runner.settled(f"traced {which}", find)
+    return sampler.settled(f"traced {which}", find)
 
 
 def trace_evidence(
-    runner: RoundRunner, options: AuditOptions, selected: Pair, head: Sequence[Pair]
+    sampler: Sampler, options: AuditOptions, selected: Pair, head: Sequence[Pair]
 ) -> tuple[TraceEvidence | None, FloatArray | None]:
     """Return what traced runs show on the selected pair, or on the first pair of `head` if that
     exceeds the claim more.
@@ -217,8 +215,8 @@ def trace_evidence(
         proposed = None if shift is None or options.score_columns else shift.tolist()
         return {"evidence": found and found.to_json(), "note": note, "shift": proposed}
 
-    stored = runner.settled("trace", find)
-    runner.note(*filter(None, [stored["note"]]))
+    stored = sampler.settled("trace", find)
+    sampler.note(*filter(None, [stored["note"]]))
     evidence = stored["evidence"] and TraceEvidence.from_json(stored["evidence"])
     return evidence, None if stored["shift"] is None else np.array(stored["shift"])
 
@@ -237,8 +235,8 @@ def _look_size(planned: int) -> tuple[float, int]:
 class _Looks:
     """Outputs of all looks so far, by dataset."""
 
-    def __init__(self, runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]) -> None:
-        self._runner, self._options, self._pairs = runner, options, pairs
+    def __init__(self, sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair]) -> None:
+        self._sampler, self._options, self._pairs = sampler, options, pairs
         self._outputs: dict[str, list[Outputs]] = {}
         self._keys: dict[int, tuple[str, str]] = {}
         self._lost = 0.0  # seconds of looks that failed
@@ -250,8 +248,8 @@ class _Looks:
         if most < 1 or not left:
             return []
         looks = max(1, math.ceil(math.log2(len(left) / most)))
-        share, least = _look_size(self._runner.planned)
-        budget = share * self._runner.planned / looks
+        share, least = _look_size(self._sampler.planned)
+        budget = share * self._sampler.planned / looks
         for look in range(looks):
             # more than 512 rounds of a pair would not change its rank
             rounds = int(min(max(budget / len(left), least), 512))
@@ -268,27 +266,27 @@ class _Looks:
         """Run some rounds of a pair. Return False, with a note, if the mechanism fails
         on the pair.
         """
-        runner, pair = self._runner, self._pairs[k]
+        sampler, pair = self._sampler, self._pairs[k]
         index = (look + 1) * _LOOK_SPACING + k % _LOOK_SPACING
-        stage = runner.stage(
-            pair, Phase.PILOT, index, rounds, max(rounds // 4, _look_size(runner.planned)[1])
+        stage = sampler.stage(
+            pair, Phase.PILOT, index, rounds, max(rounds // 4, _look_size(sampler.planned)[1])
         )
         if k not in self._keys:
             as_json = pair.to_json()
             self._keys[k] = (json.dumps(as_json["d1"]), json.dumps(as_json["d0"]))
         began = time.monotonic()
         try:
-            for found in runner.outputs(stage):
+            for found in sampler.outputs(stage):
                 for sides in found.sides:
                     for key, side in zip(self._keys[k], sides, strict=True):
                         if side is not None and len(side):
                             self._outputs.setdefault(key, []).append(side)
-                runner.advance(found.rounds)
+                sampler.advance(found.rounds)
         except MechanismFailed as error:
             self._lost += time.monotonic() - began
             if self._lost > self._options.time_limit:
                 raise
-            runner.note(f"pair ({pair.why}) was left out: {error}")
+            sampler.note(f"pair ({pair.why}) was left out: {error}")
             return False
         return True
 
@@ -406,7 +404,7 @@ Known = Mapping[int, Sequence[BothSides]]  # outputs of each pair
 
 
 def select_pair(
-    runner: RoundRunner,
+    sampler: Sampler,
     options: AuditOptions,
     pairs: Sequence[ProbedPair],
     head: Sequence[int] = (),
@@ -421,7 +419,7 @@ def select_pair(
     """
     if len(pairs) == 1:
         return pairs[0], [], ()
-    goal = int((1 - PILOT_SHARE) * runner.planned)
+    goal = int((1 - PILOT_SHARE) * sampler.planned)
 
     def score_pair(sides: BothSides, probed: ProbedPair) -> tuple[float, BothSides]:
         """Return the expected certificate on a pair, relative to the claim there, and the pair's
@@ -434,9 +432,9 @@ def select_pair(
         # relative to the claim's parameter on this pair, which may differ between pairs
         return expected * (options.claim.parameter / claim.parameter), sides
 
-    budget = int(PILOT_SHARE * runner.remaining)
+    budget = int(PILOT_SHARE * sampler.remaining)
     phases = Phase.PILOT, Phase.SECOND_PILOT, Phase.THIRD_PILOT
-    scores, outputs, _ = _rank(runner, options, pairs, phases, budget, score_pair, head, known)
+    scores, outputs, _ = _rank(sampler, options, pairs, phases, budget, score_pair, head, known)
     best = next(iter(scores))
     return (
         pairs[best],
@@ -446,14 +444,14 @@ def select_pair(
 
 
 def audit_low_bits(
-    runner: RoundRunner, options: AuditOptions, pairs: Sequence[ProbedPair]
+    sampler: Sampler, options: AuditOptions, pairs: Sequence[ProbedPair]
 ) -> tuple[BitLevel, Known]:
     """Return the bit-level verdict on the pair with the best float-bit event: half of the budget
     trains, half tests.
 
     The second value holds the outputs that trained events, for pairs with few of them.
     """
-    claim, rounds = options.claim.at_delta, bit_rounds(runner.remaining, len(pairs)) // 2
+    claim, rounds = options.claim.at_delta, bit_rounds(sampler.remaining, len(pairs)) // 2
 
     def score_pair(sides: BothSides, _: ProbedPair) -> tuple[float, Event | None]:
         """Return the expected certificate of the best float-bit event on a pair, and the event."""
@@ -462,19 +460,19 @@ def audit_low_bits(
         ) or (-math.inf, None)
 
     phases = Phase.BIT_TRAIN, Phase.SECOND_BIT_TRAIN, Phase.THIRD_BIT_TRAIN
-    scores, event, known = _rank(runner, options, pairs, phases, rounds, score_pair)
+    scores, event, known = _rank(sampler, options, pairs, phases, rounds, score_pair)
     if event is None:
         return BitLevel(Verdict.NOT_REFUTED, 0.0), known
     index = next(iter(scores))
     pair = pairs[index].pair
-    event = runner.fixed(Phase.BIT_TEST, index, event)
-    stage = runner.stage(pair, Phase.BIT_TEST, index, rounds, chunk_size(rounds, options.width))
+    event = sampler.fixed(Phase.BIT_TEST, index, event)
+    stage = sampler.stage(pair, Phase.BIT_TEST, index, rounds, chunk_size(rounds, options.width))
     tally, lost = Tally(0, 0, 0, event.directions), 0
-    for found in runner.counts(stage, [event]):
+    for found in sampler.counts(stage, [event]):
         tally += found.tally(event.directions)
         lost += found.lost
-        runner.record(stage, found)
-    runner.check_calls(stage)
+        sampler.record(stage, found)
+    sampler.check_calls(stage)
     counts = (tally.correct, tally.wrong, tally.rounds, options.alpha, tally.directions, lost)
     promise = options.claim.on(pair)
     refuted = float(certified(promise, *counts)) > promise.parameter
@@ -485,7 +483,7 @@ def audit_low_bits(
 
 
 def _rank(
-    runner: RoundRunner,
+    sampler: Sampler,
     options: AuditOptions,
     pairs: Sequence[ProbedPair],
     phases: tuple[int, int, int],
@@ -521,8 +519,8 @@ def _rank(
         finalists = max(_FINALISTS, -(-len(left) // 2)) if rounds < _FEW_ROUNDS else _FINALISTS
         best = -math.inf
         for index in left:
-            with runner.timing(index):
-                sides = training_outputs(runner, options, pairs[index], phase, rounds)
+            with sampler.timing(index):
+                sides = training_outputs(sampler, options, pairs[index], phase, rounds)
             known[index] = [*known.get(index, ()), sides]
             if rounds < _FEW_ROUNDS:
                 every[index] = known[index]
@@ -540,16 +538,16 @@ def _rank(
 
 
 def run_probes(
-    runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
+    sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair]
 ) -> tuple[AuditOptions, list[ProbedPair]]:
     """Probe the pairs for which there are enough runs; return the options that the probes
     determine, and the usable pairs.
     """
-    most = tried_pairs(runner.planned)
+    most = tried_pairs(sampler.planned)
     # with so few runs, the best pair of the looks that does not always raise is tested: all but one
     # pair at most are left
-    pairs = screen(runner, options, pairs, most or max(1, min(SHORT_PAIRS, len(pairs) - 1)))
-    options = replace(options, probe=probe_chunk(runner.planned, len(pairs)))
-    probed = probe_pairs(runner, options, pairs, None if most else 1)
+    pairs = screen(sampler, options, pairs, most or max(1, min(SHORT_PAIRS, len(pairs) - 1)))
+    options = replace(options, probe=probe_chunk(sampler.planned, len(pairs)))
+    probed = probe_pairs(sampler, options, pairs, None if most else 1)
     bits = options.bits and most > 0 and any(each.floats for each in probed)
     return replace(options, bits=bits, width=max(each.width for each in probed)), probed

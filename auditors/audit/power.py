@@ -44,7 +44,7 @@ from dpwitness.auditors.audit.options import (
 )
 from dpwitness.auditors.audit.pair_choice import audit_low_bits, run_probes, select_pair
 from dpwitness.auditors.audit.probe import train, training_outputs
-from dpwitness.auditors.audit.runner import RoundRunner
+from dpwitness.auditors.audit.sampler import Sampler
 from dpwitness.auditors.density.limit import BestEvent, best_event
 from dpwitness.auditors.events.detectable_violation import CELL_RELEARNING_LOSS
 from dpwitness.auditors.events.event import CELL_QUANTILES, Event, expected_renyi_bound
@@ -241,17 +241,17 @@ class Rehearsals:
             None,
             bits=True,
         )
-        with closing(RoundRunner(options)) as runner:
-            options, probed = run_probes(runner, options, self.pairs)
+        with closing(Sampler(options)) as sampler:
+            options, probed = run_probes(sampler, options, self.pairs)
             if options.bits:
-                audit_low_bits(runner, options, probed)
-            selected, outputs, _ = select_pair(runner, options, probed)
-            options = Findings(options).on(selected.pair, runner).options
-            training = train(runner, options, selected, outputs)
+                audit_low_bits(sampler, options, probed)
+            selected, outputs, _ = select_pair(sampler, options, probed)
+            options = Findings(options).on(selected.pair, sampler).options
+            training = train(sampler, options, selected, outputs)
             first, rounds = training.first_test, training.rounds
             stages = [(training.learned.event, first or rounds)]
             if first:
-                more = training_outputs(runner, options, selected, Phase.FIRST_TEST, first)
+                more = training_outputs(sampler, options, selected, Phase.FIRST_TEST, first)
                 better = training.better_event(options, [more])
                 stages.append((better.event, rounds - first))
         critical, drift = -float(ndtri(self.error)), 0.0

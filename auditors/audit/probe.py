@@ -39,7 +39,7 @@ from dpwitness.auditors.audit.options import (
     is_staged,
     training_rounds,
 )
-from dpwitness.auditors.audit.runner import FIRST_CHUNK, RoundRunner
+from dpwitness.auditors.audit.sampler import FIRST_CHUNK, Sampler
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.learning import Learned, floating, learn, learn_simple
 from dpwitness.auditors.events.outputs import (
@@ -114,7 +114,7 @@ class ProbedPair:
 
 
 def probe_pairs(
-    runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair], most: int | None = None
+    sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair], most: int | None = None
 ) -> list[ProbedPair]:
     """Return the pairs with some output other than exceptions, at most `most`. Raise AlwaysRaises
     if there is none.
@@ -124,9 +124,9 @@ def probe_pairs(
         if len(probed) == most:
             break
         try:
-            probed.append(probe_pair(runner, options, pair, len(probed)))
+            probed.append(probe_pair(sampler, options, pair, len(probed)))
         except AlwaysRaises as error:
-            runner.advance(error.rounds)
+            sampler.advance(error.rounds)
             failed.append((pair, error))
     if not probed:
         raise failed[0][1]
@@ -135,29 +135,29 @@ def probe_pairs(
             failed[0],
             f" and {len(failed) - 1} more" if len(failed) > 1 else "",
         )
-        runner.note(
+        sampler.note(
             "skipped, because every run on both datasets raised: pair "
             f"({first.why}){others}; {cause}"
         )
-    runner.repeatable = options.seeded and all(each.digest for each in probed)
-    _require_same_chunks(runner, probed)
+    sampler.repeatable = options.seeded and all(each.digest for each in probed)
+    _require_same_chunks(sampler, probed)
     return probed
 
 
-def _require_same_chunks(runner: RoundRunner, probed: Sequence[ProbedPair]) -> None:
+def _require_same_chunks(sampler: Sampler, probed: Sequence[ProbedPair]) -> None:
     """Run the first chunk of each stored stage again. Raise InvalidArgument if the
     outputs differ.
     """
-    if runner.ledger is None or not runner.ledger.resumed:
+    if sampler.ledger is None or not sampler.ledger.resumed:
         return
-    for key, plan in runner.ledger.values(FIRST_CHUNK).items():
+    for key, plan in sampler.ledger.values(FIRST_CHUNK).items():
         phase, index = map(int, key.removeprefix(FIRST_CHUNK).split())
-        stage = runner.stage(probed[index].pair, phase, index, plan["rounds"], plan["chunk"])
-        one, zero = runner.call(
+        stage = sampler.stage(probed[index].pair, phase, index, plan["rounds"], plan["chunk"])
+        one, zero = sampler.call(
             sample_first_chunk, replace(stage, single=plan["single"], shared=plan["shared"])
         )
         if one is None or zero is None or digest((one, zero)) != plan["outputs"]:
-            raise runner.ledger.changed_outputs(stage.size(0))
+            raise sampler.ledger.changed_outputs(stage.size(0))
 
 
 @task_lock()
@@ -166,24 +166,24 @@ def sample_first_chunk(stage: Stage) -> Sides:
     return stage.sample(0)
 
 
-def probe_pair(runner: RoundRunner, options: AuditOptions, pair: Pair, index: int) -> ProbedPair:
+def probe_pair(sampler: Sampler, options: AuditOptions, pair: Pair, index: int) -> ProbedPair:
     """Probe a pair with a few rounds."""
-    stage = runner.stage(pair, Phase.PROBE, index, options.probe, options.probe)
+    stage = sampler.stage(pair, Phase.PROBE, index, options.probe, options.probe)
     started = perf_counter()
     # a probe makes about a dozen calls
-    found: ProbeResult = runner.call(
+    found: ProbeResult = sampler.call(
         _run_probe_stage, stage, options.seeded, limit=4 * options.time_limit
     )
-    runner.pace.took(perf_counter() - started, found.rounds)
-    runner.advance(found.rounds)
-    runner.note(*found.notes)
+    sampler.pace.took(perf_counter() - started, found.rounds)
+    sampler.advance(found.rounds)
+    sampler.note(*found.notes)
     # the notes of a target already report it
     if not options.seeded and not isinstance(options.mechanism, Target):
-        runner.note(
+        sampler.note(
             "not reproducible: the mechanism declares that it takes no seed, so a second "
             "audit gives other counts"
         )
-    settings = runner.settled(
+    settings = sampler.settled(
         f"probe {index}",
         lambda: {  # for later stages
             "single": found.single,
@@ -196,24 +196,24 @@ def probe_pair(runner: RoundRunner, options: AuditOptions, pair: Pair, index: in
         },
     )
     if (
-        runner.ledger is not None
+        sampler.ledger is not None
         and options.seeded
         and settings["outputs"] not in ("", digest(found.sides))
     ):
-        raise runner.ledger.changed_outputs(stage.size(0))
+        raise sampler.ledger.changed_outputs(stage.size(0))
     if settings["single"]:
-        runner.single.add(index)
-    runner.shared |= settings["shared"]
+        sampler.single.add(index)
+    sampler.shared |= settings["shared"]
     return ProbedPair(
         pair, index, stage, found, settings["width"], settings["floats"], settings["outputs"]
     )
 
 
-def repeat_probe(runner: RoundRunner, probed: ProbedPair) -> None:
+def repeat_probe(sampler: Sampler, probed: ProbedPair) -> None:
     """Repeat the probe's chunk after a test. Raise Unfit if its outputs differ."""
-    if runner.seeded:
+    if sampler.request.seeded:
         stage = replace(probed.stage, single=probed.probe.single)
-        runner.call(_replay_stage, stage, probed.probe, limit=4 * stage.time_limit)
+        sampler.call(_replay_stage, stage, probed.probe, limit=4 * stage.time_limit)
 
 
 @task_lock()
@@ -447,7 +447,7 @@ class Training:
 
 
 def train(
-    runner: RoundRunner, options: AuditOptions, probed: ProbedPair, known: Sequence[BothSides]
+    sampler: Sampler, options: AuditOptions, probed: ProbedPair, known: Sequence[BothSides]
 ) -> Training:
     """Train the first event on a share of the remaining runs and the known outputs of the pair.
 
@@ -456,21 +456,21 @@ def train(
     because they have no p-value at a parameter that is cheap to combine.
     """
     # probes of many pairs may take all planned runs; 256 can still train and test an event
-    budget = max(runner.remaining, min(256, runner.planned // 2))
+    budget = max(sampler.remaining, min(256, sampler.planned // 2))
     plain, single = not options.claim.bounds_renyi, training_rounds(budget, options.width)
     staged = plain and is_staged(budget, options.width)
-    easy = staged and runner.settled(f"easy {probed.index}", lambda: _is_easy(options, probed))
+    easy = staged and sampler.settled(f"easy {probed.index}", lambda: _is_easy(options, probed))
     wanted = training_rounds(budget, options.width, easy=easy)
     missing = wanted - sum(len(side) for sides in known for side in sides)
     if missing > PROBE or not known:
-        shown = callable(getattr(runner.progress, "interim_bound", None))
-        early = EarlyLook(runner, options) if shown and not staged else None
-        known = [*known, training_outputs(runner, options, probed, Phase.TRAIN, missing, early)]
-    if runner.planned < MIN_RUNS_PER_PAIR:  # an eighth of these runs or more is in the probe
+        shown = callable(getattr(sampler.request.progress, "interim_bound", None))
+        early = EarlyLook(sampler, options) if shown and not staged else None
+        known = [*known, training_outputs(sampler, options, probed, Phase.TRAIN, missing, early)]
+    if sampler.planned < MIN_RUNS_PER_PAIR:  # an eighth of these runs or more is in the probe
         known = [probed.probe.sides, *known]
     rounds, error = budget - max(missing, 0), options.alpha * (1 - EARLY_ALPHA)
     sides = both_sides(known)
-    runner.note(*opaque_type_notes(*sides), *unrepeated_text_notes(*sides))
+    sampler.note(*opaque_type_notes(*sides), *unrepeated_text_notes(*sides))
     learned = learn(
         *sides, options.claim, alpha=error, rounds=rounds, near=options.near, shift=options.shift
     )
@@ -487,7 +487,7 @@ def train(
     )
     planned = 2 * single - wanted if staged or more else 0
     weight = first_weight(learned.expected, options.claim, planned / rounds)
-    first, weight = runner.settled(f"plan {probed.index}", lambda: (planned, weight))
+    first, weight = sampler.settled(f"plan {probed.index}", lambda: (planned, weight))
     return Training(
         learned, tuple(known), rounds, first, weight, {1.0: LOOK_ALPHA_SHARE} if staged else {}
     )
@@ -515,8 +515,8 @@ class EarlyLook:
     share of alpha. The result of the audit does not use the bound.
     """
 
-    def __init__(self, runner: RoundRunner, options: AuditOptions) -> None:
-        self._runner, self._claim = runner, options.claim
+    def __init__(self, sampler: Sampler, options: AuditOptions) -> None:
+        self._sampler, self._claim = sampler, options.claim
         self._alpha = (
             options.alpha * LOOK_ALPHA_SHARE * (0.5 if options.claim.bounds_renyi else 1.0)
         )
@@ -550,14 +550,14 @@ class EarlyLook:
                 self._tally += Segment([np.array(tables)]).tally(self._event.directions)
             if self._tally.rounds >= EARLY_LOOK_ROUNDS[1]:
                 self._done = True
-                self._runner.show_bound(
+                self._sampler.show_bound(
                     self._claim.symbol,
                     combined_bound(self._claim, [Part(self._tally)], self._alpha),
                 )
 
 
 def training_outputs(
-    runner: RoundRunner,
+    sampler: Sampler,
     options: AuditOptions,
     probed: ProbedPair,
     phase: int,
@@ -566,18 +566,18 @@ def training_outputs(
 ) -> BothSides:
     """Run a training stage on a pair, check its randomness, and return its outputs."""
     chunk = min(chunk_size(rounds, options.width), max(rounds // 4, 16))
-    stage = runner.stage(probed.pair, phase, probed.index, rounds, chunk)
+    stage = sampler.stage(probed.pair, phase, probed.index, rounds, chunk)
     chunks: list[BothSides] = []
-    for found in runner.outputs(stage):
+    for found in sampler.outputs(stage):
         # no chunk is dropped, because `engine.outputs` loses no rounds
         chunks += complete_sides(found)
         if early is not None:
             early.add(found, stage.single)
-        runner.record(stage, found)
+        sampler.record(stage, found)
     check_training(chunks)
     sides = both_sides(chunks)
     check_imports(sides)
-    runner.seen.add(*sides)
+    sampler.seen.add(*sides)
     return sides
 
 

@@ -45,7 +45,7 @@ from dpwitness.auditors.audit.options import MIN_RUNS_PER_PAIR, validated_option
 from dpwitness.auditors.audit.pair_choice import run_probes, select_pair
 from dpwitness.auditors.audit.probe import ProbedPair
 from dpwitness.auditors.audit.result import AuditResult
-from dpwitness.auditors.audit.runner import RoundRunner
+from dpwitness.auditors.audit.sampler import Sampler
 from dpwitness.auditors.audit.test import EventTest, SequentialTest
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.search.catalogue import audited_pairs
@@ -297,7 +297,7 @@ def sparkline(looks: Sequence[tuple[int, float]], claim: float, most: int = 24) 
 class _Call:
     """Result of a call for one target, before the discoveries are known."""
 
-    runner: RoundRunner
+    sampler: Sampler
     findings: Findings
     claim: Claim
     failure: str = ""
@@ -402,12 +402,12 @@ def _run_slice(
         target=watched.target,
     )
     options = replace(options, stop="violation", seconds=seconds, trials=trials or MOST_TRIALS)
-    runner = RoundRunner(options)
-    call = _Call(runner, Findings(options), claim)
+    sampler = Sampler(options)
+    call = _Call(sampler, Findings(options), claim)
     try:
         pairs = audited_pairs(mechanism, watched.pair)
-        runner.planned = MIN_RUNS_PER_PAIR * len(pairs)
-        options, probed = run_probes(runner, options, pairs)
+        sampler.planned = MIN_RUNS_PER_PAIR * len(pairs)
+        options, probed = run_probes(sampler, options, pairs)
         parts = identity_of(mechanism, options.target, pairs, [], None, claim=claim.identity)
         # the outputs under one seed show changes outside of the source file
         identity = {
@@ -427,7 +427,7 @@ def _run_slice(
         call.failure = str(error)
         call.findings = replace(call.findings, test=None)
     finally:
-        runner.close()
+        sampler.close()
     return call
 
 
@@ -467,7 +467,7 @@ def _run_known(
     targets: int,
 ) -> None:
     """Continue the sequential test of a release by one slice, and store the slice."""
-    runner, known, entry = call.runner, call.known, call.entry
+    sampler, known, entry = call.sampler, call.known, call.entry
     assert entry is not None
     if known.unfinished:
         report(
@@ -492,20 +492,20 @@ def _run_known(
         )
     call.findings = replace(call.findings, options=options, test=start)
     if start is not None:
-        call.findings = call.findings.on(start.pair, runner)
+        call.findings = call.findings.on(start.pair, sampler)
     if known.found:
         return
     number, name = (known.slices[-1].number if known.slices else 0) + 1, f"{options.seed:x}"
     # a call that is killed is not forgotten
     store.write("facts", entry.id, f"{BEGUN}{number} {name}", json.dumps(round(now, 1)))
-    runner.seed = options.seed
+    sampler.seed = options.seed
     if start is None:
-        selected, outputs, scores = select_pair(runner, options, probed)
-        call.findings = replace(call.findings, pairs=scores).on(selected.pair, runner)
-        test = SequentialTest(runner, call.findings.options, selected, outputs or [])
+        selected, outputs, scores = select_pair(sampler, options, probed)
+        call.findings = replace(call.findings, pairs=scores).on(selected.pair, sampler)
+        test = SequentialTest(sampler, call.findings.options, selected, outputs or [])
     else:
         selected = probed[start.index]
-        test = SequentialTest(runner, call.findings.options, selected, [])
+        test = SequentialTest(sampler, call.findings.options, selected, [])
     plans, interrupted, now_test = list[Json](), False, start
     try:
         for now_test in test.run(start, trained):
@@ -544,13 +544,13 @@ def _run_known(
             *counts,
         ]:
             slices.setdefault(epoch, []).append([rounds - correct - wrong, correct, wrong - missed])
-        runner.dependence += [log_dependence(each) for each in slices.values() if len(each) > 1]
+        sampler.dependence += [log_dependence(each) for each in slices.values() if len(each) > 1]
         lost = now_test.parts[-1].lost
         if doubt := require_independent(
-            runner, [Counted(now_test.pair, now_test.index, now_test.event, now_test.tally, lost)]
+            sampler, [Counted(now_test.pair, now_test.index, now_test.event, now_test.tally, lost)]
         ):
             raise Unfit(doubt)
-    new = Slice(number, name, now, runner.done, tuple(counts), min(bound, 1e300))
+    new = Slice(number, name, now, sampler.done, tuple(counts), min(bound, 1e300))
     write_slice(store, entry, new, dict(zip(names[len(known.parts) :], plans, strict=True)))
     call.known = read_release(store, entry)
     if interrupted:
@@ -563,11 +563,11 @@ def _conclude(call: _Call, alpha: float, name: str) -> Watched:
     if test is not None:  # `build_result` looks at the counts again, at this error
         plain: dict[str, Any] = {"basis": None, "lower": 0.0, "epsilon": 0.0, "p_value": 1.0}
         test = replace(test, alpha=alpha, looks=known.looks[:-1], **plain)
-    call.runner.done = call.runner.planned = (
-        sum(each.runs for each in known.slices) or call.runner.done
+    call.sampler.done = call.sampler.planned = (
+        sum(each.runs for each in known.slices) or call.sampler.done
     )
     options = replace(call.findings.options, confidence=1 - alpha)
     result = build_result(
-        call.runner, replace(call.findings, options=options, test=test), failure=call.failure
+        call.sampler, replace(call.findings, options=options, test=test), failure=call.failure
     )
     return Watched(name, call.release, result, len(known.slices), known.looks)
