@@ -1,5 +1,5 @@
-from .audit.from_outputs import audit_outputs as audit_outputs
 from .audit.result import AuditResult as AuditResult
+from .audit.result import audit_outputs as audit_outputs
 from .checks.runner import check_mechanism as check_mechanism
 from .checks.runner import parametrize_with_checks as parametrize_with_checks
 from .density.certify import certify as certify

@@ -16,7 +16,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from dpwitness.auditors.canaries.audit import audit_canaries
-from dpwitness.auditors.canaries.ideal_limit import canary_limit
+from dpwitness.auditors.canaries.design import canary_limit
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.core.claims import GDP, ApproxDP, Claim, PureDP

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 from dpwitness import audit
-from dpwitness.auditors.audit.slices import Slice, write_slice
-from dpwitness.auditors.canaries.sequential import CanaryMonitor
+from dpwitness.auditors.audit.watch import Slice, write_slice
+from dpwitness.auditors.canaries.training import CanaryMonitor
 from dpwitness.auditors.density.limit import best_event
 from dpwitness.auditors.statistics.anytime import (
     e_discoveries,

@@ -9,8 +9,8 @@ from . import results as results
 from . import stability as stability
 from . import wrap as wrap
 from .auditors.audit.audit import audit as audit
-from .auditors.audit.from_outputs import audit_outputs as audit_outputs
 from .auditors.audit.plan import plan as plan
+from .auditors.audit.result import audit_outputs as audit_outputs
 from .auditors.canaries.audit import audit_canaries as audit_canaries
 from .auditors.checks.runner import check_mechanism as check_mechanism
 from .auditors.checks.runner import parametrize_with_checks as parametrize_with_checks

@@ -3,10 +3,19 @@ they can give.
 """
 
 from dpwitness.auditors.canaries.audit import audit_canaries
-from dpwitness.auditors.canaries.design import GradientCanaries, canary_records, prediction_scores
-from dpwitness.auditors.canaries.ideal_limit import CanaryLimit, canary_limit
-from dpwitness.auditors.canaries.sequential import CanaryMonitor, CanaryProgress
-from dpwitness.auditors.canaries.training_bound import ImpliedTraining, implied_training
+from dpwitness.auditors.canaries.design import (
+    CanaryLimit,
+    GradientCanaries,
+    canary_limit,
+    canary_records,
+    prediction_scores,
+)
+from dpwitness.auditors.canaries.training import (
+    CanaryMonitor,
+    CanaryProgress,
+    ImpliedTraining,
+    implied_training,
+)
 
 __all__ = [
     "CanaryLimit",

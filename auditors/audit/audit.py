@@ -1,7 +1,15 @@
-"""Entry point of the black-box audit: validate the request, run the stages, build the result."""
+"""Entry point of the black-box audit: validate the request, run the stages, or restore them from a
+store, and build the result.
+
+A hash of the source does not cover imported modules or globals. So a store keeps digests of
+outputs: of each pair's probe, and of the first chunk of each stage that stores outputs. The same
+seed must reproduce these digests before any stored data are used. The counts of a mechanism that
+cannot be seeded are compared with fresh runs instead, at error `_ALARM_PROBABILITY`.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing, nullcontext
@@ -12,46 +20,60 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpwitness.auditors.audit.conclude import (
-    Findings,
-    conclude,
+from dpwitness.auditors.audit.after_test import (
+    separate_causes,
     suggest_categories,
     suggest_wider_domain,
 )
-from dpwitness.auditors.audit.options import AuditOptions, Progress, require_find, validated_options
-from dpwitness.auditors.audit.pilot import (
-    BothSides,
+from dpwitness.auditors.audit.conclude import Findings, build_result, conclude
+from dpwitness.auditors.audit.options import (
+    LEAST,
+    AuditOptions,
+    Progress,
+    RunCost,
+    require_find,
+    require_seconds,
+    validated_options,
+)
+from dpwitness.auditors.audit.pair_choice import (
     Known,
-    Training,
     audit_low_bits,
+    ordered,
+    run_probes,
     select_pair,
+    trace_evidence,
+    traced_pairs,
+    with_suggested_pairs,
+)
+from dpwitness.auditors.audit.probe import (
+    ProbedPair,
+    Training,
+    probe_pair,
+    probe_pairs,
+    sample_first_chunk,
     train,
 )
-from dpwitness.auditors.audit.probe import ProbedPair, probe_pair, run_probes
 from dpwitness.auditors.audit.result import AuditResult, BitLevel
-from dpwitness.auditors.audit.resume import extension_totals, require_same_chunks, resume
-from dpwitness.auditors.audit.runner import (
-    RoundRunner,
+from dpwitness.auditors.audit.sampler import (
+    Sampler,
     fix_budget,
     measure_cost,
     replan,
     runs_to_choose,
 )
-from dpwitness.auditors.audit.screening import trace_evidence, traced_pairs, with_suggested_pairs
-from dpwitness.auditors.audit.test import SequentialTest, extend, run_test, single_event
-from dpwitness.auditors.audit.timing import LEAST, RunCost, require_seconds
-from dpwitness.auditors.audit.violations import separate_causes
-from dpwitness.auditors.events.divergence import Binned
-from dpwitness.auditors.events.event import Event
+from dpwitness.auditors.audit.test import EventTest, SequentialTest, extend, run_test, single_event
+from dpwitness.auditors.events.event import Binned, Event
 from dpwitness.auditors.events.learning import Learned
+from dpwitness.auditors.events.outputs import Score, collect_scores
 from dpwitness.auditors.events.rule_reader import columns_of
-from dpwitness.auditors.events.scores import Score, collect_scores
 from dpwitness.auditors.search.catalogue import audited_pairs, unverified_notes
 from dpwitness.auditors.traces.first_look import is_traceable
 from dpwitness.auditors.witnesses.audit_records import AuditLedger, identity_of
+from dpwitness.auditors.witnesses.kinds import recompute_bounds
 from dpwitness.auditors.witnesses.store import Store, open_store
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import Phase
+from dpwitness.auditors.workers.pair_exercise import exercised
 from dpwitness.auditors.workers.scored_outputs import ScoredMechanism, usable_scores_of
 from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair
@@ -94,7 +116,6 @@ def audit(
     target: Json | None = None,
     store: str | PathLike[str] | Store | None = None,
     extend_to: int | None = None,
-    window: int | None = None,
     sequential: bool = False,
     find: float | None = None,
     trace: bool = True,
@@ -181,8 +202,6 @@ def audit(
         is tested on a stage of fresh rounds. The k-th extension spends an additional 2^-k of alpha,
         whatever its reason and length. The confidence of the result is that of all its statements
         together.
-    window : int, optional
-        Maximum number of tasks in flight on the executor; 2 * workers + 1 by default.
     sequential : bool
         Whether to test with an anytime-valid certificate, which has no planned number of runs. The
         audit ends when a violation is certified, when its event cannot show a violation of size
@@ -221,11 +240,11 @@ def audit(
     <Verdict.VIOLATED: 'VIOLATED'>
     """
     claim = promised(mechanism, claim, "audit")
-    require_type("sequential", sequential, (bool, np.bool_), "be True or False", "audit")
+    flags = {"sequential": sequential, "bits": bits, "trace": trace, "causes": causes}
+    for argument, given in flags.items():
+        require_type(argument, given, (bool, np.bool_), "be True or False", "audit")
     stop = ("violation" if sequential else "gross") if stop is None else stop
     require_one_of("stop", stop, ["gross", "violation", "never"], "audit")
-    for argument, given in (("bits", bits), ("trace", trace), ("causes", causes)):
-        require_type(argument, given, (bool, np.bool_), "be True or False", "audit")
     require_seconds(seconds, None if sequential else trials, clock, executor, "audit")
     require_callable("announce", announce, "audit", arguments=1, optional=True)
     if trials is None:
@@ -242,11 +261,8 @@ def audit(
         progress,
         target,
         near,
-    )
-    options = replace(
-        options,
         stop=stop,
-        bits=bool(bits),
+        bits=bool(bits) and not sequential,
         causes=bool(causes),
         seconds=seconds,
         clock=clock,
@@ -259,9 +275,9 @@ def audit(
         find=require_find(find, bool(sequential), extend_to),
         trace=bool(trace) and is_traceable(mechanism),
     )
-    runner = RoundRunner(options)
+    sampler = Sampler(options)
     pairs = audited_pairs(mechanism, pair, domain)
-    runner.note(*unverified_notes(pairs))
+    sampler.note(*unverified_notes(pairs))
     for candidate in pairs:
         claim.on(candidate)  # raises if the claim does not cover the pair
     candidates = collect_scores(scores, mechanism, "audit")
@@ -275,9 +291,6 @@ def audit(
             "audit: extend_to needs the store of the audit that is extended, got "
             f"extend_to={total} without one"
         )
-    runner.pace.window = (
-        None if window is None else require_integer("window", window, "audit", least=1)
-    )
     require_type(
         "store",
         store,
@@ -287,31 +300,32 @@ def audit(
         optional=True,
     )
     if store is None:
-        return conclude(runner, options, _run(runner, options, pairs, candidates, ()))
+        return conclude(sampler, options, _run(sampler, options, pairs, candidates, ()))
     with nullcontext(store) if isinstance(store, Store) else open_store(store) as opened:
-        content = {
+        settings: Json = {
             "name": options.name,
             "claim": claim.identity,
             "seed": seed,
             "confidence": confidence,
             "stop": stop,
             "bits": bool(bits),
+            **(
+                {"sequential": True}
+                if sequential
+                else {"trials": trials if seconds is None else None, "seconds": seconds}
+            ),
+            **({} if sequential or clock == "wall" else {"clock": clock}),
+            **({} if trace else {"trace": False}),
+            **({} if causes else {"causes": False}),
         }
-        budget: Json = (
-            {"sequential": True}
-            if sequential
-            else {"trials": trials if seconds is None else None, "seconds": seconds}
-        )
-        budget |= {} if sequential or clock == "wall" else {"clock": clock}
-        budget |= ({} if trace else {"trace": False}) | ({} if causes else {"causes": False})
         identity = identity_of(
-            mechanism, options.target, pairs, candidates, options.near, **content, **budget
+            mechanism, options.target, pairs, candidates, options.near, **settings
         )
-        runner.ledger = AuditLedger(opened, identity, options.name, trials)
-        totals = () if total is None else extension_totals(runner.ledger, total)
+        sampler.ledger = AuditLedger(opened, identity, options.name, trials)
+        totals = () if total is None else extension_totals(sampler.ledger, total)
         if announce is not None:
-            announce(runner.ledger.describe(sequential=bool(sequential)))
-        return conclude(runner, options, _run(runner, options, pairs, candidates, totals))
+            announce(sampler.ledger.describe(sequential=bool(sequential)))
+        return conclude(sampler, options, _run(sampler, options, pairs, candidates, totals))
 
 
 def timed(
@@ -327,8 +341,8 @@ def timed(
     MechanismFailed if they crash or hang.
     """
     options = validated_options(mechanism, claim, LEAST, 0.99, seed, executor, name)
-    with closing(RoundRunner(options)) as runner:
-        return measure_cost(runner, options, pair)
+    with closing(Sampler(options)) as sampler:
+        return measure_cost(sampler, options, pair)
 
 
 def confirm(
@@ -355,175 +369,248 @@ def confirm(
     options = validated_options(
         mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target
     )
-    runner = RoundRunner(options)
-    options = _with_scores(runner, Findings(options).on(pair, runner).options, scores)
-    runner.note(*unverified_notes([pair]))
+    sampler = Sampler(options)
+    options = _with_scores(sampler, Findings(options).on(pair, sampler).options, scores)
+    sampler.note(*unverified_notes([pair]))
 
     def stages() -> Iterator[Findings]:
         """Run the fixed event's test."""
-        probed = probe_pair(runner, options, pair, 0)
+        probed = probe_pair(sampler, options, pair, 0)
         learned = Learned(
             single_event(event), 0.0, "given", event if isinstance(event, Binned) else None
         )
         wide = replace(options, width=max(probed.width, columns_of(event)))
-        for test in run_test(runner, wide, probed, Training(learned, (), runner.remaining, 0)):
+        for test in run_test(sampler, wide, probed, Training(learned, (), sampler.remaining, 0)):
             yield Findings(options, test=test)
 
-    return conclude(runner, options, stages())
+    return conclude(sampler, options, stages())
 
 
 def _run(
-    runner: RoundRunner,
+    sampler: Sampler,
     options: AuditOptions,
     pairs: Sequence[Pair],
     scores: Sequence[Score],
     totals: Sequence[int],
 ) -> Iterator[Findings]:
-    """Run the plan, or restore it from the store, and then all extensions; `totals` lists the total
-    number of runs after each.
+    """Run the stages, or restore them from the store, and then all extensions; `totals` lists the
+    total number of runs after each extension.
 
-    Yields the findings after each change.
+    Yields the findings after each change. A sequential audit stores its facts and counts only.
     """
-    options = _add_scores(runner, options, pairs[0], scores)
+    options = _add_scores(sampler, options, pairs[0], scores)
     yield Findings(options)
-    pairs = with_suggested_pairs(runner, options, pairs)
-    ends = {} if runner.ledger is None else runner.ledger.values("end ")
-    last = max(
-        (number for number in range(len(totals) + 1) if f"end {number}" in ends), default=None
-    )
-    if options.find is not None:
-        yield from _run_sequential(runner, options, pairs)
-        return
-    if last is None:
-        findings, probed = yield from _run_plan(runner, fix_budget(runner, options, pairs), pairs)
-        _store_end(runner, findings, pairs)
-    else:
-        findings, probed = yield from resume(runner, options, pairs, ends[f"end {last}"])
-    for number in range((last or 0) + 1, len(totals) + 1):
-        assert findings.test is not None
-        if findings.test.stopped:
-            runner.note("not extended: the violation was certified before the rounds were over")
-            break
-        for test in extend(
-            runner,
-            findings.options,
-            probed[findings.test.index],
-            findings.test,
-            number,
-            totals[number - 1],
-        ):
-            findings = replace(findings, test=test, extensions=number)
-            yield findings
-        _store_end(runner, findings, pairs)
+    pairs = with_suggested_pairs(sampler, options, pairs)
+    ends = {} if sampler.ledger is None else sampler.ledger.values("end ")
+    known = [number for number in range(len(totals) + 1) if f"end {number}" in ends]
+    if known:
+        findings, probed = yield from _restore(sampler, options, pairs, ends[f"end {known[-1]}"])
+    for number in range(known[-1] + 1 if known else 0, len(totals) + 1):
+        if number == 0:
+            findings, probed = yield from _run_stages(sampler, options, pairs)
+        else:
+            test = findings.test
+            assert test is not None
+            if test.stopped:
+                sampler.note(
+                    "not extended: the violation was certified before the rounds were over"
+                )
+                break
+            total = totals[number - 1]
+            for extended in extend(
+                sampler, findings.options, probed[test.index], test, number, total
+            ):
+                findings = replace(findings, test=extended, extensions=number)
+                yield findings
+        if sampler.ledger is not None and options.find is None:
+            sampler.ledger.end(findings.extensions, sampler.to_json() | findings.to_json(pairs))
 
 
-def _run_plan(
-    runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
+def _run_stages(
+    sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair]
 ) -> Generator[Findings, None, tuple[Findings, list[ProbedPair]]]:
-    """Run the stages of the plan, yield the findings after each change, and return the last
+    """Run the stages of an audit, yield the findings after each change, and return the last
     findings and the usable pairs.
+
+    A sequential audit chooses a pair from few rounds, and tests the pair until a violation is
+    certified or excluded.
     """
-    options, probed = run_probes(runner, options, pairs)
-    require_same_chunks(runner, probed)
+    sequential = options.find is not None
+    if sequential:
+        sampler.planned = runs_to_choose(sampler, options, pairs)
+    else:
+        options = fix_budget(sampler, options, pairs)
+    options, probed = run_probes(sampler, options, pairs)
     findings = Findings(options)
     known: Known = {}
     if options.bits:
         yield replace(findings, bit_level=BitLevel(Verdict.NOT_REFUTED, 0.0))
-        bit_level, known = audit_low_bits(runner, options, probed)
+        bit_level, known = audit_low_bits(sampler, options, probed)
         findings = replace(findings, bit_level=bit_level)
         yield findings
-    head = traced_pairs(runner, options, [each.pair for each in probed], "probed")
-    selected, outputs, scores = select_pair(runner, options, probed, head, known)
-    replan(runner, options, selected.index)
-    traced, shift = trace_evidence(runner, options, selected.pair, [probed[k].pair for k in head])
+    head = traced_pairs(sampler, options, [each.pair for each in probed], "probed")
+    selected, outputs, scores = select_pair(sampler, options, probed, head, known)
+    if not sequential:
+        replan(sampler, options, selected.index)
+    traced, shift = trace_evidence(sampler, options, selected.pair, [probed[k].pair for k in head])
     options = replace(options, shift=shift)
-    findings = replace(findings, options=options, pairs=scores, trace=traced).on(
-        selected.pair, runner
-    )
+    findings = replace(findings, options=options, pairs=scores, trace=traced)
+    findings = findings.on(selected.pair, sampler)
     yield findings
-    training = train(runner, findings.options, selected, outputs)
-    for test in run_test(runner, findings.options, selected, training):
-        findings = replace(findings, test=test)
+    tests: Iterator[EventTest]
+    if sequential:
+        test = SequentialTest(
+            sampler, findings.options, selected, outputs or [selected.probe.sides]
+        )
+        tests, trained = test.run(), test.training_sides
+    else:
+        training = train(sampler, findings.options, selected, outputs)
+        tests = run_test(sampler, findings.options, selected, training)
+        trained = list(training.outputs)
+    for tested in tests:
+        findings = replace(findings, test=tested)
         yield findings
-    findings = yield from _separate_causes(runner, findings, selected, training.outputs)
-    if options.searched is not None:
-        suggest_wider_domain(runner, findings, options.searched)
-        suggest_categories(runner, options.searched, outputs or [selected.probe.sides])
+    if sequential:
+        sampler.planned = sampler.done
+    if options.causes and findings.refuted:
+        yield replace(findings, causes=())
+        causes = separate_causes(sampler, findings.options, selected, trained)
+        findings = replace(findings, causes=causes)
+        yield findings
+    if sequential:
+        sampler.planned = sampler.done
+    elif options.searched is not None:
+        parts = findings.test.parts if findings.test else ()
+        tried = max(1, len(findings.pairs))
+        if exercised(findings.options.claim, parts, sampler.seen, tried)[0] is False:
+            suggest_wider_domain(sampler, options.searched)
+        suggest_categories(sampler, options.searched, outputs or [selected.probe.sides])
     return findings, probed
 
 
-def _run_sequential(
-    runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
-) -> Iterator[Findings]:
-    """Run a sequential audit: choose a pair from few rounds, and test the pair until a violation is
-    certified or excluded.
-    """
-    runner.planned = runs_to_choose(runner, options, pairs)
-    options, probed = run_probes(runner, options, pairs)
-    require_same_chunks(runner, probed)
-    head = traced_pairs(runner, options, [each.pair for each in probed], "probed")
-    selected, outputs, scores = select_pair(runner, options, probed, head)
-    traced, shift = trace_evidence(runner, options, selected.pair, [probed[k].pair for k in head])
-    options = replace(options, shift=shift)
-    findings = Findings(options, pairs=scores, trace=traced).on(selected.pair, runner)
-    yield findings
-    sequential = SequentialTest(
-        runner, findings.options, selected, outputs or [selected.probe.sides]
-    )
-    for test in sequential.run():
-        findings = replace(findings, test=test)
-        yield findings
-    runner.planned = runner.done
-    yield from _separate_causes(runner, findings, selected, sequential.training_sides)
-    runner.planned = runner.done
-
-
-def _separate_causes(
-    runner: RoundRunner, findings: Findings, selected: ProbedPair, outputs: Sequence[BothSides]
-) -> Generator[Findings, None, Findings]:
-    """Test the parts of the outputs separately if the claim is violated, yield the findings, and
-    return them.
-    """
-    if findings.options.causes and findings.refuted:
-        yield replace(findings, causes=())
-        findings = replace(
-            findings, causes=separate_causes(runner, findings.options, selected, outputs)
-        )
-        yield findings
-    return findings
-
-
-def _store_end(runner: RoundRunner, findings: Findings, pairs: Sequence[Pair]) -> None:
-    """Write the end of the plan, or of an extension, to the store."""
-    if runner.ledger is not None:
-        runner.ledger.end(findings.extensions, runner.to_json() | findings.to_json(pairs))
-
-
 def _add_scores(
-    runner: RoundRunner, options: AuditOptions, pair: Pair, scores: Sequence[Score]
+    sampler: Sampler, options: AuditOptions, pair: Pair, scores: Sequence[Score]
 ) -> AuditOptions:
     """Test the scores, and add the usable ones to the mechanism's outputs."""
     if not scores:
         return options
-    usable, notes, runs = runner.call(
-        usable_scores_of, runner.stage(pair, Phase.SCORES, 0, 1, 1), scores
+    usable, notes, runs = sampler.call(
+        usable_scores_of, sampler.stage(pair, Phase.SCORES, 0, 1, 1), scores
     )
-    runner.advance(runs)
-    runner.note(*notes)
+    sampler.advance(runs)
+    sampler.note(*notes)
     by_name = {score.name: score for score in scores}
-    keys = runner.settled("scores", lambda: [[score.name, list(score.keys)] for score in usable])
+    keys = sampler.settled("scores", lambda: [[score.name, list(score.keys)] for score in usable])
     if options.near is not None:
         options = replace(options, near=None)
-        runner.note("events around a single output are not tried together with scores")
+        sampler.note("events around a single output are not tried together with scores")
     return _with_scores(
-        runner, options, tuple(replace(by_name[name], keys=tuple(each)) for name, each in keys)
+        sampler, options, tuple(replace(by_name[name], keys=tuple(each)) for name, each in keys)
     )
 
 
 def _with_scores(
-    runner: RoundRunner, options: AuditOptions, scores: tuple[Score, ...]
+    sampler: Sampler, options: AuditOptions, scores: tuple[Score, ...]
 ) -> AuditOptions:
     """Make the mechanism return these scores with its outputs."""
     if scores:
-        runner.run = ScoredMechanism(runner.run, scores)
+        sampler.run = ScoredMechanism(sampler.run, scores)
     return replace(options, scores=scores)
+
+
+# fresh rounds compared with the stored counts of a mechanism that cannot be seeded
+_FRESH_ROUNDS = 1_000
+_ALARM_PROBABILITY = 1e-9  # probability that this comparison rejects the unchanged mechanism
+
+
+def _restore(
+    sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair], data: Json
+) -> Generator[Findings, None, tuple[Findings, list[ProbedPair]]]:
+    """Restore a finished audit, run its first rounds again, and return the findings and the usable
+    pairs.
+
+    Raise InvalidArgument if the rounds differ, or the stored bounds do not follow from the counts.
+    """
+    ledger = sampler.ledger
+    assert ledger is not None
+    sampler.restore(data)
+    findings = Findings.from_json(data, options, pairs)
+    yield findings
+    again = copy.copy(sampler)  # these rounds are not counted, and their notes are stored already
+    again.notes, again.single, again.shared = list(sampler.notes), set(), False
+    tried = ordered(pairs, ledger.value("order", None))
+    probed = probe_pairs(again, findings.options, tried, len(ledger.values("probe ")))
+    sampler.repeatable = again.repeatable
+    if findings.test is not None:
+        if not sampler.repeatable:
+            _require_same_rates(sampler, ledger, findings.test)
+        findings = findings.on(findings.test.pair, sampler)
+        yield findings
+    try:
+        recompute_bounds(replace(build_result(sampler, findings), subject=None).to_json())
+    except InvalidArgument as error:
+        raise InvalidArgument(
+            f"store is damaged or edited, got {ledger.store.path}: {error}"
+        ) from None
+    return findings, probed
+
+
+def _require_same_rates(sampler: Sampler, ledger: AuditLedger, test: EventTest) -> None:
+    """Raise InvalidArgument if the right and wrong guesses of fresh runs do not fit the stored
+    counts of the last stage.
+
+    The test has error probability `_ALARM_PROBABILITY`.
+    """
+    event, stored = single_event(test.event), test.tally
+    one, zero = sampler.call(
+        sample_first_chunk,
+        sampler.stage(test.pair, Phase.TIMING, test.index, _FRESH_ROUNDS, _FRESH_ROUNDS),
+    )
+    if one is None or zero is None or stored.rounds == 0:
+        return
+    (_, wrong0, right0), (_, right1, wrong1) = (
+        (int((guess == 0).sum()), int((guess == 1).sum()), int((guess == -1).sum()))
+        for guess in (event.guess(zero), event.guess(one))
+    )
+    from scipy.stats import hypergeom  # half a second, and few audits need it
+
+    rounds = len(one) + len(zero)
+    for fresh, known in ((right0 + right1, stored.correct), (wrong0 + wrong1, stored.wrong)):
+        law = hypergeom(rounds + stored.rounds, fresh + known, rounds)
+        if min(law.cdf(fresh), law.sf(fresh - 1)) < _ALARM_PROBABILITY / 4:
+            raise ledger.changed_mechanism(
+                f"{fresh:,} of {rounds:,} rounds run now are on one side of the event, "
+                f"and {known:,} of {stored.rounds:,} stored ones: one mechanism gives this "
+                f"with probability below {_ALARM_PROBABILITY:g}"
+            )
+    sampler.note(
+        f"the mechanism cannot repeat its outputs: {_FRESH_ROUNDS:,} rounds run now "
+        f"fit the counts of the store (tested at error {_ALARM_PROBABILITY:g}), "
+        "a small change of the mechanism would not be detected"
+    )
+
+
+def extension_totals(ledger: AuditLedger, longer: int) -> list[int]:
+    """Return the total number of runs after each extension up to `longer`, which is added to the
+    stored list if it is new.
+
+    Raise InvalidArgument if the audit is not finished, or a new total does not exceed the planned
+    runs.
+    """
+    known: list[int] = ledger.value("extensions", [])
+    if longer not in known:
+        least = known[-1] if known else ledger.entry.planned
+        if ledger.entry.verdict is None:
+            raise InvalidArgument(
+                "audit: extend_to needs a finished audit, but the audit in "
+                f"{ledger.store.path} is not finished"
+            )
+        if longer <= least:
+            raise InvalidArgument(
+                f"audit: extend_to must be above the {least:,} runs that are planned "
+                f"already, got {longer:,}"
+            )
+        known = [*known, longer]
+        ledger.put("extensions", known)
+        ledger.reopen(longer)
+    return known[: known.index(longer) + 1]

@@ -1,45 +1,42 @@
-"""Stage 5 of an audit, the conclusion: the result of the findings, also of an audit that failed or
-was interrupted; and hints on the declaration of a domain: wider bounds where no pair changes the
-outputs, and categories where outputs are texts.
+"""Conclusion of an audit: the result of the findings, also of an audit that failed or was
+interrupted. A violation is reported if the kernel, `proofs_checks/kernel/checker.py`, accepts its
+counts.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor, wait
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from dpwitness.auditors.audit.kernel_check import checked_by_kernel
-from dpwitness.auditors.audit.options import EARLY_ALPHA, AuditOptions
+from dpwitness.auditors.audit.after_test import Counted, require_independent
+from dpwitness.auditors.audit.options import EARLY_ALPHA, AuditOptions, cost_growth
 from dpwitness.auditors.audit.result import AuditResult, BitLevel, PairScore
-from dpwitness.auditors.audit.runner import RoundRunner
+from dpwitness.auditors.audit.sampler import Sampler
 from dpwitness.auditors.audit.test import EventTest
-from dpwitness.auditors.audit.violations import Counted, require_independent
 from dpwitness.auditors.events.detectable_violation import detectable
-from dpwitness.auditors.events.outputs import UNAUDITED_PREFIX, Outputs
+from dpwitness.auditors.events.outputs import UNAUDITED_PREFIX
 from dpwitness.auditors.events.rule_reader import read_event
-from dpwitness.auditors.search.catalogue import pairs_for
 from dpwitness.auditors.statistics.anytime import equivalent_level
-from dpwitness.auditors.statistics.certificate import Tally
+from dpwitness.auditors.statistics.certificate import Part, Tally, error_of_counts, partial_bound
 from dpwitness.auditors.statistics.combination import shares_spent
 from dpwitness.auditors.traces.evidence import TraceEvidence
 from dpwitness.auditors.witnesses.audit_records import AuditLedger
-from dpwitness.auditors.witnesses.recompute import Cause
-from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.auditors.workers.engine import MechanismFailed, explained, outputs
-from dpwitness.auditors.workers.pair_exercise import difference, exercised
+from dpwitness.auditors.witnesses.recompute import Basis, Cause
+from dpwitness.auditors.witnesses.verdicts import Verdict, strict
+from dpwitness.auditors.workers.engine import MechanismFailed, explained
+from dpwitness.auditors.workers.pair_exercise import exercised
 from dpwitness.auditors.workers.statefulness import Unfit
-from dpwitness.core.claims import resolved
+from dpwitness.core.claims import ApproxDP, Claim, exact_text, resolved
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains import Domain
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
 _Found = TypeVar("_Found", BitLevel, Cause)
@@ -64,7 +61,7 @@ class Findings:
         """Whether the counts of the test refute the claim."""
         return self.test is not None and self.test.lower > self.options.claim.parameter
 
-    def on(self, pair: Pair, runner: RoundRunner) -> Findings:
+    def on(self, pair: Pair, sampler: Sampler) -> Findings:
         """Return the findings with the claim on this pair, which is the tested pair."""
         claim, remarks = resolved(self.options.claim, pair)
         if claim is self.options.claim and not remarks:
@@ -75,12 +72,12 @@ class Findings:
             and level.pair is not None
             and self.options.claim.on(level.pair) != claim
         ):
-            runner.note(
+            sampler.note(
                 "low bits were examined on another pair, where they certify epsilon > "
                 f"{level.epsilon_lower:.4g}"
             )
             level = None
-        runner.note(*remarks)
+        sampler.note(*remarks)
         return replace(self, options=replace(self.options, claim=claim), bit_level=level)
 
     def to_json(self, pairs: Sequence[Pair]) -> Json:
@@ -142,55 +139,58 @@ class Findings:
         )
 
 
-def conclude(runner: RoundRunner, options: AuditOptions, stages: Iterator[Findings]) -> AuditResult:
+def conclude(sampler: Sampler, options: AuditOptions, stages: Iterator[Findings]) -> AuditResult:
     """Run the stages of an audit and return its result; if they are interrupted or fail, return
     what was found.
+
+    A violation is compared with fresh runs. `doubt` is why it is not believed, and `failure` why
+    the runs certify nothing.
     """
     findings, interrupted, failure, doubt = Findings(options), False, "", ""
     try:
-        findings, interrupted, failure = _last(stages, findings)
+        try:
+            for findings in stages:  # noqa: B007
+                pass
+        except KeyboardInterrupt:
+            interrupted = True
+        except MechanismFailed as error:
+            failure = str(error)
+            findings = _withdrawn(findings) if isinstance(error, Unfit) else findings
+        except BrokenExecutor as error:  # raised by `submit`, if a worker died between two chunks
+            failure = explained(error) or str(error)
         if (interrupted or failure) and findings.causes is not None:  # the test had ended
-            runner.note(
+            sampler.note(
                 f"the causes of the violation were not separated: {failure or 'interrupted'}"
             )
             interrupted, failure = False, ""
         if not failure and (
             not interrupted or (findings.test is not None and findings.test.sequential)
         ):
-            doubt, failure = _compare(runner, findings)
+            try:
+                doubt = require_independent(sampler, _counted_violations(findings))
+            except KeyboardInterrupt:
+                doubt = "interrupted before the violation was compared with fresh runs"
+            except Unfit as error:
+                failure = str(error)
+            except (MechanismFailed, BrokenExecutor) as error:
+                why = explained(error) or error
+                sampler.note(f"the violation was not compared with fresh runs: {why}")
             findings = _withdrawn(findings) if doubt or failure else findings
     finally:
-        runner.close()
+        sampler.close()
         if (interrupted or failure) and isinstance(options.mechanism, Target):
             options.mechanism.close()  # stop busy workers
-            wait(runner.pace.under_way, timeout=5.0)  # running tasks end with their target
+            wait(sampler.pace.under_way, timeout=5.0)  # running tasks end with their target
             options.mechanism.close()  # stop workers that a running task has started since
-        if runner.ledger is not None:
-            runner.ledger.flush()
-    result = checked_by_kernel(build_result(runner, findings, interrupted, failure, doubt))
-    result = replace(result, seconds=runner.elapsed, cpu_seconds=runner.elapsed_cpu)
+        if sampler.ledger is not None:
+            sampler.ledger.flush()
+    result = checked_by_kernel(build_result(sampler, findings, interrupted, failure, doubt))
+    result = replace(result, seconds=sampler.elapsed, cpu_seconds=sampler.elapsed_cpu)
     return (
         result
-        if runner.ledger is None
-        else _store_result(runner, runner.ledger, findings.extensions, result)
+        if sampler.ledger is None
+        else _store_result(sampler, sampler.ledger, findings.extensions, result)
     )
-
-
-def _last(stages: Iterator[Findings], start: Findings) -> tuple[Findings, bool, str]:
-    """Return the last findings of the stages, whether the user interrupted them, and why they
-    failed; an empty text if they did not.
-    """
-    findings = start
-    try:
-        for findings in stages:  # noqa: B007
-            pass
-    except KeyboardInterrupt:
-        return findings, True, ""
-    except MechanismFailed as error:
-        return _withdrawn(findings) if isinstance(error, Unfit) else findings, False, str(error)
-    except BrokenExecutor as error:  # raised by `submit`, if a worker died between two chunks
-        return findings, False, explained(error) or str(error)
-    return findings, False, ""
 
 
 def _withdrawn(findings: Findings) -> Findings:
@@ -198,22 +198,7 @@ def _withdrawn(findings: Findings) -> Findings:
     return replace(findings, test=None, bit_level=None, causes=None)
 
 
-def _compare(runner: RoundRunner, findings: Findings) -> tuple[str, str]:
-    """Compare the runs of a violation with fresh ones; return why the violation is in doubt, and
-    why the runs certify nothing.
-    """
-    try:
-        return require_independent(runner, counted_violations(findings)), ""
-    except KeyboardInterrupt:
-        return "interrupted before the violation was compared with fresh runs", ""
-    except Unfit as error:
-        return "", str(error)
-    except (MechanismFailed, BrokenExecutor) as error:
-        runner.note(f"the violation was not compared with fresh runs: {explained(error) or error}")
-        return "", ""
-
-
-def counted_violations(findings: Findings) -> list[Counted]:
+def _counted_violations(findings: Findings) -> list[Counted]:
     """Return the events whose counts violate the claim."""
     found, test, level = list[Counted](), findings.test, findings.bit_level
     if test is not None and findings.refuted:
@@ -238,14 +223,14 @@ def counted_violations(findings: Findings) -> list[Counted]:
 
 
 def _store_result(
-    runner: RoundRunner, ledger: AuditLedger, extensions: int, result: AuditResult
+    sampler: Sampler, ledger: AuditLedger, extensions: int, result: AuditResult
 ) -> AuditResult:
     """Store the result, unless the store holds a later extension, and return it with notes on the
     store.
     """
     entry = ledger.entry
     if len(ledger.values("end ")) <= extensions + 1:
-        ledger.finish(result, runner.done, runner.planned)
+        ledger.finish(result, sampler.done, sampler.planned)
     elif entry.verdict not in (None, result.verdict.value):
         note = (
             f"{ledger.store.path} holds an extension that is {entry.verdict}: --extend "
@@ -263,7 +248,7 @@ def _store_result(
 
 
 def build_result(
-    runner: RoundRunner,
+    sampler: Sampler,
     findings: Findings,
     interrupted: bool = False,
     failure: str = "",
@@ -271,8 +256,8 @@ def build_result(
 ) -> AuditResult:
     """Return the result of the findings; `doubt` is why a violation is not believed."""
     # durations of segments are wall time: on a busy machine they grow while the CPU time does not
-    if runner.clock == "wall":
-        runner.note(*filter(None, [runner.costs.growth()]))
+    if sampler.request.clock == "wall":
+        sampler.note(*filter(None, [cost_growth(sampler.costs.values())]))
     options, test = findings.options, findings.test
     guess = guess_of(options.mechanism)
     base = AuditResult(
@@ -281,12 +266,12 @@ def build_result(
         verdict=Verdict.ERROR,
         confidence=options.confidence,
         seed=options.seed,
-        trials=runner.done,
-        requested=runner.planned,
+        trials=sampler.done,
+        requested=sampler.planned,
         bit_level=findings.bit_level and _suspected(findings.bit_level, guess),
         pairs=findings.pairs,
         trace=findings.trace,
-        notes=tuple(runner.notes),
+        notes=tuple(sampler.notes),
         target=options.target,
         scores=options.scores,
         subject=options.mechanism,
@@ -301,9 +286,9 @@ def build_result(
         )
     # interrupted within an epoch
     if test.sequential and (test.basis is None or test.basis.parts != test.parts):
-        test = test.look(options.claim, options.alpha, options.alpha, runner.done)
+        test = test.look(options.claim, options.alpha, options.alpha, sampler.done)
     share = shares_spent(findings.extensions)
-    verdict, moved, notes = _verdict(runner, findings, test, interrupted, failure)
+    verdict, moved, notes = _verdict(sampler, findings, test, interrupted, failure)
     level = equivalent_level(test.alpha) if test.sequential else test.alpha * (1 - EARLY_ALPHA)
     if verdict is Verdict.VIOLATED and guess:
         verdict, notes = Verdict.SUSPECT, (f"not confirmed: {guess}", *notes)
@@ -354,7 +339,7 @@ def _suspected(found: _Found, guess: str) -> _Found:
 
 
 def _verdict(
-    runner: RoundRunner, findings: Findings, test: EventTest, interrupted: bool, failure: str
+    sampler: Sampler, findings: Findings, test: EventTest, interrupted: bool, failure: str
 ) -> tuple[Verdict, bool | None, tuple[str, ...]]:
     """Return the verdict, whether some pair exercises the mechanism, and the notes, of which the
     first explains the verdict.
@@ -362,13 +347,13 @@ def _verdict(
     claim, level = findings.options.claim, findings.bit_level
     refuted = test.lower > claim.parameter
     verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
-    notes = sorted(runner.notes, key=lambda note: not note.startswith(UNAUDITED_PREFIX))
+    notes = sorted(sampler.notes, key=lambda note: not note.startswith(UNAUDITED_PREFIX))
     if not refuted and notes and notes[0].startswith(UNAUDITED_PREFIX):
         verdict = Verdict.INCONCLUSIVE
     moved, reason = None, ""
     if interrupted and not failure and test.sequential:
         notes.append(
-            f"stopped by the user after {runner.done} runs, which a sequential audit allows"
+            f"stopped by the user after {sampler.done} runs, which a sequential audit allows"
         )
         interrupted = False
     if interrupted or failure:
@@ -376,7 +361,7 @@ def _verdict(
         notes.insert(
             0,
             failure
-            or f"interrupted after {runner.done} of {runner.planned} runs; the bound is from "
+            or f"interrupted after {sampler.done} of {sampler.planned} runs; the bound is from "
             "the last completed interim look",
         )
         if refuted:
@@ -384,7 +369,7 @@ def _verdict(
                 1, f"a violation had been certified by then: {claim.symbol} > {test.lower:.4g}"
             )
     else:
-        moved, reason = exercised(claim, test.parts, runner.seen, max(1, len(findings.pairs)))
+        moved, reason = exercised(claim, test.parts, sampler.seen, max(1, len(findings.pairs)))
     if refuted or (level is not None and level.epsilon_lower > 0):
         moved = True
     if moved is False:
@@ -402,116 +387,134 @@ def _verdict(
     return verdict, moved, tuple(notes)
 
 
-_WIDER_PAIRS, _WIDER_ROUNDS, _WIDER_LEVEL = 6, 400, 1e-6
+_REFUTED = (Verdict.VIOLATED, Verdict.SUSPECT)
+# relative excess of a bound over the claim up to which the kernel's rounding may decide
+_MARGIN = 1e-6
 
 
-def suggest_wider_domain(runner: RoundRunner, findings: Findings, domain: Domain) -> None:
-    """Add a note on wider bounds of a domain that change the outputs, if none of the pairs in the
-    declared domain does.
+def checked_by_kernel(result: AuditResult) -> AuditResult:
+    """Return the result, with the verdict ERROR at each level whose violation the kernel refuses.
 
-    Pairs outside the declared domain cannot refute the claim.
+    A notion that the kernel does not know keeps its verdict, with a note. A bound that exceeds the
+    claim by less than the margin of the kernel's rounding becomes NOT_REFUTED.
     """
-    parts = findings.test.parts if findings.test else ()
-    if (
-        exercised(findings.options.claim, parts, runner.seen, max(1, len(findings.pairs)))[0]
-        is not False
-    ):
-        return
-    runs = 0
-    for wide, text in _wider_domains(domain):
-        for number, pair in enumerate(pairs_for(wide)[:_WIDER_PAIRS]):
-            # a phase number above those of all extensions
-            stage = runner.stage(pair, 1_000_000, number, _WIDER_ROUNDS, _WIDER_ROUNDS)
-            runs += _WIDER_ROUNDS
-            try:
-                sides = [side for found in outputs(stage, runner.executor) for side in found.sides]
-            except (MechanismFailed, InvalidArgument):
-                continue
-            if any(
-                one is not None and zero is not None and difference(one, zero) < _WIDER_LEVEL
-                for one, zero in sides
-            ):
-                runner.note(
-                    f"no pair of {_domain_text(domain)} changes the outputs; {text} do "
-                    f"({runs:,} more runs): declare the domain as "
-                    f"{_domain_text(wide)} if such data can occur; pairs outside of the "
-                    "declared domain cannot refute the claim"
-                )
-                return
+    level, basis = result.bit_level, result.basis
+    if result.verdict in _REFUTED and basis is not None:
+        if any(part.prior is not None for part in basis.parts):
+            problem = (
+                "the kernel does not know sequential tests: the verdict rests on the program alone"
+            )
+        else:
+            event = result.event.to_json() if basis.cells and result.event is not None else None
+            problem = kernel_problem(
+                result.claim,
+                "value",
+                result.parameter_lower,
+                result.confidence,
+                basis.counts(),
+                event,
+            )
+        if problem:
+            result = _with_problem(result, problem)
+    if level is not None and level.verdict in _REFUTED and level.tally is not None:
+        counts = level.basis(result.confidence).counts()
+        why = kernel_problem(result.claim, "bit", level.epsilon_lower, result.confidence, counts)
+        if why.startswith(("counts", "bound")):
+            result = replace(
+                result,
+                bit_level=replace(level, verdict=Verdict.ERROR),
+                notes=(*result.notes, f"low bits: {why}"),
+            )
+    return replace(result, causes=tuple(_checked_cause(cause, result) for cause in result.causes))
 
 
-def suggest_categories(
-    runner: RoundRunner, domain: Domain, known: Sequence[tuple[Outputs, Outputs]]
-) -> None:
-    """Add a note if outputs contain texts although the domain has integers: the integers may be
-    labels, of which a rare one matters.
+def _checked_cause(cause: Cause, result: AuditResult) -> Cause:
+    """Return the cause, with the verdict ERROR if the kernel refuses its counts. The kernel does
+    not check the discount of the bound.
     """
-    integer, categories = getattr(domain, "integer", False), getattr(domain, "categories", False)
-    if not integer or categories or not any(side.texts for sides in known for side in sides):
-        return
-    how = '"categories": true' if integer is True else f'"categories": {list(integer)}'
-    runner.note(
-        "outputs contain texts, and the domain has integers: if the integers are labels "
-        f"without an order, add {how} to the domain, "
-        "so that pairs with rare labels are tried"
+    if cause.verdict not in _REFUTED or cause.tally is None:
+        return cause
+    alpha = error_of_counts(cause.alpha, cause.within)
+    bound = partial_bound(result.claim, cause.tally, alpha, cause.lost)
+    problem = kernel_problem(
+        result.claim,
+        "value",
+        bound,
+        result.confidence,
+        Basis(alpha, (Part(cause.tally, lost=cause.lost),)).counts(),
+    )
+    return (
+        replace(cause, verdict=Verdict.ERROR, words=problem)
+        if problem.startswith(("counts", "bound"))
+        else cause
     )
 
 
-def _wider_domains(domain: Domain) -> Iterator[tuple[Domain, str]]:
-    """Yield versions of the domain with wider bounds, and a description of the new data."""
-    given: Any = domain
-    low, high = getattr(domain, "low", None), getattr(domain, "high", None)
-    features = getattr(domain, "features", None)
-    for factor in (10.0, 100.0, 10_000.0):
-        for down in (False, True):
-            if (
-                isinstance(low, int | float)
-                and isinstance(high, int | float)
-                and dataclasses.is_dataclass(domain)
-            ):
-                ends = _widen_interval(low, high, factor, down)
-                changes: list[dict[str, Any]] = [{"low": ends[0], "high": ends[1]}]
-                changes += (
-                    [changes[0] | {"integer": True}]
-                    if getattr(domain, "integer", None) is False
-                    else []
-                )
-                text = f"values down to {ends[0]:g}" if down else f"values up to {ends[1]:g}"
-            elif features and dataclasses.is_dataclass(domain):
-                changes = [
-                    {"features": tuple(_widen_interval(*ends, factor, down) for ends in features)}
-                ]
-                text = f"features with bounds {factor:g} times as wide"
-            else:
-                return
-            for change in changes:
-                try:
-                    wide = dataclasses.replace(given, **change)
-                except (InvalidArgument, TypeError, ValueError):
-                    continue
-                yield wide, text + (" (whole numbers)" if change.get("integer") else "")
+def kernel_problem(
+    claim: Claim,
+    level: str,
+    bound: float,
+    confidence: float,
+    counts: Json,
+    event: Json | None = None,
+) -> str:
+    """Return why the kernel does not accept the counts of a refuted claim, or an empty text."""
+    # only an audit that refutes its claim loads the kernel
+    from dpwitness.proofs_checks.kernel import checker
+
+    # the accountant's epsilon at a delta
+    if isinstance(claim, ApproxDP) and claim.kind not in checker.FORMS:
+        claim = ApproxDP(claim.epsilon, claim.delta_budget)
+    try:
+        known = checker.decode_claim(exact_text(claim), list(claim.numbers))
+        plain = checker.read(
+            json.dumps(
+                {"bound": strict(bound), "confidence": confidence, "counts": counts, "event": event}
+            )
+        )
+        checker.check_counts(known, level, *plain.values())
+    except checker.NotChecked as missing:
+        return f"the kernel does not check this: {missing}; the verdict rests on the program alone"
+    except checker.Refused as refusal:
+        # the rounding of several stages adds up
+        if str(refusal).startswith("bound") and "stages" in counts:
+            return (
+                "the kernel refutes the claim, but not every digit of the bound from "
+                f"{len(counts['stages']) + 1} stages"
+            )
+        return str(refusal)
+    return ""
 
 
-def _widen_interval(low: float, high: float, factor: float, down: bool) -> tuple[float, float]:
-    """Return the interval with its upper (or lower, if `down`) end moved by `factor` times its
-    length.
+def _with_problem(result: AuditResult, problem: str) -> AuditResult:
+    """Return the result with a note on the problem, and as an ERROR if the kernel knows the notion
+    but refuses the counts.
     """
-    more = (high - low) * factor
-    ends = (low - more if down else low, high if down else low + more)
-    whole = isinstance(low, int) and isinstance(high, int)
-    return (int(ends[0]), int(ends[1])) if whole else ends
-
-
-def _domain_text(domain: Domain) -> str:
-    """Return a text of the domain with its bounds, without other fields at their default."""
-    given: Any = domain
-    values = {
-        field.name: (getattr(domain, field.name), field.default)
-        for field in dataclasses.fields(given)
-    }
-    text = [
-        f"{name}={value!r}"
-        for name, (value, default) in values.items()
-        if value != default or name in ("low", "high")
-    ]
-    return f"{type(domain).__name__}({', '.join(text)})"
+    if problem.startswith("the kernel"):
+        return replace(result, notes=(*result.notes, problem))
+    parameter = result.claim.parameter
+    if problem.startswith("counts: they do not refute") and result.parameter_lower <= parameter * (
+        1 + _MARGIN
+    ):
+        why = (
+            f"the bound {result.parameter_lower:.12g} exceeds the claim by less than the "
+            "rounding of the kernel: the claim is not refuted"
+        )
+        return replace(
+            result,
+            verdict=Verdict.NOT_REFUTED,
+            parameter_lower=parameter,
+            epsilon_lower=min(result.epsilon_lower, parameter)
+            if result.claim.bounds_epsilon
+            else result.epsilon_lower,
+            notes=(why, *result.notes),
+        )
+    bound, claim = (
+        f"{result.claim.symbol} > {result.parameter_lower:.9g}",
+        f"{result.claim.symbol} <= {result.claim.parameter:.9g}",
+    )
+    why = (
+        f"the program certifies {bound} against {claim}, but the kernel refuses its counts: "
+        f"{problem}; please report this"
+    )
+    return replace(result, verdict=Verdict.ERROR, notes=(why, *result.notes))

@@ -10,8 +10,8 @@ from typing import Any
 
 from dpwitness.auditors.audit.audit import confirm
 from dpwitness.auditors.audit.result import headline_of
+from dpwitness.auditors.events.outputs import Score, suggested_score
 from dpwitness.auditors.events.rule_reader import read_event
-from dpwitness.auditors.events.scores import Score, suggested_score
 from dpwitness.auditors.statistics.certificate import PARTS, certified, certified_point
 from dpwitness.auditors.traces.evidence import explanations
 from dpwitness.auditors.witnesses.facts import (
@@ -66,8 +66,6 @@ from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.core.values.wording import beyond, count, dataset, figure, p_value
 from dpwitness.core.values.wording import number as as_number
 
-_MAX_TRACE_LINES = 6
-
 
 def _facts(result: Json) -> Facts:
     symbol = str(result.get("parameter", "epsilon"))
@@ -93,7 +91,7 @@ def _facts(result: Json) -> Facts:
         Fact("causes", describe_causes(result)),
         Fact("low bits", _describe_bit_level(result)),
         Fact("pairs tried", _describe_pairs(result, symbol)),
-        Fact("trace", "; ".join(explanations(result)[:_MAX_TRACE_LINES])),
+        Fact("trace", "; ".join(explanations(result)[:6])),
         *run_facts(result),
     ]
 
@@ -246,8 +244,7 @@ def _recompute(result: Json) -> Recomputed:
     if "basis" not in result and not all(key in result for key in _NEEDED):
         claim, lower = claim_of(result), as_number(result.get("parameter_lower"))
         if claim is not None and lower is not None:
-            why = f"a bound of {lower:.6g} against {claim}"
-            require_verdict(result, Verdict(result["verdict"]), lower > claim.parameter, why)
+            _require_verdict(result, lower, claim)
         return Recomputed()
     values: dict[str, float] = {}
     claim = exact_claim(result["claim"], result["claim_numbers"])
@@ -263,12 +260,11 @@ def _recompute(result: Json) -> Recomputed:
             values["p_value"] = basis.p_value(claim, error)
         for key, found in values.items():
             require_stated_value(result, key, found)
-    violated = lower > claim.parameter
-    why = f"a bound of {lower:.6g} against {claim}"
-    require_verdict(result, Verdict(result["verdict"]), violated, why)
+    _require_verdict(result, lower, claim)
     p_value = float(result["p_value"])
     has_cells = bool((result.get("basis") or {}).get("cells"))
-    if violated and not has_cells and not p_value <= error * (1 + BOUND_TOLERANCE):
+    refuted = lower > claim.parameter and not has_cells
+    if refuted and not p_value <= error * (1 + BOUND_TOLERANCE):
         raise_contradiction(
             result,
             f"a refuted claim has a p-value of at most {error:.6g}, but the document states "
@@ -347,8 +343,13 @@ def _check_cause(data: Json, claim: Claim, error: float) -> None:
     require_allowed_error(data, cause.alpha * PARTS, error)
     lower = cause.judged(claim).lower
     require_stated_value(data, "parameter_lower", lower)
+    _require_verdict(data, lower, claim)
+
+
+def _require_verdict(document: Json, lower: float, claim: Claim) -> None:
+    """Raise InvalidArgument if the verdict of a result or of a cause contradicts its bound."""
     why = f"a bound of {lower:.6g} against {claim}"
-    require_verdict(data, cause.verdict, lower > claim.parameter, why)
+    require_verdict(document, Verdict(document["verdict"]), lower > claim.parameter, why)
 
 
 def _headline(result: Json) -> str | None:

@@ -1,27 +1,35 @@
-"""Options of an audit: the validated request, and what the first steps of the audit determine; and
-its budget: shares of its runs for probes, low bits, pilot, training and test, and of its error
-probability for interim looks.
+"""Request of an audit: validated options, which the first steps of the audit complete; shares of
+its runs for probes, low bits, pilot, training and test, and of its error probability for interim
+looks; and the cost of a run, measured before an audit with a time budget and monitored during the
+audit.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from concurrent.futures import Executor
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, wait
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from dpwitness.auditors.events.scores import Score
+from dpwitness.auditors.events.learning import expected_certificate, learn
+from dpwitness.auditors.events.outputs import Outputs, Score
+from dpwitness.auditors.workers.clocks import CLOCKS, has_cpu_clock, read_clock
+from dpwitness.auditors.workers.engine import Stage, collect, is_remote
 from dpwitness.core.claims import Claim
+from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain
-from dpwitness.core.protocols.mechanism import FloatArray, name_of
+from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed, name_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
     InvalidArgument,
     require_integer,
     require_numbers,
+    require_one_of,
     require_positive,
     require_probability,
     require_run_options,
@@ -37,12 +45,11 @@ SCREEN_SHARE = 0.25  # share of the runs for the first looks at more pairs than 
 MIN_RUNS_PER_PAIR = 1000
 SHORT_PAIRS = 3  # number of pairs that audits with few runs try
 TRAIN_VALUES = 2**23  # maximum number of values stored for training
-MAX_CHUNK_ROUNDS = 2**19  # maximum number of rounds in a chunk
 LOOKS = (1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 # share of alpha for all looks but the last together: early looks detect gross violations only
 EARLY_ALPHA = 0.05
 # share of alpha for each look before the last, and for one look before the test: at the end of the
-# first event's test if the budget is small, otherwise during the training (`pilot.EarlyLook`)
+# first event's test if the budget is small, otherwise during the training (`probe.EarlyLook`)
 LOOK_ALPHA_SHARE = EARLY_ALPHA / len(LOOKS)
 LOOK_SHARES = {look: LOOK_ALPHA_SHARE if look < 1 else 1 - EARLY_ALPHA for look in LOOKS}
 # rounds that train the event of the look during the training, and rounds that test it
@@ -110,7 +117,7 @@ def chunk_size(rounds: int, width: int) -> int:
     """
     # about 512 chunks in a stage
     wanted = 2 ** int(math.log2(max(rounds / 512, 128)))
-    return int(min(wanted, MAX_CHUNK_ROUNDS, max(256, 2 ** int(math.log2(2**21 / max(width, 1))))))
+    return int(min(wanted, 2**19, max(256, 2 ** int(math.log2(2**21 / max(width, 1))))))
 
 
 Progress = Callable[[int, int], None]
@@ -182,8 +189,11 @@ def validated_options(
     progress: Progress | None = None,
     target: Json | None = None,
     near: ArrayLike | None = None,
+    **settings: Any,
 ) -> AuditOptions:
-    """Return the options of an audit. Raise InvalidArgument if an argument is invalid."""
+    """Return the options of an audit, with `settings` that are valid already. Raise InvalidArgument
+    if another argument is invalid.
+    """
     from dpwitness.auditors.workers.loading import describe_target
 
     if not callable(getattr(mechanism, "sample", mechanism)) or isinstance(mechanism, type):
@@ -200,13 +210,19 @@ def validated_options(
     require_run_options(executor, progress, name, "audit")
     require_type("target", target, dict, "be a dict", "audit", optional=True)
     point = None if near is None else require_numbers("near", near, "audit").ravel()
-    name, target, limit = (
-        name or name_of(mechanism),
-        target or describe_target(mechanism),
-        float(time_limit),
-    )
     return AuditOptions(
-        name, claim, mechanism, trials, confidence, seed, executor, limit, progress, target, point
+        name or name_of(mechanism),
+        claim,
+        mechanism,
+        trials,
+        confidence,
+        seed,
+        executor,
+        float(time_limit),
+        progress,
+        target or describe_target(mechanism),
+        point,
+        **settings,
     )
 
 
@@ -231,3 +247,315 @@ def require_find(find: float | None, sequential: bool, extend_to: int | None) ->
             f"audit: find must be above 1, a multiple of the claim's parameter, got {find!r}"
         )
     return FIND if find is None else float(find)
+
+
+LEAST = 1000  # minimum number of runs that may be requested for an audit
+# minimum number of runs of an audit with a time budget: these certify gross violations only, such
+# as exceptions
+FEWEST = 100
+_MAX_BATCH = 2**14  # maximum number of rounds in a timed batch
+_CHEAP_RUN = 2e-5  # seconds per run below which counting costs as much as running
+# wall time of a batch, as a multiple of its minimum duration, after which a batch without CPU time
+# is not repeated
+_IDLE_FACTOR = 20
+# maximum number of pairs on which runs are timed, to see whether some are much slower
+_COMPARED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class RunCost:
+    """Measured cost of an audit's parts, in seconds."""
+
+    run: float
+    ranking: float  # of a pair, from `rows` outputs
+    learning: float  # of an event, from `rows` outputs
+    rows: int
+    runs: int  # number of runs of the timing itself
+    seconds: float  # duration of the timing itself
+
+    def on(self, seconds: float, runs: int) -> RunCost | None:
+        """Return the cost on a pair on which `runs` runs took `seconds`; None if too short to tell,
+        or if counting costs as much.
+        """
+        return (
+            None
+            if seconds < 0.1 or self.run < _CHEAP_RUN
+            else replace(self, run=seconds / runs, seconds=0.0)
+        )
+
+    def time(self, trials: int, pairs: int) -> float:
+        """Return the expected duration of an audit in seconds: runs, ranking of the pairs, and
+        learning of the tested event.
+        """
+        pilot = (
+            (pairs + min(pairs, 5)) * self.ranking * self._relative_cost(0.1 * trials / pairs)
+            if pairs > 1
+            else 0.0
+        )
+        return (
+            trials * self.run
+            + pilot
+            # learning of the tested event takes four times as long as the timed learning
+            + self.learning * 4 * self._relative_cost(0.3 * trials)
+        )
+
+    def _relative_cost(self, rows: float) -> float:
+        """Return the cost of learning from `rows` outputs, relative to the timed learning."""
+        return min(1.0, max(rows / self.rows, 0.05))
+
+    def trials(self, seconds: float, pairs: int) -> int:
+        """Return the number of runs that fit into a time budget, rounded down to three digits."""
+        found = bisect_right(
+            range(10**10), seconds - self.seconds, key=lambda trials: self.time(trials, pairs)
+        )
+        return found - found % int(10 ** max(0, len(str(found)) - 3))
+
+
+def price(
+    stage: Callable[[int], Stage],
+    claim: Claim,
+    executor: Executor,
+    seconds: float | None,
+    clock: str = "wall",
+) -> RunCost:
+    """Time batches of growing size until one takes long enough to be measured, for a budget of
+    `seconds` if there is one.
+
+    `stage` returns a stage of the given number of rounds in one chunk, with separate streams: timed
+    rounds are not counted. All durations are those of `clock`.
+    """
+    now, waited = read_clock(clock), read_clock("wall")
+    min_duration = 0.05 if seconds is None else min(max(0.02 * seconds, 0.02), 0.5)
+    workers = getattr(executor, "_max_workers", 1)
+    start, runs, size, run_seconds, single, duration = now(), 0, 1, math.inf, False, 0.0
+    # for a further batch, which measures the fixed cost of a batch
+    extra_seconds = 3.0 if seconds is None else 0.1 * seconds
+    max_size = stage(_MAX_BATCH).chunk
+    sides: list[Outputs] = []
+    while True:
+        batch = replace(stage(size), rounds=size * workers, single=single)
+        started, since = now(), waited()
+        futures = [executor.submit(batch.sample, index) for index in range(workers)]
+        try:
+            results = [collect(future, batch) for future in futures]
+        finally:  # workers must not be closed while a worker is about to start
+            wait(futures, timeout=batch.time_limit)
+        previous_duration, duration = duration, now() - started
+        runs += size * workers
+        # a batch raised: from here on, one run at a time
+        if any(side is None for side in results[0]):
+            single = True
+            continue
+        sides, run_seconds = list(results[0]), duration / (size * workers)
+        # four times the runs in less than three times the time: the fixed cost of a batch
+        # dominates, such as starting a program
+        fixed_cost_dominates = (
+            duration < 3 * previous_duration
+            # batches of an audit have at least 128 rounds
+            and size < min(128, max_size)
+            and 4 * duration < extra_seconds
+        )
+        # The first call may load libraries and compile code, so that its duration is not used.
+        # a mechanism that waits costs no CPU time
+        idle = waited() - since > _IDLE_FACTOR * min_duration and duration <= min_duration
+        if (
+            size > 1
+            and (duration > min_duration or size >= max_size or idle)
+            and not (fixed_cost_dominates and not idle)
+        ):
+            break
+        # too slow to time again
+        if size == 1 and duration > (10.0 if seconds is None else seconds):
+            break
+        size = min(4 * size, max_size)
+    ranking = learning = 0.0
+    one_number = sides[0].values.shape[1] == 1
+    # for an estimate, events of one number cost nothing
+    if run_seconds < _CHEAP_RUN and (seconds is not None or not one_number):
+        if seconds is None:  # an estimate is enough
+            sides = [side.take(np.arange(min(len(side), 2**12))) for side in sides]
+        # loads libraries
+        learn(
+            sides[0].take(np.arange(1)),
+            sides[1].take(np.arange(1)),
+            claim,
+            alpha=0.01,
+            rounds=10**6,
+        )
+        started = now()
+        event = learn(sides[0], sides[1], claim, alpha=0.01, rounds=10**6).event
+        learning, started = now() - started, now()
+        expected_certificate(sides[0], sides[1], claim, alpha=0.01, rounds=10**6)
+        ranking, started = now() - started, now()
+        for side in sides:
+            event.tabulate(side)
+        run_seconds += (now() - started) / (
+            sum(map(len, sides)) * (1 if clock == "cpu" else workers)
+        )
+    return RunCost(
+        run_seconds,
+        ranking or 0.02,
+        learning or 0.1,
+        max(sum(map(len, sides)), 1),
+        runs,
+        now() - start,
+    )
+
+
+def slowdown(
+    stage: Callable[[int], Stage],
+    pairs: Sequence[Pair],
+    executor: Executor,
+    seconds: float,
+    clock: str,
+) -> tuple[float, float]:
+    """Return how many times as long a run takes on some pairs as on the first, in the mean and at
+    most; (1, 1) if as long, or unknown.
+
+    Runs on the first pair may be cheap because they raise at once, and a budget priced by them
+    would last for hours.
+    """
+    limit = 0.03 * seconds / _COMPARED
+    # CPU time is counted in hundredths of a second
+    if len(pairs) < 2 or limit < 0.02:
+        return 1.0, 1.0
+    chosen = [
+        pairs[place]
+        for place in np.linspace(0, len(pairs) - 1, min(_COMPARED, len(pairs))).astype(int)
+    ]
+    costs = [_cost_on(pair, stage, executor, limit, clock) for pair in chosen]
+    known = [cost for cost in costs if cost > 0]
+    # costs of two pairs up to a factor of two count as equal
+    if not known or max(known) <= 2.0 * costs[0]:
+        return 1.0, 1.0
+    first = max(costs[0], 1e-9)
+    return float(np.mean(known)) / first, max(known) / first
+
+
+def _cost_on(
+    pair: Pair, stage: Callable[[int], Stage], executor: Executor, limit: float, clock: str
+) -> float:
+    """Return the duration of a run on a pair, from a batch that takes at least `limit` seconds; 0
+    if the mechanism fails.
+    """
+    now, waited, size, single, most = (
+        read_clock(clock),
+        read_clock("wall"),
+        1,
+        False,
+        stage(_MAX_BATCH).chunk,
+    )
+    while True:
+        batch = replace(stage(size), pair=pair, rounds=size, single=single)
+        started, since = now(), waited()
+        future = executor.submit(batch.sample, 0)
+        try:
+            sides = collect(future, batch)
+        except MechanismFailed:
+            return 0.0
+        finally:
+            wait([future], timeout=batch.time_limit)
+        duration = now() - started
+        if any(side is None for side in sides):  # a run raised: from here on, one run at a time
+            single = True
+        elif duration >= limit or size >= most or waited() - since > _IDLE_FACTOR * limit:
+            return duration / size
+        else:
+            size = min(4 * size, most)
+
+
+def require_seconds(
+    seconds: float | None, trials: int | None, clock: str, executor: Executor | None, owner: str
+) -> None:
+    """Raise InvalidArgument unless `seconds` is None, or a valid time budget without `trials` on a
+    clock that this process can read.
+    """
+    require_one_of("clock", clock, CLOCKS, owner)
+    if seconds is None:
+        if clock != "wall":
+            raise InvalidArgument(
+                f"{owner}: clock={clock!r} is the clock of a time budget: give seconds too"
+            )
+        return
+    if clock == "cpu" and executor is not None and is_remote(executor):
+        raise InvalidArgument(
+            f"{owner}: clock='cpu' counts workers that this process starts, not those of "
+            "this executor: use clock='wall'"
+        )
+    if clock == "cpu" and not has_cpu_clock():
+        raise InvalidArgument(
+            f"{owner}: clock='cpu' needs /proc, which this system lacks: use clock='wall'"
+        )
+    if trials is not None:
+        raise InvalidArgument(
+            f"{owner}: trials and seconds exclude each other, got "
+            f"trials={short_repr(trials)} and seconds={short_repr(seconds)}"
+        )
+    if require_positive("seconds", seconds, owner) > 1e6:
+        raise InvalidArgument(f"{owner}: seconds must be at most 1e6, got {seconds!r}")
+
+
+def require_enough_trials(
+    found: RunCost,
+    trials: int,
+    pairs: int,
+    seconds: float,
+    clock: str,
+    owner: str,
+    least: int = LEAST,
+) -> None:
+    """Raise InvalidArgument if `trials`, the runs that fit into `seconds`, are fewer
+    than `least`.
+    """
+    if trials < least:
+        enough, each = 1.5 * (found.seconds + found.time(least, pairs)), format_duration(found.run)
+        runs = f"{least:,} runs at {each} each"
+        raise InvalidArgument(
+            f"{owner}: seconds={seconds:g}{of_clock(clock)} is too short: {runs} and the "
+            "choice of an event take about "
+            f"{format_duration(enough)}; give seconds={math.ceil(enough)} or more"
+        )
+
+
+def of_clock(clock: str) -> str:
+    """Return the words that follow a duration on this clock; empty for wall time."""
+    return " of CPU time" if clock == "cpu" else ""
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration as text with a unit.
+
+    Examples
+    --------
+    >>> format_duration(0.00012), format_duration(7.25), format_duration(4000)
+    ('120 us', '7.2 s', '1 h 7 min')
+    """
+    for unit, size in (("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3)):
+        if seconds < 999.5 * size:
+            return f"{seconds / size:.3g} {unit}"
+    if seconds < 120:
+        return f"{seconds:.2g} s" if seconds < 99.5 else f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def cost_growth(segments: Iterable[Sequence[tuple[float, int]]]) -> str:
+    """Return a note if the cost of a run grew during the audit, otherwise an empty string.
+
+    Each series holds the seconds and rounds of the segments of one kind, in order: those of a pair,
+    a chunk size and a mode (single runs or batches). The cost grew if nearly all of the last
+    segments cost far more per run than nearly all of the first segments.
+    """
+    note = ""
+    for series in segments:
+        quarter, costs = len(series) // 4, np.array([each[0] / each[1] for each in series])
+        if quarter < 2 or sum(seconds for seconds, _ in series) < 0.2:
+            continue
+        first, last = costs[:quarter], costs[-quarter:]
+        if np.quantile(last, 0.1) > 1.5 * np.quantile(first, 0.9):
+            cost = [format_duration(float(np.median(part))) for part in (first, last)]
+            note = (
+                f"the cost of a run grew from {cost[0]} to {cost[1]} during the audit: the "
+                "mechanism, or its library, keeps state"
+            )
+    return note

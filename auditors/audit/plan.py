@@ -11,12 +11,20 @@ from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 
 from dpwitness.auditors.audit.audit import timed
-from dpwitness.auditors.audit.power import FEW, REPEATS, Rehearsals, chance, error_of, split_budget
+from dpwitness.auditors.audit.options import LEAST, RunCost, format_duration
+from dpwitness.auditors.audit.power import (
+    FEW,
+    REPEATS,
+    Rehearsals,
+    as_deviations,
+    chance,
+    error_of,
+    split_budget,
+)
 from dpwitness.auditors.audit.power import MOST as REHEARSED
-from dpwitness.auditors.audit.timing import LEAST, RunCost, format_duration
 from dpwitness.auditors.density.limit import SHAPES, law_with_parameter, limit_of_law, parameter_of
 from dpwitness.auditors.density.routes import loss_law
 from dpwitness.auditors.search.catalogue import audited_pairs
@@ -305,16 +313,14 @@ def plan(
     question = _Question.of(claim, mechanism, pairs, find, shape, power, confidence)
     if question.law is None and trials is None:
         raise InvalidArgument("plan: find or trials must be given, got neither")
-    need = _need_of(question, mechanism, pairs, executor)
     cost = (
         None
         if mechanism is None
         else timed(mechanism, claim=claim, pair=pairs[0], executor=executor, name=name)
     )
-    if cost and shape is None and not question.own:
-        need = _need_of_leaking_target(question, need, cost, mechanism, pairs, executor)
+    need = _need_of(question, mechanism, pairs, executor, cost if shape is None else None)
     center = trials or need.runs or (10**6 if question.own else MOST)
-    sizes = {_round_to_three_digits(center * part) for part in (0.1, 0.3, 1.0, 3.0, 10.0)}
+    sizes = {int(float(f"{center * part:.3g}")) for part in (0.1, 0.3, 1.0, 3.0, 10.0)}
     rows = tuple(
         _row(question, need, cost, trials, runs)
         for runs in sorted({min(max(size, LEAST), MOST) for size in sizes} | {center})
@@ -371,7 +377,12 @@ class _Question:
         """Return the question for a violation of this size and shape, or for the mechanism's own
         law if neither is given.
         """
-        own = _own_law(mechanism, pairs, claim) if shape is None and find is None else None
+        own = None
+        if shape is None and find is None and pairs:
+            # of the first pairs, the one with the largest parameter, if the law of each is known
+            laws = [loss_law(mechanism, pair) for pair in pairs[:16]]
+            if None not in laws:
+                own = max(filter(None, laws), key=lambda law: parameter_of(claim, law))
         shape = OWN if own else shape or "coin"
         law = own or (law_with_parameter(shape, claim, find) if find is not None else None)
         if own:
@@ -409,68 +420,44 @@ class _Need:
 
 
 def _need_of(
-    question: _Question, mechanism: Any, pairs: Sequence[Pair], executor: Executor | None
+    question: _Question,
+    mechanism: Any,
+    pairs: Sequence[Pair],
+    executor: Executor | None,
+    cost: RunCost | None,
 ) -> _Need:
-    """Return the required number of runs, by rehearsals if the mechanism's own law is the
-    violation.
+    """Return the required number of runs.
+
+    Rehearsals determine the number if the mechanism's own law is the violation, or if the target
+    itself violates the claim and its runs are cheap, whose `cost` is given.
     """
     law = question.law
     if law is None or not question.violated:
         return _Need(None)
     runs = _runs_needed(lambda runs: question.chance(runs, law), question.power)
-    if (
-        not question.own
-        or runs is None
-        or question.claim.bounds_renyi
-        or not has_capability(mechanism, WhiteBox)
-    ):
+    if runs is None or question.claim.bounds_renyi:
         return _Need(runs)
     rehearsals = Rehearsals(mechanism, question.claim, pairs, question.confidence, executor)
-    rehearsed = rehearsals.needed(runs, question.power)
-    return (
-        _Need(runs)
-        if rehearsed is None
-        else _Need(rehearsed, rehearsals, _shortfall(question, law, rehearsals, rehearsed))
-    )
-
-
-def _need_of_leaking_target(
-    question: _Question,
-    need: _Need,
-    cost: RunCost,
-    mechanism: Any,
-    pairs: Sequence[Pair],
-    executor: Executor | None,
-) -> _Need:
-    """Return the runs that audits of the target itself require if the target violates the claim;
-    otherwise, `need`.
-    """
-    runs = need.runs
-    if (
-        runs is None
+    if question.own:
+        if not has_capability(mechanism, WhiteBox):
+            return _Need(runs)
+        rehearsed = rehearsals.needed(runs, question.power)
+    elif (
+        cost is None
         or runs > REHEARSED
         or cost.run * runs * REPEATS >= 20.0  # seconds
-        or question.claim.bounds_renyi
+        or rehearsals.chance(runs) <= 0.05
     ):
-        return need
-    rehearsals = Rehearsals(mechanism, question.claim, pairs, question.confidence, executor)
-    if rehearsals.chance(runs) <= 0.05:
-        return need
-    runs = rehearsals.needed(runs, question.power) or runs
-    # rows state the power that rehearsals of this target found, not the power of the easiest law
-    shortfall = (
-        need.shortfall
-        if question.law is None
-        else _shortfall(question, question.law, rehearsals, runs)
-    )
-    return _Need(runs, need.rehearsals, shortfall, target_leaks=True)
-
-
-def _shortfall(question: _Question, law: LossLaw, rehearsals: Rehearsals, runs: int) -> float:
-    """Return by how many standard errors rehearsals fall short of the law's power."""
-    return max(
-        0.0, _as_deviations(question.chance(runs, law)) - _as_deviations(rehearsals.chance(runs))
-    )
+        return _Need(runs)
+    else:
+        rehearsed = rehearsals.needed(runs, question.power) or runs
+    if rehearsed is None:
+        return _Need(runs)
+    # rows state the power that rehearsals found, not the power of the law
+    reached = as_deviations(rehearsals.chance(rehearsed))
+    shortfall = max(0.0, as_deviations(question.chance(rehearsed, law)) - reached)
+    own = rehearsals if question.own else None
+    return _Need(rehearsed, own, shortfall, target_leaks=not question.own)
 
 
 def _row(
@@ -484,7 +471,7 @@ def _row(
     if law and need.rehearsals is not None and runs in (need.runs, trials) and runs <= REHEARSED:
         power = need.rehearsals.chance(runs)
     elif law:
-        power = float(ndtr(_as_deviations(question.chance(runs, law)) - need.shortfall))
+        power = float(ndtr(as_deviations(question.chance(runs, law)) - need.shortfall))
     if question.own and law:
         budget = split_budget(runs, question.pairs, question.floats)[1]
         median = limit_of_law(law, claim, budget, error_of(claim, 1 - question.confidence))
@@ -493,24 +480,6 @@ def _row(
             claim, question.shape, question.power, lambda other: question.chance(runs, other)
         )
     return Row(runs, power, least, median, cost.time(runs, question.pairs) if cost else None)
-
-
-def _as_deviations(chance: float) -> float:
-    """Return a probability as a number of standard deviations, clipped away from 0 and 1."""
-    return float(ndtri(min(max(chance, 1e-12), 1 - 1e-12)))
-
-
-def _own_law(mechanism: Any, pairs: Sequence[Pair], claim: Claim) -> LossLaw | None:
-    """Return the loss law of the pair with the largest parameter among the first pairs; None if the
-    law of some pair is unknown.
-    """
-    laws = [loss_law(mechanism, pair) for pair in pairs[:16]]
-    known = [law for law in laws if law is not None]
-    return (
-        max(known, key=lambda law: parameter_of(claim, law))
-        if known and len(known) == len(laws)
-        else None
-    )
 
 
 def _runs_needed(chance_of: Callable[[int], float], power: float) -> int | None:
@@ -549,11 +518,6 @@ def _smallest_parameter(
         return math.inf
     _, high = bracket(lambda excess: not found(excess), low, high, 14)
     return claim.parameter * (1 + high)
-
-
-def _round_to_three_digits(value: float) -> int:
-    unit = 10 ** max(0, len(str(int(value))) - 3)
-    return int(round(value / unit) * unit)
 
 
 def _rehearsal_notes(question: _Question, need: _Need) -> tuple[str, ...]:

@@ -24,7 +24,6 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from contextlib import closing
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,13 +42,12 @@ from dpwitness.auditors.audit.options import (
     tried_pairs,
     validated_options,
 )
-from dpwitness.auditors.audit.pilot import audit_low_bits, select_pair, train, training_outputs
-from dpwitness.auditors.audit.probe import run_probes
-from dpwitness.auditors.audit.runner import RoundRunner
+from dpwitness.auditors.audit.pair_choice import audit_low_bits, run_probes, select_pair
+from dpwitness.auditors.audit.probe import train, training_outputs
+from dpwitness.auditors.audit.sampler import Sampler
 from dpwitness.auditors.density.limit import BestEvent, best_event
 from dpwitness.auditors.events.detectable_violation import CELL_RELEARNING_LOSS
-from dpwitness.auditors.events.divergence import CELL_QUANTILES, expected_renyi_bound
-from dpwitness.auditors.events.event import Event
+from dpwitness.auditors.events.event import CELL_QUANTILES, Event, expected_renyi_bound
 from dpwitness.auditors.events.outputs import Outputs, concatenate, encode
 from dpwitness.auditors.statistics.certificate import (
     allowed,
@@ -65,7 +63,6 @@ from dpwitness.core.protocols.capabilities import has_capability, log_density_at
 from dpwitness.core.protocols.mechanism import FloatArray, WhiteBox
 
 LEARNING = 0.4  # cost of learning an event, in standard errors
-LEARNING_FEW = 12.0  # cost with few distinct outputs, times the root of the training rounds
 FEW = 16  # number of distinct outputs that need no model
 _MIN_OUTPUTS = 3.0  # smallest number of training outputs in an event, as in `posterior.Table`
 _GUESS_QUANTILES = ndtri((np.arange(8) + 0.5) / 8)  # quantiles of the number of guesses
@@ -114,7 +111,7 @@ def chance(
     few = len(law.p) <= FEW
     error = error_of(claim, alpha)
     best = best_event(law if few else _merge_rare_atoms(law, train), claim, rounds, error)
-    cost = LEARNING_FEW / math.sqrt(max(train, 1)) if few else LEARNING
+    cost = 12.0 / math.sqrt(max(train, 1)) if few else LEARNING
     found = float(ndtr(ndtri(event_power(best, claim, rounds, error)) - cost))
     return (
         max(found, _chance_of_cells(law, claim, rounds, alpha / 2)) if claim.bounds_renyi else found
@@ -181,7 +178,11 @@ REPEATS = 8
 # largest number of runs of a rehearsed audit: learning from more outputs takes too long
 MOST = 400_000
 _SEED = 7_000_003
-_EXTREME = 1e-12
+
+
+def as_deviations(chance: float) -> float:
+    """Return a probability as a number of standard deviations, clipped away from 0 and 1."""
+    return float(ndtri(min(max(chance, 1e-12), 1 - 1e-12)))
 
 
 class Rehearsals:
@@ -220,33 +221,43 @@ class Rehearsals:
             found = self.chance(trials)
             if found >= power:
                 return trials
-            short = (float(ndtri(power)) + 3) / max(float(ndtri(max(found, _EXTREME))) + 3, 1.0)
+            short = (float(ndtri(power)) + 3) / max(as_deviations(found) + 3, 1.0)
             trials = math.ceil(trials * min(max(short**2, 1.15), 2.0))
             unit = int(10 ** max(0, len(str(trials)) - 3))
             trials = -(-trials // unit) * unit
         return None
 
     def _chance_of_rehearsal(self, trials: int, seed: int) -> float:
-        """Return the probability of refuting the claim from one rehearsal."""
-        stages = rehearsal(
+        """Return the probability of refuting the claim from one rehearsal, which ends with the
+        events and the numbers of rounds of an audit's test stages. No test rounds are run.
+        """
+        options = validated_options(
             self.mechanism,
-            claim=self.claim,
-            pairs=self.pairs,
-            trials=trials,
-            confidence=self.confidence,
-            seed=seed,
-            executor=self.executor,
+            self.claim,
+            trials,
+            self.confidence,
+            seed,
+            self.executor,
+            None,
+            bits=True,
         )
-        total, critical, drift = (
-            sum(rounds for _, _, rounds in stages),
-            -float(ndtri(self.error)),
-            0.0,
-        )
-        for pair, event, rounds in stages:  # a combined test weights each stage by its rounds
-            found = event_power(self._rates(pair, event), self.claim, int(rounds), self.error)
-            drift += math.sqrt(rounds / total) * (
-                float(ndtri(min(max(found, _EXTREME), 1 - _EXTREME))) + critical
-            )
+        with closing(Sampler(options)) as sampler:
+            options, probed = run_probes(sampler, options, self.pairs)
+            if options.bits:
+                audit_low_bits(sampler, options, probed)
+            selected, outputs, _ = select_pair(sampler, options, probed)
+            options = Findings(options).on(selected.pair, sampler).options
+            training = train(sampler, options, selected, outputs)
+            first, rounds = training.first_test, training.rounds
+            stages = [(training.learned.event, first or rounds)]
+            if first:
+                more = training_outputs(sampler, options, selected, Phase.FIRST_TEST, first)
+                better = training.better_event(options, [more])
+                stages.append((better.event, rounds - first))
+        critical, drift = -float(ndtri(self.error)), 0.0
+        for event, size in stages:  # a combined test weights each stage by its rounds
+            found = event_power(self._rates(selected.pair, event), self.claim, size, self.error)
+            drift += math.sqrt(size / rounds) * (as_deviations(found) + critical)
         return float(ndtr(drift - critical))
 
     def _rates(self, pair: Pair, event: Event) -> BestEvent:
@@ -288,36 +299,3 @@ class Rehearsals:
                 side = expit(np.nan_to_num(np.concatenate(loss), nan=0.0))
             self._output_cache[id(pair)] = concatenate([encode(each, size) for each in raw]), side
         return self._output_cache[id(pair)]
-
-
-def rehearsal(
-    mechanism: Any,
-    *,
-    claim: Claim,
-    pairs: Sequence[Pair],
-    trials: int,
-    confidence: float,
-    seed: int,
-    executor: Executor | None = None,
-) -> list[tuple[Pair, Event, float]]:
-    """Return the planned test stages of an audit: pair, event and number of rounds of each. No test
-    rounds are run.
-    """
-    options = replace(
-        validated_options(mechanism, claim, trials, confidence, seed, executor, None), bits=True
-    )
-    with closing(RoundRunner(options)) as runner:
-        options, probed = run_probes(runner, options, pairs)
-        if options.bits:
-            audit_low_bits(runner, options, probed)
-        selected, outputs, _ = select_pair(runner, options, probed)
-        pair = selected.pair
-        options = Findings(options).on(pair, runner).options
-        training = train(runner, options, selected, outputs)
-        first, event, rounds = training.first_test, training.learned.event, training.rounds
-        if not first:
-            return [(pair, event, rounds)]
-        better = training.better_event(
-            options, [training_outputs(runner, options, selected, Phase.FIRST_TEST, first)]
-        )
-        return [(pair, event, first), (pair, better.event, rounds - first)]

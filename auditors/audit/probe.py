@@ -14,27 +14,61 @@ another source does not.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.auditors.audit.options import SHORT_PAIRS, AuditOptions, probe_chunk, tried_pairs
-from dpwitness.auditors.audit.runner import RoundRunner
-from dpwitness.auditors.audit.screening import screen
-from dpwitness.auditors.events.learning import floating
-from dpwitness.auditors.events.outputs import ONE_RUN_ADVICE, Outputs, encode, opaque_type_notes
-from dpwitness.auditors.workers.engine import Phase, Sides, Stage, run_side, stream
+from dpwitness.auditors.audit.options import (
+    EARLY_ALPHA,
+    EARLY_LOOK_ROUNDS,
+    LOOK_ALPHA_SHARE,
+    MAX_STAGED_BUDGET,
+    MIN_FIRST_TEST_ROUNDS,
+    MIN_RUNS_PER_PAIR,
+    PROBE,
+    RARE_GUESSES,
+    TRAIN_ROUNDS,
+    AuditOptions,
+    chunk_size,
+    is_staged,
+    training_rounds,
+)
+from dpwitness.auditors.audit.sampler import FIRST_CHUNK, Sampler
+from dpwitness.auditors.events.event import Event
+from dpwitness.auditors.events.learning import Learned, floating, learn, learn_simple
+from dpwitness.auditors.events.outputs import (
+    ONE_RUN_ADVICE,
+    Outputs,
+    concatenate,
+    encode,
+    opaque_type_notes,
+    row_keys,
+    unrepeated_text_notes,
+)
+from dpwitness.auditors.events.scorers import counts_suffice
+from dpwitness.auditors.statistics.certificate import Part, Tally
+from dpwitness.auditors.statistics.combination import combined_bound
+from dpwitness.auditors.workers.engine import Phase, Segment, Sides, Stage, run_side, stream
 from dpwitness.auditors.workers.environment_errors import (
+    check_imports,
     check_one_sided,
     is_environment_fault,
     what_to_try,
 )
 from dpwitness.auditors.workers.rounds import current_lock, is_builtin_mechanism, task_lock
-from dpwitness.auditors.workers.statefulness import Unfit, check_structure, digest, same_outputs
+from dpwitness.auditors.workers.statefulness import (
+    Unfit,
+    check_structure,
+    check_training,
+    digest,
+    same_outputs,
+)
+from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import AlwaysRaises, MechanismFailed
 from dpwitness.core.values.object_tree import text_of
@@ -78,24 +112,8 @@ class ProbedPair:
     digest: str  # digest of the outputs; empty if their last bits may differ from run to run
 
 
-def run_probes(
-    runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
-) -> tuple[AuditOptions, list[ProbedPair]]:
-    """Probe the pairs for which there are enough runs; return the options that the probes
-    determine, and the usable pairs.
-    """
-    most = tried_pairs(runner.planned)
-    # with so few runs, the best pair of the looks that does not always raise is tested: all but one
-    # pair at most are left
-    pairs = screen(runner, options, pairs, most or max(1, min(SHORT_PAIRS, len(pairs) - 1)))
-    options = replace(options, probe=probe_chunk(runner.planned, len(pairs)))
-    probed = probe_pairs(runner, options, pairs, None if most else 1)
-    bits = options.bits and most > 0 and any(each.floats for each in probed)
-    return replace(options, bits=bits, width=max(each.width for each in probed)), probed
-
-
 def probe_pairs(
-    runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair], most: int | None = None
+    sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair], most: int | None = None
 ) -> list[ProbedPair]:
     """Return the pairs with some output other than exceptions, at most `most`. Raise AlwaysRaises
     if there is none.
@@ -105,9 +123,9 @@ def probe_pairs(
         if len(probed) == most:
             break
         try:
-            probed.append(probe_pair(runner, options, pair, len(probed)))
+            probed.append(probe_pair(sampler, options, pair, len(probed)))
         except AlwaysRaises as error:
-            runner.advance(error.rounds)
+            sampler.advance(error.rounds)
             failed.append((pair, error))
     if not probed:
         raise failed[0][1]
@@ -116,32 +134,55 @@ def probe_pairs(
             failed[0],
             f" and {len(failed) - 1} more" if len(failed) > 1 else "",
         )
-        runner.note(
+        sampler.note(
             "skipped, because every run on both datasets raised: pair "
             f"({first.why}){others}; {cause}"
         )
-    runner.repeatable = options.seeded and all(each.digest for each in probed)
+    sampler.repeatable = options.seeded and all(each.digest for each in probed)
+    _require_same_chunks(sampler, probed)
     return probed
 
 
-def probe_pair(runner: RoundRunner, options: AuditOptions, pair: Pair, index: int) -> ProbedPair:
+def _require_same_chunks(sampler: Sampler, probed: Sequence[ProbedPair]) -> None:
+    """Run the first chunk of each stored stage again. Raise InvalidArgument if the
+    outputs differ.
+    """
+    if sampler.ledger is None or not sampler.ledger.resumed:
+        return
+    for key, plan in sampler.ledger.values(FIRST_CHUNK).items():
+        phase, index = map(int, key.removeprefix(FIRST_CHUNK).split())
+        stage = sampler.stage(probed[index].pair, phase, index, plan["rounds"], plan["chunk"])
+        one, zero = sampler.call(
+            sample_first_chunk, replace(stage, single=plan["single"], shared=plan["shared"])
+        )
+        if one is None or zero is None or digest((one, zero)) != plan["outputs"]:
+            raise sampler.ledger.changed_outputs(stage.size(0))
+
+
+@task_lock()
+def sample_first_chunk(stage: Stage) -> Sides:
+    """Return the outputs of a stage's first chunk."""
+    return stage.sample(0)
+
+
+def probe_pair(sampler: Sampler, options: AuditOptions, pair: Pair, index: int) -> ProbedPair:
     """Probe a pair with a few rounds."""
-    stage = runner.stage(pair, Phase.PROBE, index, options.probe, options.probe)
+    stage = sampler.stage(pair, Phase.PROBE, index, options.probe, options.probe)
     started = perf_counter()
     # a probe makes about a dozen calls
-    found: ProbeResult = runner.call(
+    found: ProbeResult = sampler.call(
         _run_probe_stage, stage, options.seeded, limit=4 * options.time_limit
     )
-    runner.pace.took(perf_counter() - started, found.rounds)
-    runner.advance(found.rounds)
-    runner.note(*found.notes)
+    sampler.pace.took(perf_counter() - started, found.rounds)
+    sampler.advance(found.rounds)
+    sampler.note(*found.notes)
     # the notes of a target already report it
     if not options.seeded and not isinstance(options.mechanism, Target):
-        runner.note(
+        sampler.note(
             "not reproducible: the mechanism declares that it takes no seed, so a second "
             "audit gives other counts"
         )
-    settings = runner.settled(
+    settings = sampler.settled(
         f"probe {index}",
         lambda: {  # for later stages
             "single": found.single,
@@ -154,24 +195,24 @@ def probe_pair(runner: RoundRunner, options: AuditOptions, pair: Pair, index: in
         },
     )
     if (
-        runner.ledger is not None
+        sampler.ledger is not None
         and options.seeded
         and settings["outputs"] not in ("", digest(found.sides))
     ):
-        raise runner.ledger.changed_outputs(stage.size(0))
+        raise sampler.ledger.changed_outputs(stage.size(0))
     if settings["single"]:
-        runner.single.add(index)
-    runner.shared |= settings["shared"]
+        sampler.single.add(index)
+    sampler.shared |= settings["shared"]
     return ProbedPair(
         pair, index, stage, found, settings["width"], settings["floats"], settings["outputs"]
     )
 
 
-def repeat_probe(runner: RoundRunner, probed: ProbedPair) -> None:
+def repeat_probe(sampler: Sampler, probed: ProbedPair) -> None:
     """Repeat the probe's chunk after a test. Raise Unfit if its outputs differ."""
-    if runner.seeded:
+    if sampler.request.seeded:
         stage = replace(probed.stage, single=probed.probe.single)
-        runner.call(_replay_stage, stage, probed.probe, limit=4 * stage.time_limit)
+        sampler.call(_replay_stage, stage, probed.probe, limit=4 * stage.time_limit)
 
 
 @task_lock()
@@ -356,3 +397,189 @@ def _dataset_text(stage: Stage) -> str:
     """Return both datasets as text, to detect changes in place."""
     pair_json = stage.pair.to_json()
     return repr([pair_json["d0"], pair_json["d1"]])
+
+
+BothSides = tuple[Outputs, Outputs]  # outputs on (D1, D0), without batches that raised
+
+# share of the claim's parameter that an event must be expected to certify for its test to count
+_LEAST_EXPECTED = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """First event of a pair, the outputs that trained the event, and the number of remaining
+    rounds.
+
+    The first `first_test` of these rounds also train a better event; 0 if only one event is tested.
+    `weight` is the weight of their test, and `looks` holds the share of alpha for the look at their
+    end.
+    """
+
+    learned: Learned
+    outputs: tuple[BothSides, ...]
+    rounds: int
+    first_test: int
+    weight: float = 1.0
+    looks: dict[float, float] = field(default_factory=dict)
+
+    def better_event(self, options: AuditOptions, more: Sequence[BothSides]) -> Learned:
+        """Return the event learned from all outputs so far and those of the first test.
+
+        The certificate combines both tests, so the event is chosen for the rounds of both: it may
+        be as rare as in a single test of them.
+        """
+        error, sides = options.alpha * (1 - EARLY_ALPHA), both_sides([*self.outputs, *more])
+        return learn(
+            *sides,
+            options.claim,
+            alpha=error,
+            rounds=self.rounds,
+            near=options.near,
+            shift=options.shift,
+            earlier=self.learned,
+        )
+
+
+def train(
+    sampler: Sampler, options: AuditOptions, probed: ProbedPair, known: Sequence[BothSides]
+) -> Training:
+    """Train the first event on a share of the remaining runs and the known outputs of the pair.
+
+    With a small budget, and if the event is so rare that few training outputs chose it, the test
+    rounds of the first event also train a better event. Renyi rules (RDP, zCDP) are tested once,
+    because they have no p-value at a parameter that is cheap to combine.
+    """
+    # probes of many pairs may take all planned runs; 256 can still train and test an event
+    budget = max(sampler.remaining, min(256, sampler.planned // 2))
+    plain, single = not options.claim.bounds_renyi, training_rounds(budget, options.width)
+    staged = plain and is_staged(budget, options.width)
+    easy = staged and sampler.settled(f"easy {probed.index}", lambda: _is_easy(options, probed))
+    wanted = training_rounds(budget, options.width, easy=easy)
+    missing = wanted - sum(len(side) for sides in known for side in sides)
+    if missing > PROBE or not known:
+        shown = callable(getattr(sampler.request.progress, "interim_bound", None))
+        early = EarlyLook(sampler, options) if shown and not staged else None
+        known = [*known, training_outputs(sampler, options, probed, Phase.TRAIN, missing, early)]
+    if sampler.planned < MIN_RUNS_PER_PAIR:  # an eighth of these runs or more is in the probe
+        known = [probed.probe.sides, *known]
+    rounds, error = budget - max(missing, 0), options.alpha * (1 - EARLY_ALPHA)
+    sides = both_sides(known)
+    sampler.note(*opaque_type_notes(*sides), *unrepeated_text_notes(*sides))
+    learned = learn(
+        *sides, options.claim, alpha=error, rounds=rounds, near=options.near, shift=options.shift
+    )
+    few = sum(learned.rates) * sum(map(len, sides)) < RARE_GUESSES
+    # more outputs improve the order of a model whose score is chance to more than 0.3 %
+    few = few or (
+        learned.chance > 0.003 and learned.expected > _LEAST_EXPECTED * options.claim.parameter
+    )
+    more = (
+        plain
+        and few
+        and budget > MAX_STAGED_BUDGET
+        and MIN_FIRST_TEST_ROUNDS <= wanted <= TRAIN_ROUNDS // 2
+    )
+    planned = 2 * single - wanted if staged or more else 0
+    weight = first_weight(learned.expected, options.claim, planned / rounds)
+    first, weight = sampler.settled(f"plan {probed.index}", lambda: (planned, weight))
+    return Training(
+        learned, tuple(known), rounds, first, weight, {1.0: LOOK_ALPHA_SHARE} if staged else {}
+    )
+
+
+def first_weight(expected: float, claim: Claim, share: float) -> float:
+    """Return the weight of the first of two tests, by its share of the rounds. It is small if the
+    event is noise: the test only trains.
+    """
+    return math.sqrt(share * (0.01 if expected < _LEAST_EXPECTED * claim.parameter else 1.0))
+
+
+def _is_easy(options: AuditOptions, probed: ProbedPair) -> bool:
+    """Return whether few outputs teach the order of all: outputs are one number, or the probe has
+    few different outputs.
+    """
+    outputs = concatenate(probed.probe.sides).matrix()
+    return options.width == 1 or counts_suffice(len(np.unique(row_keys(outputs))), len(outputs))
+
+
+class EarlyLook:
+    """Look at the training rounds, which shows a bound before the event of the audit is learned.
+
+    The first rounds train a simple event, the rounds after them test it. The look spends its own
+    share of alpha. The result of the audit does not use the bound.
+    """
+
+    def __init__(self, sampler: Sampler, options: AuditOptions) -> None:
+        self._sampler, self._claim = sampler, options.claim
+        self._alpha = (
+            options.alpha * LOOK_ALPHA_SHARE * (0.5 if options.claim.bounds_renyi else 1.0)
+        )
+        self._parts: list[BothSides] = []
+        self._event: Event | None = None
+        self._tally = Tally(0, 0, 0)
+        self._done = False
+
+    def add(self, found: Segment, single: bool) -> None:
+        """Add the next segment of a stage whose rounds are run one at a time if `single`."""
+        if self._done:
+            return
+        # rounds were run again, after a batch raised: their outputs do not certify
+        if found.single and not single:
+            self._done = True
+        elif self._event is None:
+            self._parts += complete_sides(found)
+            if sum(len(side) for sides in self._parts for side in sides) >= EARLY_LOOK_ROUNDS[0]:
+                self._event = learn_simple(
+                    *both_sides(self._parts),
+                    self._claim,
+                    alpha=self._alpha,
+                    rounds=EARLY_LOOK_ROUNDS[1],
+                )
+                self._done = self._event is None  # outputs have no simple event
+                if self._event is not None:
+                    self._tally = Tally(0, 0, 0, self._event.directions)
+        else:
+            for sides in complete_sides(found):
+                tables = [self._event.tabulate(side) for side in sides]
+                self._tally += Segment([np.array(tables)]).tally(self._event.directions)
+            if self._tally.rounds >= EARLY_LOOK_ROUNDS[1]:
+                self._done = True
+                self._sampler.show_bound(
+                    self._claim.symbol,
+                    combined_bound(self._claim, [Part(self._tally)], self._alpha),
+                )
+
+
+def training_outputs(
+    sampler: Sampler,
+    options: AuditOptions,
+    probed: ProbedPair,
+    phase: int,
+    rounds: int,
+    early: EarlyLook | None = None,
+) -> BothSides:
+    """Run a training stage on a pair, check its randomness, and return its outputs."""
+    chunk = min(chunk_size(rounds, options.width), max(rounds // 4, 16))
+    stage = sampler.stage(probed.pair, phase, probed.index, rounds, chunk)
+    chunks: list[BothSides] = []
+    for found in sampler.outputs(stage):
+        # no chunk is dropped, because `engine.outputs` loses no rounds
+        chunks += complete_sides(found)
+        if early is not None:
+            early.add(found, stage.single)
+        sampler.record(stage, found)
+    check_training(chunks)
+    sides = both_sides(chunks)
+    check_imports(sides)
+    sampler.seen.add(*sides)
+    return sides
+
+
+def complete_sides(found: Segment) -> list[BothSides]:
+    """Return the stored outputs of a segment's chunks, without chunks in which a batch raised."""
+    return [(one, zero) for one, zero in found.sides if one is not None and zero is not None]
+
+
+def both_sides(parts: Sequence[BothSides]) -> BothSides:
+    """Return the outputs of several batches as one pair of batches."""
+    return concatenate([part[0] for part in parts]), concatenate([part[1] for part in parts])

@@ -26,18 +26,24 @@ from dpwitness.auditors.audit.options import (
     AuditOptions,
     chunk_size,
 )
-from dpwitness.auditors.audit.pilot import (
+from dpwitness.auditors.audit.probe import (
     BothSides,
+    ProbedPair,
     Training,
     both_sides,
     complete_sides,
+    repeat_probe,
     training_outputs,
 )
-from dpwitness.auditors.audit.probe import ProbedPair, repeat_probe
-from dpwitness.auditors.audit.runner import RoundRunner
+from dpwitness.auditors.audit.sampler import Sampler
 from dpwitness.auditors.events.detectable_violation import ScoreLaw, detectable
-from dpwitness.auditors.events.divergence import Binned, renyi_lower_bound
-from dpwitness.auditors.events.event import Event, EventHistogram, picture
+from dpwitness.auditors.events.event import (
+    Binned,
+    Event,
+    EventHistogram,
+    picture,
+    renyi_lower_bound,
+)
 from dpwitness.auditors.events.learning import Learned, learn
 from dpwitness.auditors.events.rule_reader import columns_of, read_event
 from dpwitness.auditors.statistics.anytime import (
@@ -154,12 +160,8 @@ class EventTest:
         )
 
 
-# yields the test after each change
-_Tests = Generator[EventTest, None, tuple[EventTest, list[BothSides]]]
-
-
 def run_test(
-    runner: RoundRunner, options: AuditOptions, probed: ProbedPair, training: Training
+    sampler: Sampler, options: AuditOptions, probed: ProbedPair, training: Training
 ) -> Iterator[EventTest]:
     """Test the trained event, and a better event if the first test trains one. One certificate
     combines both tests (`combination`).
@@ -172,24 +174,24 @@ def run_test(
     )
     yield test
     if first := training.first_test:
-        stage = runner.stage(
+        stage = sampler.stage(
             test.pair, Phase.FIRST_TEST, test.index, first, chunk_size(first, options.width)
         )
         test, kept = yield from _count(
-            runner, options, test, stage, learned, training.looks, training.weight
+            sampler, options, test, stage, learned, training.looks, training.weight
         )
         rounds -= first
         learned = training.better_event(options, kept) if kept else learned
     if not test.stopped:
-        stage = runner.stage(
+        stage = sampler.stage(
             test.pair, Phase.TEST, test.index, rounds, chunk_size(rounds, options.width)
         )
-        yield from _count(runner, options, test, stage, learned, LOOK_SHARES)
-    repeat_probe(runner, probed)
+        yield from _count(sampler, options, test, stage, learned, LOOK_SHARES)
+    repeat_probe(sampler, probed)
 
 
 def extend(
-    runner: RoundRunner,
+    sampler: Sampler,
     options: AuditOptions,
     probed: ProbedPair,
     test: EventTest,
@@ -203,11 +205,11 @@ def extend(
     share of alpha are fixed by rule (`combination`), so neither the reason nor the length of the
     extension matters.
     """
-    before, event, rounds = test, single_event(test.event), total - runner.done
+    before, event, rounds = test, single_event(test.event), total - sampler.done
     binned = test.event if isinstance(test.event, Binned) else None
     learned = Learned(event, 0.0, test.method.removesuffix(_BINNED_SUFFIX), binned, test.law)
-    runner.planned = total
-    stage = runner.stage(
+    sampler.planned = total
+    stage = sampler.stage(
         test.pair,
         Phase.EXTENSION + number - 1,
         test.index,
@@ -218,11 +220,11 @@ def extend(
     test = replace(
         test, planned=total, alpha=alpha, parts=tuple(reweight_for_extension(test.parts))
     )
-    test, _ = yield from _count(runner, options, test, stage, learned, LOOK_SHARES)
+    test, _ = yield from _count(sampler, options, test, stage, learned, LOOK_SHARES)
     # the bound has not improved, so it still belongs to the previous event
     if test.basis is before.basis:
         yield replace(test, event=before.event, method=before.method)
-    repeat_probe(runner, probed)
+    repeat_probe(sampler, probed)
 
 
 def single_event(event: Event) -> Event:
@@ -231,14 +233,14 @@ def single_event(event: Event) -> Event:
 
 
 def _count(
-    runner: RoundRunner,
+    sampler: Sampler,
     options: AuditOptions,
     test: EventTest,
     stage: Stage,
     learned: Learned,
     spent: dict[float, float],
     weight: float = 1.0,
-) -> _Tests:
+) -> Generator[EventTest, None, tuple[EventTest, list[BothSides]]]:
     """Count an event in the rounds of a stage, with interim looks; `spent` maps shares of the stage
     to shares of alpha.
 
@@ -247,8 +249,8 @@ def _count(
     (RDP, zCDP) is tested at the end with half of alpha.
     """
     _, index, phase = stage.key
-    event = runner.fixed(phase, index, learned.event)
-    binned = runner.fixed(phase, index, learned.binned) if learned.binned else None
+    event = sampler.fixed(phase, index, learned.event)
+    binned = sampler.fixed(phase, index, learned.binned) if learned.binned else None
     assert binned is None or isinstance(binned, Binned)
     parts = (*test.parts, Part(Tally(0, 0, 0, event.directions), weight))
     test = replace(test, event=event, method=learned.method, law=learned.law, parts=parts)
@@ -258,7 +260,7 @@ def _count(
     share, parameter = test.alpha * (0.5 if binned else 1.0), options.claim.parameter
     looks = {max(1, round(look * stage.segments)): share * part for look, part in spent.items()}
     pictured = PICTURE_ROUNDS if phase != Phase.FIRST_TEST else stage.rounds
-    segments = runner.counts(stage, [event, binned] if binned else [event], pictured)
+    segments = sampler.counts(stage, [event, binned] if binned else [event], pictured)
     for number, found in enumerate(segments, start=1):
         part = test.parts[-1].plus(found.tally(event.directions), found.lost)
         test = replace(test, parts=(*test.parts[:-1], part))
@@ -266,26 +268,26 @@ def _count(
         if binned:
             cells += found.tables[1]
         kept += complete_sides(found)
-        runner.record(stage, found)
+        sampler.record(stage, found)
         if number in looks:
-            test = test.look(options.claim, looks[number], options.alpha, runner.done)
+            test = test.look(options.claim, looks[number], options.alpha, sampler.done)
             yield test
-            runner.report_look(options.claim.symbol, test.lower)
+            sampler.report_look(options.claim.symbol, test.lower)
             if test.lower > parameter and (
                 options.stop == "violation"
                 or (options.stop == "gross" and test.lower > gross_bound(parameter))
             ):
-                runner.pace.stopped, test = True, replace(test, stopped=True)
+                sampler.pace.stopped, test = True, replace(test, stopped=True)
                 break
     lost = test.parts[-1].lost
     if binned and not test.stopped and not lost:  # cell counts cannot account for lost rounds
-        test = _with_renyi_bound(options, test, binned, cells, runner.done)
+        test = _with_renyi_bound(options, test, binned, cells, sampler.done)
     if lost:
-        runner.note(
+        sampler.note(
             f"a batch raised for the first time in the test: its {lost} rounds count as "
             "wrong guesses, later rounds were run singly"
         )
-    runner.check_calls(stage)
+    sampler.check_calls(stage)
     if kept:
         test = replace(
             test,
@@ -347,12 +349,12 @@ class SequentialTest:
 
     def __init__(
         self,
-        runner: RoundRunner,
+        sampler: Sampler,
         options: AuditOptions,
         probed: ProbedPair,
         known: Sequence[BothSides],
     ) -> None:
-        self.runner, self.options, self.probed = runner, options, probed
+        self.sampler, self.options, self.probed = sampler, options, probed
         self.training_sides = list(known)
         self.trained = 0  # rounds from which the latest event was learned
         self.checked = 0  # rounds of the epoch at the last check of what the event can show
@@ -374,7 +376,7 @@ class SequentialTest:
         if start is None and self.rows < FIRST_EPOCH:
             self.training_sides.append(
                 training_outputs(
-                    self.runner, self.options, self.probed, Phase.TRAIN, FIRST_EPOCH - self.rows
+                    self.sampler, self.options, self.probed, Phase.TRAIN, FIRST_EPOCH - self.rows
                 )
             )
         test, self.trained, number, before = (
@@ -390,7 +392,7 @@ class SequentialTest:
             for test in self._count(number, rounds, test):  # noqa: B020
                 yield test
             number, before = number + 1, before + rounds
-        repeat_probe(self.runner, self.probed)
+        repeat_probe(self.sampler, self.probed)
 
     def _begin(self, number: int, rounds: int, test: EventTest | None) -> EventTest:
         """Return the test with a new epoch, whose event is learned from all rounds so far while
@@ -399,7 +401,7 @@ class SequentialTest:
         rows = self.rows
         if test is not None and rows <= self.trained:
             return test
-        plan = self.runner.settled(f"epoch {number}", lambda: self._learn(rows, rounds))
+        plan = self.sampler.settled(f"epoch {number}", lambda: self._learn(rows, rounds))
         event, method = read_event(plan["event"]), plan["method"]
         part = Part(Tally(0, 0, 0, event.directions), 0.0, 0, Prior(*plan["prior"]))
         self.trained, self.checked = rows, 0
@@ -441,44 +443,44 @@ class SequentialTest:
 
     def _count(self, number: int, rounds: int, test: EventTest) -> Iterator[EventTest]:
         """Count the event in the rounds of an epoch, and look at the evidence on the way."""
-        runner, options = self.runner, self.options
+        sampler, options = self.sampler, self.options
         # a short epoch has 64 chunks, after each of which the evidence is looked at
         chunk = max(16, min(rounds // 64, chunk_size(rounds, options.width)))
-        stage = runner.stage(test.pair, Phase.EXTENSION + number, test.index, rounds, chunk)
+        stage = sampler.stage(test.pair, Phase.EXTENSION + number, test.index, rounds, chunk)
         learning = self.rows + rounds <= self.most_trained
-        runner.planned = min(options.trials, runner.done + rounds)
+        sampler.planned = min(options.trials, sampler.done + rounds)
         kept: list[BothSides] = []
         pictured: list[BothSides] = []
         looked = 0
-        for found in runner.counts(stage, [test.event], rounds if learning else PICTURE_ROUNDS):
+        for found in sampler.counts(stage, [test.event], rounds if learning else PICTURE_ROUNDS):
             part = test.parts[-1].plus(found.tally(test.event.directions), found.lost)
             test = replace(
                 test, parts=(*test.parts[:-1], part), planned=test.planned + found.rounds
             )
-            runner.record(stage, found)
+            sampler.record(stage, found)
             sides = complete_sides(found)
             self.training_sides += sides if learning else []
             kept += sides if learning else []
             pictured += sides if len(pictured) * chunk < PICTURE_ROUNDS else []
             done = part.tally.rounds
             # the runs or the time do not allow for another chunk
-            used_up = runner.done + chunk > options.trials or (
-                options.seconds is not None and runner.spent >= options.seconds
+            used_up = sampler.done + chunk > options.trials or (
+                options.seconds is not None and sampler.spent >= options.seconds
             )
             if done >= looked * 1.02 or used_up:  # an epoch's rounds grow by 2 % between looks
                 looked = done
                 test = replace(test, stopped=self._settled(test) or used_up)
             yield test
             if test.stopped:
-                runner.pace.stopped = True
+                sampler.pace.stopped = True
                 break
-        runner.check_calls(stage)
+        sampler.check_calls(stage)
         if learning and kept:
             check_training(kept)
         if pictured:
             test = replace(test, picture=picture(test.event, both_sides(pictured)))
-        test = test.look(options.claim, options.alpha, options.alpha, runner.done)
-        runner.report_look(options.claim.symbol, test.lower)
+        test = test.look(options.claim, options.alpha, options.alpha, sampler.done)
+        sampler.report_look(options.claim.symbol, test.lower)
         yield test
 
     def _settled(self, test: EventTest) -> bool:
@@ -502,7 +504,7 @@ class SequentialTest:
             or detectable(claim, test.law, test.planned, equivalent_level(options.alpha)) > least
         ):
             return False
-        self.runner.note(
+        self.sampler.note(
             f"the tested event shows {claim.symbol} <= {most:.4g} at most (confidence "
             f"{1 - options.alpha:.12g}), less than {options.find:g} times the claim; this ended "
             "the audit. Other events are not excluded"

@@ -13,36 +13,40 @@ some G_i fails, which has probability K gamma = alpha/50 at most. []
 
 A discovery gets no further slices, so that its evidence stays. A new release is a new hypothesis:
 the rate holds for the list of targets at one release each, not for all releases of a year together.
+
+A **release** is one version of a target: its source, its claim and pairs, and its outputs under one
+seed. Its evidence is that of a sequential audit (`statistics/anytime`). Each call adds a **slice**,
+whose rounds have fresh random streams. A slice holds the counts that it adds to each epoch. An
+epoch holds its event and its prior, which rounds of earlier slices, or earlier rounds of its own
+slice, chose.
+
+The sum of slices depends neither on the clock nor on the order in which stores are merged: slices
+are ordered by number and id, a slice that occurs twice is the same row, and slices of two machines
+that continue one state add up. Two such slices may both begin an epoch. Each epoch depends on
+rounds before its own slice only, so that the proof of Theorem 2 holds for the ordered list.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, chain
 from typing import Any
 
+from dpwitness.auditors.audit.after_test import Counted, require_independent
 from dpwitness.auditors.audit.audit import MOST_TRIALS
 from dpwitness.auditors.audit.conclude import Findings, build_result
 from dpwitness.auditors.audit.options import MIN_RUNS_PER_PAIR, validated_options
-from dpwitness.auditors.audit.pilot import select_pair
-from dpwitness.auditors.audit.probe import ProbedPair, run_probes
+from dpwitness.auditors.audit.pair_choice import run_probes, select_pair
+from dpwitness.auditors.audit.probe import ProbedPair
 from dpwitness.auditors.audit.result import AuditResult
-from dpwitness.auditors.audit.runner import RoundRunner
-from dpwitness.auditors.audit.slices import (
-    BEGUN,
-    FOUND,
-    Release,
-    Slice,
-    epoch_id,
-    read_release,
-    write_slice,
-)
+from dpwitness.auditors.audit.sampler import Sampler
 from dpwitness.auditors.audit.test import EventTest, SequentialTest
-from dpwitness.auditors.audit.violations import Counted, require_independent
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.search.catalogue import audited_pairs
 from dpwitness.auditors.statistics.anytime import (
@@ -52,17 +56,181 @@ from dpwitness.auditors.statistics.anytime import (
     log_dependence,
     log_e_value,
 )
-from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY
+from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, Part, Prior, Tally
 from dpwitness.auditors.witnesses.audit_records import identity_of
-from dpwitness.auditors.witnesses.store import Entry, Identity, Store
+from dpwitness.auditors.witnesses.recompute import read_part
+from dpwitness.auditors.witnesses.store import Entry, Identity, Store, insert_statement
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.rounds import fresh_seed
 from dpwitness.auditors.workers.statefulness import Unfit
 from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import MechanismFailed
-from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.json_reader import (
+    Json,
+    anything,
+    integer,
+    listing,
+    number,
+    parse,
+    record,
+    short_json,
+    text,
+)
 from dpwitness.core.values.validation import InvalidArgument
+
+# keys of facts, or their prefixes
+SLICE, EPOCH, BEGUN, FOUND = "slice ", "epoch ", "begun ", "found"
+
+_SLICE = record(
+    time=number(),
+    runs=integer(0, 10**18),
+    counts=listing(anything),
+    bound=number(lambda x: x >= 0, "a number, at least 0"),
+)
+_PLAN = record(
+    event=anything,
+    method=text(),
+    directions=integer(1, 2),
+    prior=listing(number(), 3, 3),
+    pair=integer(0, 10**6),
+    trained=integer(),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Counts that one call adds: `counts` holds (epoch, right, wrong, rounds, lost), and `bound`
+    the certified bound after the call.
+    """
+
+    number: int
+    id: str
+    time: float
+    runs: int
+    counts: tuple[tuple[str, int, int, int, int], ...]
+    bound: float
+
+    def to_json(self) -> Json:
+        """Return the slice as JSON."""
+        return {
+            "time": round(self.time, 1),
+            "runs": self.runs,
+            "counts": [list(each) for each in self.counts],
+            "bound": self.bound,
+        }
+
+    @classmethod
+    def from_json(cls, key: str, data: Json) -> Slice:
+        """Return the slice that `to_json` wrote under a key."""
+        found = re.fullmatch(f"{SLICE}([0-9]{{1,18}}) ([0-9a-f]+)", key)
+        if found is None:
+            raise InvalidArgument(
+                f"key must be {SLICE!r}, a number and an id, got {short_json(key)}"
+            )
+        slice_data = _SLICE(data, "")
+        counts = [
+            (text()(row[0], "epoch"), *listing(integer(), 4, 4)(row[1:], "counts"))
+            for row in listing(listing(anything, 5, 5))(data["counts"], "counts")
+        ]
+        if sum(rounds for _, _, _, rounds, _ in counts) > slice_data["runs"]:
+            raise InvalidArgument(
+                f"runs must be at least the number of counted rounds, got {slice_data['runs']}"
+            )
+        return cls(
+            int(found[1]),
+            found[2],
+            slice_data["time"],
+            slice_data["runs"],
+            tuple(counts),
+            slice_data["bound"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Sum of the slices of a release: its epochs in order, with the counts of each."""
+
+    slices: tuple[Slice, ...] = ()
+    # event, method, prior, pair and training size of each epoch
+    epochs: dict[str, Json] = field(default_factory=dict)
+    parts: dict[str, Part] = field(default_factory=dict)
+    unfinished: int = 0  # calls that ended without a slice
+    found: bool = False  # whether the release was a discovery, so that no further slices are run
+
+    @property
+    def looks(self) -> tuple[tuple[int, float], ...]:
+        """Return the number of runs and the certified bound after each slice."""
+        runs = accumulate(each.runs for each in self.slices)
+        return tuple(zip(runs, (each.bound for each in self.slices), strict=True))
+
+
+def epoch_id(slice_id: str, number: int, plan: Json) -> str:
+    """Return the name of an epoch that a slice begins."""
+    content = json.dumps([slice_id, number, plan], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:12]
+
+
+def read_release(store: Store, entry: Entry) -> Release:
+    """Return the sum of the slices in a store. Raise InvalidArgument if they cannot be read."""
+    rows = store.rows("facts", "audit = ?", entry.id)
+    try:
+        facts = {key: parse(value) for _, key, value in rows}
+        slices = [
+            Slice.from_json(key, value) for key, value in facts.items() if key.startswith(SLICE)
+        ]
+        slices.sort(key=lambda each: (each.number, each.id))
+        epochs = {
+            key.removeprefix(EPOCH): _PLAN(value, "")
+            for key, value in facts.items()
+            if key.startswith(EPOCH)
+        }
+        done = {f"{each.number} {each.id}" for each in slices}
+        unfinished = sum(
+            key.removeprefix(BEGUN) not in done for key in facts if key.startswith(BEGUN)
+        )
+        parts: dict[str, Part] = {}  # in the order in which the epochs occur in the slices
+        for name, correct, wrong, rounds, lost in chain.from_iterable(s.counts for s in slices):
+            if name not in epochs:
+                raise InvalidArgument(f"epoch {short_json(name)} is missing")
+            directions, prior = epochs[name]["directions"], Prior(*epochs[name]["prior"])
+            before = parts.get(name, Part(Tally(0, 0, 0, directions), 0.0, 0, prior))
+            parts[name] = before.plus(Tally(correct, wrong, rounds, directions), lost)
+        parts = {name: read_part(part.to_json()) for name, part in parts.items()}  # checked
+        return Release(tuple(slices), epochs, parts, unfinished, FOUND in facts)
+    except InvalidArgument as error:
+        raise InvalidArgument(
+            f"store is damaged or edited at {entry.name}: a slice cannot be read ({error})"
+        ) from None
+
+
+def write_slice(store: Store, entry: Entry, new: Slice, epochs: dict[str, Json]) -> None:
+    """Add a slice with the epochs that it begins, and remove the mark that it has begun, in one
+    transaction.
+    """
+    with store.transaction() as connection:
+        for name, plan in epochs.items():
+            connection.execute(
+                *insert_statement(
+                    "facts", entry.id, f"{EPOCH}{name}", json.dumps(plan, separators=(",", ":"))
+                )
+            )
+        key = f"{SLICE}{new.number} {new.id}"
+        connection.execute(
+            *insert_statement(
+                "facts", entry.id, key, json.dumps(new.to_json(), separators=(",", ":"))
+            )
+        )
+        connection.execute(
+            "DELETE FROM facts WHERE audit = ? AND key = ?",
+            (entry.id, f"{BEGUN}{new.number} {new.id}"),
+        )
+        connection.execute(
+            "UPDATE audits SET done = done + ?, planned = done + ? WHERE id = ?",
+            (new.runs, new.runs, entry.id),
+        )
+        store.reseal(entry.id)
+
 
 # parts of the identity of a release
 _PARTS = ("target", "source", "pair", "claim", "batch", "version of NumPy", "version of Python")
@@ -129,22 +297,13 @@ def sparkline(looks: Sequence[tuple[int, float]], claim: float, most: int = 24) 
 class _Call:
     """Result of a call for one target, before the discoveries are known."""
 
-    runner: RoundRunner
+    sampler: Sampler
     findings: Findings
     claim: Claim
     failure: str = ""
     release: str = ""
     entry: Entry | None = None
     known: Release = field(default_factory=Release)
-
-    def evidence(self, gamma: float) -> float:
-        """Return ln E of the claim."""
-        test = self.findings.test
-        if test is None or not test.parts:
-            return 0.0
-        return log_e_value(
-            self.claim, test.parts, self.claim.parameter, 0.0 if self.claim.is_pure else gamma
-        )
 
 
 def watch(
@@ -183,26 +342,28 @@ def watch(
         In the order of `targets`.
     """
     report, alpha, count = announce or (lambda line: None), 1 - confidence, len(targets)
-    calls = []
-    for each in targets:
-        calls.append(
-            _run_slice(
-                each,
-                store,
-                seconds / count,
-                trials,
-                alpha / count,
-                executor,
-                time_limit,
-                report,
-                clock,
-                count,
-            )
+    calls = [
+        _run_slice(
+            each,
+            store,
+            seconds / count,
+            trials,
+            alpha / count,
+            executor,
+            time_limit,
+            report,
+            clock,
+            count,
         )
-    gamma = alpha * SHARE_FOR_FREQUENCY / count
-    discovered = e_discoveries(
-        [call.evidence(gamma) for call in calls], alpha * (1 - SHARE_FOR_FREQUENCY)
-    )
+        for each in targets
+    ]
+    gamma, logs = alpha * SHARE_FOR_FREQUENCY / count, list[float]()
+    for call in calls:
+        test, claim = call.findings.test, call.claim
+        error = 0.0 if claim.is_pure else gamma
+        parts = test.parts if test is not None else ()
+        logs.append(log_e_value(claim, parts, claim.parameter, error) if parts else 0.0)
+    discovered = e_discoveries(logs, alpha * (1 - SHARE_FOR_FREQUENCY))
     for call, found in zip(calls, discovered, strict=True):
         if found and call.entry is not None and not call.known.found:
             store.write("facts", call.entry.id, FOUND, "true")
@@ -241,12 +402,12 @@ def _run_slice(
         target=watched.target,
     )
     options = replace(options, stop="violation", seconds=seconds, trials=trials or MOST_TRIALS)
-    runner = RoundRunner(options)
-    call = _Call(runner, Findings(options), claim)
+    sampler = Sampler(options)
+    call = _Call(sampler, Findings(options), claim)
     try:
         pairs = audited_pairs(mechanism, watched.pair)
-        runner.planned = MIN_RUNS_PER_PAIR * len(pairs)
-        options, probed = run_probes(runner, options, pairs)
+        sampler.planned = MIN_RUNS_PER_PAIR * len(pairs)
+        options, probed = run_probes(sampler, options, pairs)
         parts = identity_of(mechanism, options.target, pairs, [], None, claim=claim.identity)
         # the outputs under one seed show changes outside of the source file
         identity = {
@@ -266,7 +427,7 @@ def _run_slice(
         call.failure = str(error)
         call.findings = replace(call.findings, test=None)
     finally:
-        runner.close()
+        sampler.close()
     return call
 
 
@@ -306,7 +467,7 @@ def _run_known(
     targets: int,
 ) -> None:
     """Continue the sequential test of a release by one slice, and store the slice."""
-    runner, known, entry = call.runner, call.known, call.entry
+    sampler, known, entry = call.sampler, call.known, call.entry
     assert entry is not None
     if known.unfinished:
         report(
@@ -316,43 +477,62 @@ def _run_known(
     if known.slices and now < known.slices[-1].time:
         late = f"the clock went back, the last call was {known.slices[-1].time - now:.0f} s later"
         report(f"{options.name}: {late}; slices are ordered by number, so the counts are right")
-    start = _restored(known, options.alpha, probed, options.name)
+    start, trained = None, 0
+    if known.parts:  # the test of the slices so far
+        plan = known.epochs[next(reversed(known.parts))]
+        if plan["pair"] >= len(probed):
+            raise InvalidArgument(
+                f"store is damaged or edited at {options.name}: an epoch has pair number "
+                f"{plan['pair']} of {len(probed)} pairs"
+            )
+        pair, parts, trained = probed[plan["pair"]], tuple(known.parts.values()), plan["trained"]
+        planned, event = sum(part.tally.rounds for part in parts), read_event(plan["event"])
+        start = EventTest(
+            pair.pair, pair.index, options.alpha, planned, event, plan["method"], parts
+        )
     call.findings = replace(call.findings, options=options, test=start)
     if start is not None:
-        call.findings = call.findings.on(start.pair, runner)
+        call.findings = call.findings.on(start.pair, sampler)
     if known.found:
         return
     number, name = (known.slices[-1].number if known.slices else 0) + 1, f"{options.seed:x}"
     # a call that is killed is not forgotten
     store.write("facts", entry.id, f"{BEGUN}{number} {name}", json.dumps(round(now, 1)))
-    runner.seed = options.seed
+    sampler.seed = options.seed
     if start is None:
-        selected, outputs, scores = select_pair(runner, options, probed)
-        call.findings = replace(call.findings, pairs=scores).on(selected.pair, runner)
-        test = SequentialTest(runner, call.findings.options, selected, outputs or [])
+        selected, outputs, scores = select_pair(sampler, options, probed)
+        call.findings = replace(call.findings, pairs=scores).on(selected.pair, sampler)
+        test = SequentialTest(sampler, call.findings.options, selected, outputs or [])
     else:
         selected = probed[start.index]
-        test = SequentialTest(runner, call.findings.options, selected, [])
-    trained = known.epochs[next(reversed(known.parts))]["trained"] if known.parts else 0
+        test = SequentialTest(sampler, call.findings.options, selected, [])
     plans, interrupted, now_test = list[Json](), False, start
     try:
-        for now_test in test.run(start, int(trained)):
+        for now_test in test.run(start, trained):
             if len(now_test.parts) > len(known.parts) + len(plans):
-                event = {
-                    "event": now_test.event.to_json(),
-                    "method": now_test.method,
-                    "directions": now_test.event.directions,
-                }
-                prior = now_test.parts[-1].to_json()["prior"]
                 plans.append(
-                    event | {"prior": prior, "pair": selected.index, "trained": test.trained}
+                    {
+                        "event": now_test.event.to_json(),
+                        "method": now_test.method,
+                        "directions": now_test.event.directions,
+                        "prior": now_test.parts[-1].to_json()["prior"],
+                        "pair": selected.index,
+                        "trained": test.trained,
+                    }
                 )
             call.findings = replace(call.findings, test=now_test)
     except KeyboardInterrupt:
         interrupted = True
     parts_now = now_test.parts if now_test is not None else ()
     names = [*known.parts, *(epoch_id(name, place, plan) for place, plan in enumerate(plans))]
-    counts = _added(known, dict(zip(names, parts_now, strict=True)))
+    counts = list[tuple[str, int, int, int, int]]()  # that this call has added to each epoch
+    for epoch, part in zip(names, parts_now, strict=True):
+        none = Part(Tally(0, 0, 0, part.tally.directions))
+        before, tally = known.parts.get(epoch, none), part.tally
+        correct, wrong = tally.correct - before.tally.correct, tally.wrong - before.tally.wrong
+        rounds = tally.rounds - before.tally.rounds
+        if rounds:
+            counts.append((epoch, correct, wrong, rounds, part.lost - before.lost))
     # the largest error of a discovery
     claim, discovery = call.findings.options.claim, min(options.alpha * targets, 0.5)
     bound = anytime_bound(claim, parts_now, options.alpha) if parts_now else 0.0
@@ -364,60 +544,17 @@ def _run_known(
             *counts,
         ]:
             slices.setdefault(epoch, []).append([rounds - correct - wrong, correct, wrong - missed])
-        runner.dependence += [log_dependence(each) for each in slices.values() if len(each) > 1]
+        sampler.dependence += [log_dependence(each) for each in slices.values() if len(each) > 1]
         lost = now_test.parts[-1].lost
         if doubt := require_independent(
-            runner, [Counted(now_test.pair, now_test.index, now_test.event, now_test.tally, lost)]
+            sampler, [Counted(now_test.pair, now_test.index, now_test.event, now_test.tally, lost)]
         ):
             raise Unfit(doubt)
-    new = Slice(number, name, now, runner.done, tuple(counts), min(bound, 1e300))
+    new = Slice(number, name, now, sampler.done, tuple(counts), min(bound, 1e300))
     write_slice(store, entry, new, dict(zip(names[len(known.parts) :], plans, strict=True)))
     call.known = read_release(store, entry)
     if interrupted:
         raise KeyboardInterrupt
-
-
-def _added(known: Release, parts: dict[str, Any]) -> list[tuple[str, int, int, int, int]]:
-    """Return the counts that a call has added to each epoch."""
-    added = []
-    for name, part in parts.items():
-        tally, lost = part.tally, part.lost
-        before = known.parts.get(name)
-        zero = before.tally if before else replace(tally, correct=0, wrong=0, rounds=0)
-        counts = (
-            tally.correct - zero.correct,
-            tally.wrong - zero.wrong,
-            tally.rounds - zero.rounds,
-            lost - (before.lost if before else 0),
-        )
-        if counts[2]:
-            added.append((name, *counts))
-    return added
-
-
-def _restored(
-    known: Release, alpha: float, probed: Sequence[ProbedPair], name: str
-) -> EventTest | None:
-    """Return the test of the slices so far; None if there is no epoch yet."""
-    if not known.parts:
-        return None
-    plan = known.epochs[next(reversed(known.parts))]
-    if plan["pair"] >= len(probed):
-        raise InvalidArgument(
-            f"store is damaged or edited at {name}: an epoch has pair number {plan['pair']} "
-            f"of {len(probed)} pairs"
-        )
-    pair = probed[plan["pair"]]
-    planned = sum(part.tally.rounds for part in known.parts.values())
-    return EventTest(
-        pair.pair,
-        pair.index,
-        alpha,
-        planned,
-        read_event(plan["event"]),
-        plan["method"],
-        tuple(known.parts.values()),
-    )
 
 
 def _conclude(call: _Call, alpha: float, name: str) -> Watched:
@@ -426,9 +563,11 @@ def _conclude(call: _Call, alpha: float, name: str) -> Watched:
     if test is not None:  # `build_result` looks at the counts again, at this error
         plain: dict[str, Any] = {"basis": None, "lower": 0.0, "epsilon": 0.0, "p_value": 1.0}
         test = replace(test, alpha=alpha, looks=known.looks[:-1], **plain)
-    call.runner.done = call.runner.planned = known.runs or call.runner.done
+    call.sampler.done = call.sampler.planned = (
+        sum(each.runs for each in known.slices) or call.sampler.done
+    )
     options = replace(call.findings.options, confidence=1 - alpha)
     result = build_result(
-        call.runner, replace(call.findings, options=options, test=test), failure=call.failure
+        call.sampler, replace(call.findings, options=options, test=test), failure=call.failure
     )
     return Watched(name, call.release, result, len(known.slices), known.looks)

@@ -26,7 +26,7 @@ from dpwitness.auditors.canaries.bounds import (
     schedule,
     sizes,
 )
-from dpwitness.auditors.canaries.ideal_limit import detectable
+from dpwitness.auditors.canaries.design import detectable
 from dpwitness.auditors.canaries.inputs import Canaries, read
 from dpwitness.auditors.canaries.result import (
     ASSUMED,
@@ -129,15 +129,6 @@ def _fit(features: FloatArray, coins: np.ndarray) -> FloatArray:
 _OWNER = "audit_canaries"
 _HISTOGRAM_CELLS = 60  # cells of each histogram
 
-_POOLED_NOTE = (
-    "runs are pooled as canaries of one run: their randomness is independent, so a coin changes "
-    "one run only, and the claim applies"
-)
-_GAUSSIAN_NOTE = (
-    "tested against the Gaussian curve with the claim's epsilon and delta: a training with "
-    "another curve may exceed that curve"
-)
-
 
 def audit_canaries(
     scores_in: Any,
@@ -185,9 +176,8 @@ def audit_canaries(
     inclusion : float
         Probability of inclusion. Must be 1/2, since the theorems are proved for 1/2 only. The sizes
         of both sides are tested against 1/2.
-    method : {"best", "counting", "steinke", "curve"}
-        ``counting``: (epsilon, delta) by this project's theorem. ``steinke``: the theorem of
-        Steinke, Nasr and Jagielski (2023), at a number of guesses that is fixed in advance.
+    method : {"best", "counting", "curve"}
+        ``counting``: (epsilon, delta) by this project's theorem.
         ``curve``: the recursion of Mahloujifar, Melis and Chaudhuri (2025), where an approximate
         claim is replaced by the Gaussian curve with the same epsilon and delta. ``best``: counting
         for pure and approximate claims, curve for others.
@@ -277,7 +267,14 @@ def audit_canaries(
             *claim_notes,
             *notes,
             ASSUMED,
-            *([_POOLED_NOTE] if canaries.runs > 1 else []),
+            *(
+                [
+                    "runs are pooled as canaries of one run: their randomness is independent, so a "
+                    "coin changes one run only, and the claim applies"
+                ]
+                if canaries.runs > 1
+                else []
+            ),
             *canaries.notes,
         ),
         target=target,
@@ -289,7 +286,7 @@ def _choose_method(method: str, claim: Claim) -> tuple[str, Claim, tuple[str, ..
     """Return the theorem to use, the claim or curve that the theorem tests, and notes on a replaced
     claim.
     """
-    require_one_of("method", method, ("best", "counting", "steinke", "curve"), _OWNER)
+    require_one_of("method", method, ("best", "counting", "curve"), _OWNER)
     by_curve = claim.has_tangents
     if not (by_curve or claim.bounds_epsilon):
         raise InvalidArgument(
@@ -305,10 +302,14 @@ def _choose_method(method: str, claim: Claim) -> tuple[str, Claim, tuple[str, ..
     if method == "curve" and not by_curve:
         if claim.is_pure:
             raise InvalidArgument(
-                f"{_OWNER}: method must be 'best', 'counting' or 'steinke' for a claim "
-                "without delta, got 'curve'"
+                f"{_OWNER}: method must be 'best' or 'counting' for a claim without delta, got "
+                "'curve'"
             )
-        return method, GDP.with_epsilon(claim.parameter, claim.delta_budget), (_GAUSSIAN_NOTE,)
+        note = (
+            "tested against the Gaussian curve with the claim's epsilon and delta: a training with "
+            "another curve may exceed that curve"
+        )
+        return method, GDP.with_epsilon(claim.parameter, claim.delta_budget), (note,)
     return method, claim, ()
 
 
@@ -326,9 +327,6 @@ def _planned_guesses(theorem: Theorem, guessed: Guesses, alpha: float) -> list[t
         # breaks ties where every expected bound is zero
         expected_z = (expected[numbers] - numbers / 2) / np.sqrt(numbers)
         return [(int(numbers[np.lexsort((expected_z, np.sum(bounds, axis=0)))[-1]]), alpha)]
-    if theorem.method == "steinke":
-        # the bound of Steinke et al. is best near 0.4 times the recursion's number of guesses
-        return [(max(1, round(0.4 * schedule(size, most, alpha)[0][0])), alpha)]
     return schedule(size, most, alpha, claim.guess_mu)
 
 

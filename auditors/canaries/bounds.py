@@ -47,15 +47,14 @@ P(C >= v_r) <= sum_r P(r) a + b <= a + b. Both conditions are monotone in v and 
 `p_value` splits its error between a and b at a ratio that depends on m delta alone, so the choice
 of the number of guesses costs almost nothing.
 
-**For comparison** with published figures, `steinke_chance` is the theorem of Steinke, Nasr and
-Jagielski (2023), "Privacy auditing with one
-(1) training run", which is not proved here:
+**For comparison**, the published theorem of Steinke, Nasr and Jagielski (2023), "Privacy auditing
+with one (1) training run", is
 
     P(C >= v)  <=  P(B >= v) + 2 m delta max_{1 <= i <= m} P(v > B >= v - i) / i.
 
-`chance` is exact for r = m and smaller at the levels of audits. Near probability one the exact
-value exceeds the bound of Steinke et al. by a few parts in 10^7
-(`tests/auditors/canaries/test_canaries.py`), where no bound is certified.
+`chance` is smaller at the levels of audits. Near probability one the exact value exceeds the
+published bound by a few parts in 10^7 (`tests/auditors/canaries/test_canaries.py`), where no bound
+is certified.
 
 **Curves**: the recursion of Mahloujifar, Melis and Chaudhuri (2025) for r right guesses under a
 trade-off curve.
@@ -94,9 +93,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import bdtrc, betainc, expit, gammaln, log_expit
+from scipy.special import betainc, expit, gammaln, log_expit
 
-from dpwitness.auditors.statistics.mean_limits import bracket
+from dpwitness.auditors.statistics.mean_limits import bracket, bracket_each
 from dpwitness.core.claims import Claim
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.protocols.mechanism import FloatArray
@@ -181,21 +180,6 @@ def p_value(
     )
 
 
-def steinke_chance(right: int, guesses: int, epsilon: float, delta: float, canaries: int) -> float:
-    """Return the upper bound of Steinke, Nasr and Jagielski on P(C >= v)."""
-    p = float(expit(epsilon))
-
-    def upper(least: FloatArray) -> FloatArray:
-        return np.where(least > 0, bdtrc(np.maximum(least, 1) - 1, guesses, p), 1.0)
-
-    upper_tail = upper(np.array([float(right)]))[0]
-    if delta == 0 or right == 0:
-        return float(upper_tail)
-    i = np.arange(1.0, right + 1)  # for i > v, P(v > B >= v - i) is constant
-    gain = float(np.max((upper(right - i) - upper_tail) / i))
-    return float(min(1.0, upper_tail + 2 * canaries * delta * gain))
-
-
 def refutes(
     right: int, guesses: int, canaries: int, epsilons: FloatArray, deltas: FloatArray, alpha: float
 ) -> bool:
@@ -248,7 +232,7 @@ _MAIN_SHARE = 0.98
 class Theorem:
     """A theorem on guesses about canaries, which bounds the parameter of a claim from counts."""
 
-    method: str  # counting, steinke or curve, as in `audit_canaries`
+    method: str  # counting or curve, as in `audit_canaries`
     claim: Claim
     canaries: int  # guessed or not
     delta: float  # of a pure or approximate claim
@@ -268,20 +252,13 @@ class Theorem:
                     np.array(right), np.array(guesses), delta, size, alpha, self._counting_law
                 )
             ]
-        counts = zip(right, guesses, strict=True)
-        if self.method == "curve":
-            return [parameter_refuted(self.claim, v, r, size, alpha) for v, r in counts]
         return [
-            largest(
-                lambda e, v=v, r=r: steinke_chance(v, r, e, delta, size) <= alpha  # type: ignore[misc]
-            )
-            for v, r in counts
+            parameter_refuted(self.claim, v, r, size, alpha)
+            for v, r in zip(right, guesses, strict=True)
         ]
 
     def smallest_error(self, right: int, guesses: int) -> float:
         """Return the smallest error probability at which the counts refute the claim."""
-        if self.method == "steinke":
-            return steinke_chance(right, guesses, self.claim.parameter, self.delta, self.canaries)
         if self.method == "counting":
             return float(
                 self._counting_law(right, guesses, self.claim.parameter, self.delta, self.canaries)
@@ -311,12 +288,7 @@ def epsilons_refuted(
         return np.asarray(law(right, guesses, epsilon, delta, canaries) <= alpha)
 
     low, high = np.zeros_like(right), np.full_like(right, _MAX_EPSILON)
-    positive = refuted(low)
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        found = refuted(middle)
-        low, high = np.where(found, middle, low), np.where(found, high, middle)
-    return np.where(positive, low, 0.0)
+    return np.where(refuted(low), bracket_each(refuted, low, high, _HALVINGS)[0], 0.0)
 
 
 def parameter_refuted(

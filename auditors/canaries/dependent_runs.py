@@ -182,9 +182,13 @@ def _require_independent_ranks(runs: Sequence[Run], run_numbers: Sequence[int], 
             expected = 0.5 * (changes[:i] + changes[i])
             for row in (ranked[i], ranked[i, ::-1]):
                 differ = np.maximum(0.5 * (size - ranked[:i] @ row), 0.0)
-                # 0.7 T: probabilities may vary from rank to rank
-                improbable = _log_improbability(differ, 0.7 * expected) > (
-                    _MIN_BITS * math.log(2) + math.log(pairs)
+                # minus the logarithm of Chernoff's bound, for a mean of 0.7 T at least:
+                # probabilities may vary from rank to rank
+                mean = 0.7 * expected
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    relative = np.where(differ > 0, differ * np.log(differ / mean), 0.0)
+                improbable = (differ < mean) & (
+                    mean - differ + relative > _MIN_BITS * math.log(2) + math.log(pairs)
                 )
                 copies = np.flatnonzero(improbable & (differ <= 0.25 * expected))
                 if copies.size:
@@ -198,15 +202,6 @@ def _require_independent_ranks(runs: Sequence[Run], run_numbers: Sequence[int], 
                         f"{_OWNER}: runs must be independent, {proof}, where independent "
                         f"coins differ at about {expected[j]:.0f}: {_ADVICE}"
                     )
-
-
-def _log_improbability(found: FloatArray, mean: FloatArray) -> FloatArray:
-    """Return minus the logarithm of Chernoff's bound on P(sum of coins <= found), for a mean of at
-    least `mean`; 0 above the mean.
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        bound = mean - found + np.where(found > 0, found * np.log(found / mean), 0.0)
-    return np.where(found < mean, bound, 0.0)
 
 
 def _require_independent_ids(runs: Sequence[Run], ids: Sequence[Sequence[Hashable] | None]) -> None:

@@ -103,7 +103,7 @@ class CanaryResult(ClaimResult):
     canaries, runs : int
         Number of canaries in all runs together, and number of runs.
     method : str
-        ``counting``, ``steinke`` or ``curve``.
+        ``counting`` or ``curve``.
     fixed : bool
         Whether the numbers of guesses were fixed before the scores were seen.
     claim, delta, confidence, seed, name, target, subject
@@ -348,51 +348,41 @@ def _recompute(document: Json) -> Recomputed:
     return Recomputed(True, {"parameter_lower": largest_bound})
 
 
-def _result_of_witness(raw: Json, confidence: float) -> CanaryResult:
-    """Return the result that the counts of a checked witness certify at a confidence. Raises
+def _replay(case: Replay, mechanism: Any, options: RunOptions) -> tuple[Any, str, tuple[str, ...]]:
+    """Recompute the bound from the counts in the file, at the confidence of `options`. Raise
     InvalidArgument if the counts contradict each other.
     """
-    claim, counts = (
-        exact_claim(raw["claim"], raw["claim_numbers"]).for_canaries("witness"),
-        raw["counts"],
-    )
-    size, guesses, right, alpha, delta = (
-        *(counts[key] for key in ("canaries", "guesses", "right")),
-        raw["alpha"],
-        raw["delta"],
-    )
-    if right > guesses:
-        refuse("counts.guesses", f"be at least {right}", guesses)
-    if guesses > size:
-        refuse("counts.canaries", f"be at least {guesses}", size)
-    if counts["included"] > size:
-        refuse("counts.included", f"be at most {size}", counts["included"])
-    if alpha > (1 - raw["confidence"]) * (1 + 1e-9):
-        refuse("alpha", f"be at most 1 - confidence, {1 - raw['confidence']:g}", alpha)
-    theorem = Theorem(raw["method"], claim, size, delta, raw["fixed"])
-    (lower,) = theorem.refuted([right], [guesses], alpha)
-    if not math.isclose(lower, float(raw["bound"]), rel_tol=_RELATIVE_TOLERANCE):
-        refuse("bound", f"be what the counts certify, {lower:.9g}", raw["bound"])
-    if confidence != raw["confidence"]:  # keep each tested bound's share of the error
-        alpha *= (1 - confidence) / (1 - raw["confidence"])
-        (lower,) = theorem.refuted([right], [guesses], alpha)
-    return result_of_counts(
-        theorem,
-        [GuessTest(guesses, right, alpha, lower)],
-        name=raw["name"],
-        confidence=confidence,
-        seed=raw["seed"],
-        included=counts["included"],
-        runs=counts["runs"],
-        p_value=math.nan,
-        notes=(ASSUMED,),
-    )
-
-
-def _replay(case: Replay, mechanism: Any, options: RunOptions) -> tuple[Any, str, tuple[str, ...]]:
-    """Recompute the bound from the counts in the file."""
+    raw, confidence = case.raw, options.confidence
     with case.naming():
-        result = _result_of_witness(case.raw, options.confidence)
+        claim = exact_claim(raw["claim"], raw["claim_numbers"]).for_canaries("witness")
+        counts, alpha, delta = raw["counts"], raw["alpha"], raw["delta"]
+        size, guesses, right = (counts[key] for key in ("canaries", "guesses", "right"))
+        if right > guesses:
+            refuse("counts.guesses", f"be at least {right}", guesses)
+        if guesses > size:
+            refuse("counts.canaries", f"be at least {guesses}", size)
+        if counts["included"] > size:
+            refuse("counts.included", f"be at most {size}", counts["included"])
+        if alpha > (1 - raw["confidence"]) * (1 + 1e-9):
+            refuse("alpha", f"be at most 1 - confidence, {1 - raw['confidence']:g}", alpha)
+        theorem = Theorem(raw["method"], claim, size, delta, raw["fixed"])
+        (lower,) = theorem.refuted([right], [guesses], alpha)
+        if not math.isclose(lower, float(raw["bound"]), rel_tol=_RELATIVE_TOLERANCE):
+            refuse("bound", f"be what the counts certify, {lower:.9g}", raw["bound"])
+        if confidence != raw["confidence"]:  # keep each tested bound's share of the error
+            alpha *= (1 - confidence) / (1 - raw["confidence"])
+            (lower,) = theorem.refuted([right], [guesses], alpha)
+        result = result_of_counts(
+            theorem,
+            [GuessTest(guesses, right, alpha, lower)],
+            name=raw["name"],
+            confidence=confidence,
+            seed=raw["seed"],
+            included=counts["included"],
+            runs=counts["runs"],
+            p_value=math.nan,
+            notes=(ASSUMED,),
+        )
     note = (
         "replay of a canary witness: its bound, recomputed from the counts in the file; nothing "
         "was run"
@@ -420,7 +410,7 @@ KIND = Kind(
         {
             "claim": text(200),
             "claim_numbers": listing(number(), 1, 200_000),
-            "method": one_of("counting", "steinke", "curve"),
+            "method": one_of("counting", "curve"),
             "fixed": boolean,
             "delta": number(lambda v: 0 <= v < 1, "a number in [0, 1)"),
             "counts": record(

@@ -11,14 +11,14 @@ from concurrent.futures import Executor
 from typing import Any, ClassVar
 
 from dpwitness.auditors.audit.conclude import guess_of
-from dpwitness.auditors.audit.result import AuditResult
-from dpwitness.auditors.audit.timing import (
+from dpwitness.auditors.audit.options import (
     format_duration,
     of_clock,
     price,
     require_enough_trials,
     require_seconds,
 )
+from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.checks import run_checks
 from dpwitness.auditors.checks.check import (
     Check,

@@ -6,7 +6,7 @@ The best events are {L > t1} (guess D1) and {L < -t2} (guess D0). The limit is t
 Half of such audits certify at least the limit: the certificate is monotone, and the median of a
 binomial lies within one count of its mean. The limit is not a ceiling: almost half of the audits
 with an equally good event certify more, by luck. For RDP and zCDP, the limit is the binned form
-(`divergence.py`) at expected counts if this is larger.
+(`event.py`) at expected counts if this is larger.
 
 Elementary laws of the privacy loss: finitely many outputs, and shifted Laplace, normal and
 two-sided geometric noise.
@@ -32,7 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, ndtr
 
 from dpwitness.auditors.density.routes import loss_law
-from dpwitness.auditors.events.divergence import best_expected_renyi_bound
+from dpwitness.auditors.events.event import best_expected_renyi_bound
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.core.claims import GDP, Claim, promised

@@ -24,22 +24,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtri
 
-from dpwitness.auditors.events.divergence import CELL_QUANTILES, ORDERS, expected_renyi_bound
-from dpwitness.auditors.events.posterior import Table, fitted_odds
+from dpwitness.auditors.events.event import CELL_QUANTILES, ORDERS, expected_renyi_bound
+from dpwitness.auditors.events.posterior import CertificateGoal, Table, draw_shares
 from dpwitness.auditors.statistics.certificate import (
     SHARE_FOR_FREQUENCY,
     parameter_from_rates,
     wilson_lower,
 )
 from dpwitness.auditors.statistics.loss_law import LossLaw
+from dpwitness.auditors.statistics.mean_limits import bracket
 from dpwitness.auditors.statistics.regression import Fit, fit_logistic
 from dpwitness.core.claims import Claim
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import require_probability
 
 LEARNING = 0.8  # standard errors lost by relearning the event; measured, see above
-# additional standard errors lost where the tail lies beyond the training data
-TAIL_RELEARNING_LOSS = 2.8
 CELL_RELEARNING_LOSS = 4.0  # standard errors lost by relearning cells, their losses and an order
 _KNOWN_COUNT = 30.0  # training outputs in an event, from which its mass counts as known
 
@@ -72,7 +71,8 @@ def score_law(table: Table, claim: Claim, rng: np.random.Generator) -> ScoreLaw 
     ones, zeros = float(table.ones.sum()), float(table.zeros.sum())
     if min(ones, zeros) == 0:
         return None
-    odds = fitted_odds(table, claim, rng)
+    share = np.clip(draw_shares(table, CertificateGoal(claim, 0.05, 1), rng), 1e-12, 1 - 1e-12)
+    odds = np.log(share / (1 - share)).mean(axis=0)  # averaged over the draws
     law = ScoreLaw(table.total / table.size, odds - math.log(ones / zeros), table.size)
     if 0 < claim.delta_budget * table.size < _KNOWN_COUNT:
         law = _extrapolate_tail(law, table, claim.delta_budget)
@@ -138,20 +138,20 @@ def detectable(
     require_probability("power", power)
     if law is None or not np.isfinite(law.loss).all():
         return math.inf
-    z = (
-        float(ndtri(power))
-        + LEARNING
-        + (TAIL_RELEARNING_LOSS if 0 < claim.delta_budget * law.size < _KNOWN_COUNT else 0.0)
-    )
+    # more standard errors are lost where the tail lies beyond the training data
+    beyond = 2.8 if 0 < claim.delta_budget * law.size < _KNOWN_COUNT else 0.0
+    z = float(ndtri(power)) + LEARNING + beyond
     low, high = 0.0, 1.0
     while _certified_parameter(claim, law, high, rounds, alpha, z)[0] <= claim.parameter:
         low, high = high, 2 * high
         if high > 1e3:
             return math.inf
-    for _ in range(12):
-        middle = 0.5 * (low + high)
-        refuted = _certified_parameter(claim, law, middle, rounds, alpha, z)[0] > claim.parameter
-        low, high = (low, middle) if refuted else (middle, high)
+    _, high = bracket(
+        lambda s: _certified_parameter(claim, law, s, rounds, alpha, z)[0] <= claim.parameter,
+        low,
+        high,
+        12,
+    )
     event_parameter = _certified_parameter(claim, law, high, rounds, alpha, z)[1]
     return max(event_parameter, _true_parameter(claim, law, high), claim.parameter)
 

@@ -40,7 +40,6 @@ from dpwitness.core.protocols.mechanism import FloatArray
 
 Columns = NDArray[np.int64]
 
-REPEATED_VALUES_GROUP = "repeated values"  # name of the group of exact values in continuous columns
 CURVED_GROUP = "curved"  # name of the group of ramps between quantiles
 _QUANTILE_LEVELS = [
     0.003,
@@ -133,16 +132,12 @@ class NumericBlock(Block):
 class Affine(NumericBlock):
     """Columns in units of their scale, not clipped."""
 
-    __slots__ = ()
-
     def columns(self, matrix: FloatArray) -> FloatArray:
         return self.standardised(matrix)
 
 
 class SignedLog(NumericBlock):
     """Columns on a logarithmic scale on either side of the center."""
-
-    __slots__ = ()
 
     def columns(self, matrix: FloatArray) -> FloatArray:
         z = self.standardised(matrix)
@@ -151,8 +146,6 @@ class SignedLog(NumericBlock):
 
 class Products(NumericBlock):
     """Squares, and products of two columns."""
-
-    __slots__ = ()
 
     def columns(self, matrix: FloatArray) -> FloatArray:
         z = self.standardised(matrix, 1e70)
@@ -166,8 +159,6 @@ class Products(NumericBlock):
 
 class Sorted(NumericBlock):
     """Columns of a row in ascending order."""
-
-    __slots__ = ()
 
     def columns(self, matrix: FloatArray) -> FloatArray:
         return np.sort(self.standardised(matrix), axis=1)
@@ -264,7 +255,7 @@ class Trees(Block):
     roots: Columns
 
     def columns(self, matrix: FloatArray) -> FloatArray:
-        from dpwitness.auditors.events.kernels import sum_of_trees  # loads Numba
+        from dpwitness.auditors.events.trees import sum_of_trees  # loads Numba
 
         return sum_of_trees(
             np.ascontiguousarray(matrix),
@@ -318,21 +309,13 @@ def values_of(matrix: FloatArray) -> Values:
 
 def propose_blocks(
     matrix: FloatArray, label: NDArray[np.bool_], values: Values
-) -> dict[str, list[Block]]:
-    """Return blocks that fit these outputs, by name of their group. The blocks of a group have a
-    common prior.
+) -> Iterator[tuple[str, list[Block]]]:
+    """Yield the name and the blocks of each group for these outputs; a group may be empty. The
+    blocks of a group have a common prior.
     """
     # the parameters of blocks are estimated from at most 50,000 rows
     step = -(-len(matrix) // 50_000)
-    return {
-        name: blocks for name, blocks in _groups(matrix[::step], label[::step], values) if blocks
-    }
-
-
-def _groups(
-    matrix: FloatArray, label: NDArray[np.bool_], values: Values
-) -> Iterator[tuple[str, list[Block]]]:
-    """Yield the name and the blocks of each group for these outputs; a group may be empty."""
+    matrix, label = matrix[::step], label[::step]
     categories = [j for j, (_, is_complete) in values.items() if is_complete]
     if len(categories) > _MAX_DETAILED:
         distance_of = {j: total_variation(matrix[:, j], label) for j in categories}
@@ -343,7 +326,7 @@ def _groups(
     continuous = [j for j, (_, is_complete) in values.items() if not is_complete]
     # the first value is the baseline
     yield "levels", [Levels(j, values[j][0][1:]) for j in categories if len(values[j][0]) > 1]
-    yield REPEATED_VALUES_GROUP, [Levels(j, values[j][0]) for j in continuous if len(values[j][0])]
+    yield "repeated values", [Levels(j, values[j][0]) for j in continuous if len(values[j][0])]
     answers = [j for j in categories if j > 0 and len(values[j][0]) <= 4]
     if 3 <= len(answers) <= _MAX_PLACED:
         for value in np.unique(np.concatenate([values[j][0] for j in answers]))[:4].tolist():
@@ -360,8 +343,11 @@ def _groups(
     for position, j in enumerate(continuous):
         regular[:, position] &= ~np.isin(numeric[:, position], values[j][0])
     complete = regular.all(axis=1)
-    if complete.sum() < 20:  # almost every output misses a number in some column
-        numeric, complete = _fill_missing(numeric, regular), np.ones(len(numeric), dtype=np.bool_)
+    # almost every output misses a number in some column: the median of the others stands for it
+    if complete.sum() < 20:
+        for column, present in zip(numeric.T, regular.T, strict=True):
+            column[~present] = without_overflow(np.median, column[present]) if present.any() else 0
+        complete = np.ones(len(numeric), dtype=np.bool_)
     if numeric.shape[1] and complete.sum() >= 8:
         yield from _numeric_groups(
             numeric[complete], label[complete], np.array(continuous + ordered), len(continuous)
@@ -444,16 +430,6 @@ def _cross(i: int, j: int, a: float, b: float) -> Trees:
         np.array([0.0, 0.0, 0.0, 1.0, -1.0, -1.0, 1.0]),
     )
     return Trees(np.array([i, j, j, 0, 0, 0, 0]), cuts, *children, value, np.array([0]))
-
-
-def _fill_missing(x: FloatArray, regular: NDArray[np.bool_]) -> FloatArray:
-    """Return the columns with each missing, infinite or repeated value replaced by the median of
-    the others.
-    """
-    filled = x.copy()
-    for column, present in zip(filled.T, regular.T, strict=True):
-        column[~present] = without_overflow(np.median, column[present]) if present.any() else 0.0
-    return filled
 
 
 def _numeric_groups(

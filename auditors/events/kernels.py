@@ -3,118 +3,69 @@ fall in each cell (abstain, D1, D0).
 
 All rows have one structure, and the structure code is left out: float64 (rows, width),
 C-contiguous. A kernel guesses for each row what the event's `guess` method guesses. Sums of floats
-may be rounded in another order if the event tolerates such differences.
+may be rounded in another order if the event tolerates such differences. Only intervals and
+thresholds have kernels: NumPy counts other events about as fast, or their tests are short.
+
+**Thresholds.** A score becomes flat tables, and is evaluated column by column over a block of rows
+that fits in the processor's cache. Each input number of the score is stored once per row, unchanged
+or standardized. Each block of features then loops over these columns, in loops that the compiler
+can vectorize.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.events.outputs import row_keys
+from dpwitness.auditors.events.features import (
+    Affine,
+    Block,
+    Columns,
+    Distances,
+    Levels,
+    NumericBlock,
+    Products,
+    ProjectedRamps,
+    Ramps,
+    SignedLog,
+    Sorted,
+    WhitenedDistances,
+)
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.protocols.mechanism import FloatArray
 
 Kernel = tuple[Callable[..., None], tuple[Any, ...]]  # the compiled function and its arguments
-Whole = NDArray[np.int64]
-Keys = NDArray[np.uint64]
 Cells = NDArray[np.int8]
-Slots = tuple[Keys, Cells, np.uint64, np.uint64, int]
-
-_GRID_CELLS = 4096
-_CUT = 2  # marker of a grid cell in or near which an edge lies
-
-_MIX, _SPREAD = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x9E3779B97F4A7C15)
-_NAN_BITS = np.uint64(0x7FF8000000000000)
-_BY_29 = np.uint64(29)
-
-
-def intervals_kernel(column: int, edges: FloatArray, guesses: FloatArray, missing: int) -> Kernel:
-    """Return the kernel of `Intervals`.
-
-    Many edges are searched with a grid. Its table holds the guess of every grid cell without an
-    edge, and the first edge to compare with in the other cells.
-    """
-    signs = np.sign(guesses).astype(np.int8)
-    first, table, low, scale = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int8), 0.0, 0.0
-    with np.errstate(over="ignore"):
-        # a linear scan is faster for few edges
-        gridded = len(edges) > 8 and 1e-290 < np.ptp(edges) < np.inf
-    if gridded:
-        low, scale = float(edges[0]), _GRID_CELLS / float(edges[-1] - edges[0])
-        # cell c + 1 begins at low + c / scale; rounding may put a number in an adjacent cell, so
-        # these are included
-        borders = low + np.arange(-1, _GRID_CELLS + 3) / scale
-        first = np.concatenate([[0], np.searchsorted(edges, borders[:-3], side="left")])
-        last = np.concatenate([np.searchsorted(edges, borders[2:], side="left")[:-1], [len(edges)]])
-        table = np.where(first == last, signs[first], np.int8(_CUT)).astype(np.int8)
-    return count_intervals, (
-        column,
-        np.asarray(edges, dtype=np.float64),
-        signs,
-        missing,
-        first,
-        table,
-        low,
-        scale,
-    )
 
 
 @jit
 def count_intervals(
-    column: int,
-    edges: FloatArray,
-    guesses: Cells,
-    missing: int,
-    first: Whole,
-    grid: Cells,
-    low: float,
-    scale: float,
-    rows: FloatArray,
-    table: Whole,
+    column: int, edges: FloatArray, guesses: Cells, missing: int, rows: FloatArray, table: Columns
 ) -> None:
     """Count the guesses of `Intervals`: interval i holds edges[i-1] < x <= edges[i]."""
-    plus, minus = 0, 0
-    if len(grid) == 0:
-        before = 0
-        for k in range(len(guesses)):
-            up_to = 0  # no comparison with NaN is true
-            if k < len(edges):
-                for i in range(len(rows)):
-                    up_to += rows[i, column] <= edges[k]
-            else:
-                for i in range(len(rows)):
-                    up_to += rows[i, column] == rows[i, column]
-            plus += (up_to - before) * (guesses[k] > 0)
-            minus += (up_to - before) * (guesses[k] < 0)
-            before = up_to
-        plus += (len(rows) - before) * (missing > 0)
-        minus += (len(rows) - before) * (missing < 0)
-    else:
-        cells = float(len(grid) - 2)
-        for i in range(len(rows)):
-            value = rows[i, column]
-            at = (value - low) * scale + 1.0
-            if at != at:
-                guess = missing
-            else:
-                cell = int(min(max(at, 0.0), cells + 1.0))
-                guess = grid[cell]
-                if guess == _CUT:
-                    k = first[cell]
-                    while k < len(edges) and value > edges[k]:
-                        k += 1
-                    guess = guesses[k]
-            plus += guess > 0
-            minus += guess < 0
+    plus, minus, before = 0, 0, 0
+    for k in range(len(guesses)):
+        up_to = 0  # no comparison with NaN is true
+        if k < len(edges):
+            for i in range(len(rows)):
+                up_to += rows[i, column] <= edges[k]
+        else:
+            for i in range(len(rows)):
+                up_to += rows[i, column] == rows[i, column]
+        plus += (up_to - before) * (guesses[k] > 0)
+        minus += (up_to - before) * (guesses[k] < 0)
+        before = up_to
+    plus += (len(rows) - before) * (missing > 0)
+    minus += (len(rows) - before) * (missing < 0)
     _add_counts(table, len(rows), plus, minus)
 
 
 @jit
-def _add_counts(table: Whole, rows: int, plus: int, minus: int) -> None:
+def _add_counts(table: Columns, rows: int, plus: int, minus: int) -> None:
     """Add the counts of `rows` outputs, of which `plus` are guessed D1 and `minus` D0, to the
     table.
     """
@@ -123,250 +74,304 @@ def _add_counts(table: Whole, rows: int, plus: int, minus: int) -> None:
     table[2] += minus
 
 
-def _hash_table(keys: Keys, guesses: Cells) -> Slots:
-    """Return a hash table of the sorted keys that have a guess; the first of equal keys counts.
+_KINDS = (
+    Levels,
+    Ramps,
+    Affine,
+    SignedLog,
+    Products,
+    Sorted,
+    Distances,
+    WhitenedDistances,
+    ProjectedRamps,
+)
+(_LEVELS, _RAMPS, _AFFINE, _SIGNED_LOG, _PRODUCTS, _SORTED, _DISTANCES, _WHITENED, _PROJECTED) = (
+    range(len(_KINDS))
+)
+_BLOCK_ROWS = 256
 
-    The table is (keys, guesses, multiplier, shift, search length): a key lies at most `search
-    length` slots after its hash. Of 16 multipliers the one with the shortest search is used. The
-    search has a fixed length, because its end could not be predicted.
+
+def threshold_kernel(
+    blocks: Sequence[tuple[Block, FloatArray]],
+    offset: float,
+    unit: float,
+    low: float,
+    high: float,
+    code: float,
+) -> Kernel | None:
+    """Return the kernel of a score with two thresholds, on outputs of structure `code`; None if
+    some slope is not a finite float, or some block has no kernel: trees, and positions of answers.
+
+    The tables are the columns to load, and for each block its kind, its length, and the offsets of
+    its integers and floats.
     """
-    _, first = np.unique(keys, return_index=True)
-    first = first[guesses[first] != 0]
-    count = len(first)
-    size = max(6, int(4 * count).bit_length())
-    best: Slots | None = None
-    for attempt in range(16):
-        spread = np.uint64((int(_SPREAD) * (2 * attempt + 1)) % 2**64)
-        home_slots = ((keys[first] * spread) >> np.uint64(64 - size)).astype(np.int64)
-        order = np.argsort(home_slots, kind="stable")
-        # the next free slot
-        free_slots = np.maximum.accumulate(home_slots[order] - np.arange(count)) + np.arange(count)
-        reach = int(np.max(free_slots - home_slots[order], initial=0)) + 1
-        if best is None or reach < best[4]:
-            slot_keys, slot_guesses = (
-                np.zeros(2**size + count, dtype=np.uint64),
-                np.zeros(2**size + count, dtype=np.int8),
-            )
-            slot_keys[free_slots], slot_guesses[free_slots] = (
-                keys[first][order],
-                np.sign(guesses[first][order]),
-            )
-            best = slot_keys, slot_guesses, spread, np.uint64(64 - size), reach
-    assert best is not None
-    return best
+    inputs: dict[tuple[int, float, float], int] = {}  # index of each column, center and scale
+    table, integers, real = list[tuple[int, int, int, int]](), list[int](), list[float]()
+
+    def loaded(column: int, center: float = 0.0, scale: float = 0.0) -> int:
+        """Return the index of an input column; a scale of 0 means that it is not standardized."""
+        return inputs.setdefault((int(column), float(center), float(scale)), len(inputs))
+
+    for block, weights in blocks:
+        if type(block) not in _KINDS:
+            return None
+        with np.errstate(over="ignore"):
+            if isinstance(block, Ramps | ProjectedRamps) and not (
+                np.diff(block.knots).min() > 1e-200 and block.knots[-1] - block.knots[0] < np.inf
+            ):
+                return None
+        begin, numbers = (len(integers), len(real)), list[FloatArray]()
+        if isinstance(block, Levels):
+            length, numbers = len(block.keys), [block.keys]
+            integers.append(loaded(block.column))
+        elif isinstance(block, Ramps):
+            length, numbers = len(block.knots) - 1, [block.knots]
+            integers += [loaded(block.column), -1 if block.less < 0 else loaded(block.less)]
+        else:
+            assert isinstance(block, NumericBlock)
+            length = len(block.at)
+            columns = zip(block.at, block.center, block.scale, strict=True)
+            integers += [loaded(*each) for each in columns]
+            if isinstance(block, ProjectedRamps):
+                integers.append(len(block.knots))
+                numbers = [block.direction, block.knots]
+            elif isinstance(block, Distances):
+                mix = [block.whitening.T.ravel()] if isinstance(block, WhitenedDistances) else []
+                numbers = [*mix, block.one, block.zero]
+        table.append((_KINDS.index(type(block)), length, *begin))
+        real += [float(number) for part in (*numbers, weights) for number in part]
+    loads = np.array(list(inputs) or [(0, 0.0, 0.0)])
+    arguments = (
+        loads[:, 0].astype(np.int64),
+        np.ascontiguousarray(loads[:, 1]),
+        np.ascontiguousarray(loads[:, 2]),
+        np.array(table, dtype=np.int64).reshape(-1, 4),
+        np.array(integers, dtype=np.int64),
+        np.array(real, dtype=np.float64),
+    )
+    count = _compiled_counter(frozenset(kind for kind, _, _, _ in table))
+    return count, (code, *arguments, float(offset), unit, float(low), float(high))
 
 
-@jit
-def _look_up(
-    key: np.uint64, keys: Keys, guesses: Cells, spread: np.uint64, shift: np.uint64, reach: int
-) -> int:
-    """Return the guess on a key in a table made by `_hash_table`; 0 if the key is not
-    in the table.
+@cache
+def _compiled_counter(kinds: frozenset[int]) -> Callable[..., None]:
+    """Return the kernel for scores with blocks of these kinds only; compiling all kinds would take
+    seconds.
     """
-    slot, guess = (key * spread) >> shift, 0
-    for k in range(np.uint64(reach)):
-        # no branch, because the processor could not predict the branch
-        guess |= int(guesses[slot + k]) & -int(keys[slot + k] == key)
-    return guess
-
-
-@jit
-def _extend_key(key: np.uint64, x: float) -> np.uint64:
-    """Return the row key extended by one more number, as `row_keys` computes it."""
-    bits = _NAN_BITS if x != x else np.float64(x + 0.0).view(np.uint64)
-    mixed = np.uint64((key ^ bits) * _MIX)
-    return np.uint64(mixed ^ (mixed >> _BY_29))
-
-
-def atoms_kernel(
-    keys: Keys, guesses: Cells, columns: int, exact: FloatArray | None, code: float
-) -> Kernel:
-    """Return the kernel of `Atoms`.
-
-    `keys` and `guesses` belong to the listed rows, sorted by key. `exact` is as in
-    `mask_other_values`, and `code` is the structure code.
-    """
-    table = (row_keys(np.array([[code]]))[0], *_hash_table(keys, guesses), columns)
-    if exact is None:
-        return count_atoms, table
-    order = np.argsort(exact[:, 0], kind="stable")
-    first = np.searchsorted(exact[order, 0], np.arange(1, columns + 2)).astype(np.int64)
-    return count_exact_atoms, (first, np.ascontiguousarray(exact[order, 1]), *table)
-
-
-@jit
-def count_atoms(
-    start: np.uint64,
-    keys: Keys,
-    guesses: Cells,
-    spread: np.uint64,
-    shift: np.uint64,
-    reach: int,
-    columns: int,
-    rows: FloatArray,
-    table: Whole,
-) -> None:
-    """Count the guesses of `Atoms`; `start` is the key of the structure code."""
-    plus, minus = 0, 0
-    for i in range(len(rows)):
-        key = start
-        for j in range(columns):
-            key = _extend_key(key, rows[i, j])
-        guess = _look_up(key, keys, guesses, spread, shift, reach)
-        plus += guess > 0
-        minus += guess < 0
-    _add_counts(table, len(rows), plus, minus)
-
-
-@jit
-def count_exact_atoms(
-    first: Whole,
-    values: FloatArray,
-    start: np.uint64,
-    keys: Keys,
-    guesses: Cells,
-    spread: np.uint64,
-    shift: np.uint64,
-    reach: int,
-    columns: int,
-    rows: FloatArray,
-    table: Whole,
-) -> None:
-    """Count the guesses of `Atoms` on exact values.
-
-    The exact values of column j are values[first[j]:first[j + 1]]; all other numbers are replaced
-    by NaN.
-    """
-    masked = np.empty((len(rows), columns))
-    for i in range(len(rows)):
-        for j in range(columns):
-            x = rows[i, j] if rows[i, j] == rows[i, j] else np.inf
-            masked[i, j] = np.nan
-            for k in range(first[j], first[j + 1]):
-                if values[k] == x:
-                    masked[i, j] = x
-    count_atoms(start, keys, guesses, spread, shift, reach, columns, masked, table)
-
-
-@jit
-def _float_bits(x: float) -> tuple[float, float]:
-    """Return the float-bit features of one number, as `rules.lattice` does."""
-    bits = np.float64(x).view(np.int64)
-    exponent = (bits >> 52) & 0x7FF
-    if exponent in (0, 0x7FF):
-        second = np.inf if x != x else min(max(x, -1.7976931348623157e308), 1.7976931348623157e308)
-        return (-2000.0 if bits < 0 else 2000.0), second
-    mantissa = (bits & 0xFFFFFFFFFFFFF) | (1 << 52)
-    lowest = (np.float64(mantissa & -mantissa).view(np.int64) >> 52) - 1022
-    return exponent - 1023.0, exponent - 1023.0 + lowest - 53.0
-
-
-def lattice_kernel(column: int, keys: Keys, guesses: Cells) -> Kernel:
-    """Return the kernel of `Lattice`; `keys` and `guesses` belong to the listed classes, sorted by
-    key.
-    """
-    return count_lattice, (column, row_keys(np.empty((1, 0)))[0], *_hash_table(keys, guesses))
-
-
-@jit
-def count_lattice(
-    column: int,
-    start: np.uint64,
-    keys: Keys,
-    guesses: Cells,
-    spread: np.uint64,
-    shift: np.uint64,
-    reach: int,
-    rows: FloatArray,
-    table: Whole,
-) -> None:
-    """Count the guesses of `Lattice` on the float bits of one column."""
-    plus, minus = 0, 0
-    for i in range(len(rows)):
-        first, second = _float_bits(rows[i, column])
-        guess = _look_up(
-            _extend_key(_extend_key(start, first), second), keys, guesses, spread, shift, reach
-        )
-        plus += guess > 0
-        minus += guess < 0
-    _add_counts(table, len(rows), plus, minus)
-
-
-@jit
-def count_low_bits(column: int, below: float, side: int, rows: FloatArray, table: Whole) -> None:
-    """Count the guesses of `LowBits`: `side` on finite numbers whose lowest set bit is below
-    2^below.
-    """
-    hit = 0
-    for i in range(len(rows)):
-        first, second = _float_bits(rows[i, column])
-        hit += abs(first) < 2000.0 and second < below
-    _add_counts(table, len(rows), hit * (side > 0), hit * (side < 0))
-
-
-def ball_kernel(center: FloatArray, inner: float, outer: float, inside: int) -> Kernel | None:
-    """Return the kernel of `Ball`; None for more than 128 numbers, where the kernel cannot add in
-    NumPy's order.
-    """
-    return (
-        (count_ball, (np.asarray(center), float(inner), float(outer), inside))
-        # NumPy sums longer blocks by recursion
-        if len(center) <= 128
-        else None
+    levels, ramps, affine, signed_log, products, in_order, distances, whitened, projected = (
+        kind in kinds for kind in range(len(_KINDS))
     )
 
-
-@jit
-def count_ball(
-    center: FloatArray, inner: float, outer: float, inside: int, rows: FloatArray, table: Whole
-) -> None:
-    """Count the guesses of `Ball`: `inside` within `inner` of the center, the opposite guess beyond
-    `outer`.
-    """
-    plus, minus = 0, 0
-    sums = np.empty(8)
-    for i in range(len(rows)):
-        square, summed = 0.0, 0
-        if len(center) >= 8:
-            sums[:] = 0.0
-            for j in range(0, len(center) - len(center) % 8, 8):
-                for k in range(8):
-                    step = rows[i, j + k] - center[j + k]
-                    sums[k] += step * step
-            square = ((sums[0] + sums[1]) + (sums[2] + sums[3])) + (
-                (sums[4] + sums[5]) + (sums[6] + sums[7])
+    @jit
+    def add_block(
+        kind: int,
+        n: int,
+        at: Columns,
+        reals: FloatArray,
+        x: FloatArray,
+        size: int,
+        total: FloatArray,
+    ) -> None:
+        # the flags are compile-time constants, so unused branches are removed
+        if levels and kind == _LEVELS:
+            _levels(reals[:n], reals[n:], x[at[0]], size, total)
+        elif ramps and kind == _RAMPS:
+            _ramps(
+                reals[: n + 1], reals[n + 1 :], x[at[0]], x[max(at[1], 0)], at[1] >= 0, size, total
             )
-            summed = len(center) - len(center) % 8
-        for j in range(summed, len(center)):
-            step = rows[i, j] - center[j]
-            square += step * step
-        distance = np.sqrt(square)
-        guess = int(distance < inner) - int(distance > outer)
-        plus += guess * inside > 0
-        minus += guess * inside < 0
-    _add_counts(table, len(rows), plus, minus)
+        elif affine and kind == _AFFINE:
+            _affine(at[:n], reals, x, size, total)
+        elif signed_log and kind == _SIGNED_LOG:
+            _signed_log(at[:n], reals, x, size, total)
+        elif products and kind == _PRODUCTS:
+            _products(at[:n], reals, x, size, total)
+        elif in_order and kind == _SORTED:
+            _sorted(at[:n], reals, x, size, total)
+        elif distances and kind == _DISTANCES:
+            _distances(at[:n], reals, x, size, total)
+        elif whitened and kind == _WHITENED:
+            _distances(np.arange(n), reals[n * n :], _mixed(at[:n], reals, n, x, size), size, total)
+        elif projected and kind == _PROJECTED:
+            knots, column = reals[n : n + at[n]], _mixed(at[:n], reals, 1, x, size)[0]
+            _ramps(knots, reals[n + at[n] :], column, column, False, size, total)
+
+    @jit
+    def count_scores(
+        code: float,
+        columns: Columns,
+        centers: FloatArray,
+        scales: FloatArray,
+        blocks: Columns,
+        integers: Columns,
+        real: FloatArray,
+        offset: float,
+        unit: float,
+        low: float,
+        high: float,
+        rows: FloatArray,
+        table: NDArray[np.int64],
+    ) -> None:
+        """Count scores above `high` as D1 and scores below `low` as D0."""
+        x = np.empty((len(columns), _BLOCK_ROWS))
+        total = np.empty(_BLOCK_ROWS)
+        plus, minus = 0, 0
+        for start in range(0, len(rows), _BLOCK_ROWS):
+            size = min(_BLOCK_ROWS, len(rows) - start)
+            for k in range(len(columns)):
+                _load_column(
+                    code, columns[k], centers[k], scales[k], rows[start : start + size], x[k]
+                )
+            for i in range(size):
+                total[i] = offset
+            for b in range(len(blocks)):
+                kind, n, at, reals = (
+                    blocks[b, 0],
+                    blocks[b, 1],
+                    integers[blocks[b, 2] :],
+                    real[blocks[b, 3] :],
+                )
+                add_block(kind, n, at, reals, x, size, total)
+            for i in range(size):
+                score = np.rint(total[i] / unit) * unit
+                plus += (score > high) and not (score < low)
+                minus += (score < low) and not (score > high)
+        _add_counts(table, len(rows), plus, minus)
+
+    return count_scores
 
 
 @jit
-def sum_of_trees(
-    matrix: FloatArray,
-    feature: Whole,
-    threshold: FloatArray,
-    left: Whole,
-    right: Whole,
-    value: FloatArray,
-    roots: Whole,
-) -> FloatArray:
-    """Return the sum of the tree values for each row.
-
-    A row goes left where its number is at most the threshold, else right (also for NaN), until it
-    reaches a leaf.
+def _load_column(
+    code: float, column: int, center: float, scale: float, rows: FloatArray, out: FloatArray
+) -> None:
+    """Load one column of the output matrix into `out`, standardized unless `scale` is 0; column 0
+    is the structure code.
     """
-    total = np.zeros(len(matrix))
-    for i in range(len(matrix)):
-        for root in roots:
-            node = root
-            while left[node] >= 0:
-                node = left[node] if matrix[i, feature[node]] <= threshold[node] else right[node]
-            total[i] += value[node]
-    return total
+    for i in range(len(rows)):
+        out[i] = rows[i, column - 1] if column > 0 else code
+    if scale > 0.0:
+        for i in range(len(rows)):
+            z = (out[i] - center) / scale
+            z = z if z == z else 0.0
+            z = z if z < 1e100 else 1e100
+            out[i] = z if z > -1e100 else -1e100
+
+
+@jit
+def _levels(
+    keys: FloatArray, weights: FloatArray, column: FloatArray, size: int, total: FloatArray
+) -> None:
+    """Add the weights of `Levels` features to the scores in `total`."""
+    for k in range(len(keys)):
+        key, weight = keys[k], weights[k]
+        for i in range(size):
+            value = column[i] if column[i] == column[i] else np.inf
+            total[i] += weight if value == key else 0.0
+
+
+@jit
+def _ramps(
+    knots: FloatArray,
+    weights: FloatArray,
+    column: FloatArray,
+    less: FloatArray,
+    subtract: bool,
+    size: int,
+    total: FloatArray,
+) -> None:
+    """Add the weighted `Ramps` features to the scores in `total`."""
+    for k in range(len(knots) - 1):
+        left, right = knots[k], knots[k + 1]
+        slope = weights[k] / (right - left)
+        for i in range(size):
+            value = column[i] - less[i] if subtract else column[i]
+            value = value if value > left else left  # also replaces NaN
+            value = value if value < right else right
+            total[i] += (value - left) * slope
+
+
+@jit
+def _affine(at: Columns, weights: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
+    """Add the weighted `Affine` features to the scores in `total`."""
+    for k in range(len(at)):
+        column, weight = x[at[k]], weights[k]
+        for i in range(size):
+            total[i] += column[i] * weight
+
+
+@jit
+def _signed_log(
+    at: Columns, weights: FloatArray, x: FloatArray, size: int, total: FloatArray
+) -> None:
+    """Add the weighted `SignedLog` features to the scores in `total`."""
+    for k in range(len(at)):
+        column, weight = x[at[k]], weights[k]
+        for i in range(size):
+            total[i] += np.copysign(np.log1p(abs(column[i])), column[i]) * weight
+
+
+@jit
+def _products(
+    at: Columns, weights: FloatArray, x: FloatArray, size: int, total: FloatArray
+) -> None:
+    """Add the weighted `Products` features to the scores in `total`."""
+    place = 0
+    for first in range(len(at)):
+        for second in range(first, len(at)):
+            a, b, weight = x[at[first]], x[at[second]], weights[place]
+            place += 1
+            for i in range(size):
+                total[i] += min(max(a[i], -1e70), 1e70) * min(max(b[i], -1e70), 1e70) * weight
+
+
+@jit
+def _sorted(at: Columns, weights: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
+    """Add the weighted `Sorted` features to the scores in `total`.
+
+    The columns are sorted by odd-even transposition: as many passes as columns are enough.
+    """
+    count = len(at)
+    z = np.empty((count, size))
+    for k in range(count):
+        for i in range(size):
+            z[k, i] = x[at[k], i]
+    for sweep in range(count):
+        for k in range(sweep % 2, count - 1, 2):
+            for i in range(size):
+                a, b = z[k, i], z[k + 1, i]
+                z[k, i], z[k + 1, i] = (a if a < b else b), (b if a < b else a)
+    for k in range(count):
+        for i in range(size):
+            total[i] += z[k, i] * weights[k]
+
+
+@jit
+def _distances(at: Columns, real: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
+    """Add the weighted `Distances` features to the scores in `total`."""
+    count = len(at)
+    one, zero = np.zeros(size), np.zeros(size)
+    for k in range(count):
+        column, center1, center0 = x[at[k]], real[k], real[count + k]
+        for i in range(size):
+            one[i] += (column[i] - center1) * (column[i] - center1)
+            zero[i] += (column[i] - center0) * (column[i] - center0)
+    weights = real[2 * count :]
+    for i in range(size):
+        first, second = np.sqrt(one[i]), np.sqrt(zero[i])
+        total[i] += (first - second) * weights[0]
+        total[i] += (np.log(first + 1e-3) - np.log(second + 1e-3)) * weights[1]
+        total[i] += np.log1p(first + second) * weights[2]
+
+
+@jit
+def _mixed(at: Columns, mix: FloatArray, count: int, x: FloatArray, size: int) -> FloatArray:
+    """Return linear combinations of columns: (count, size); `mix` holds the coefficients of one
+    combination after the other.
+    """
+    mixed = np.zeros((count, size))
+    for k in range(count):
+        for j in range(len(at)):
+            factor = mix[k * len(at) + j]
+            for i in range(size):
+                mixed[k, i] += x[at[j], i] * factor
+    return mixed

@@ -16,19 +16,16 @@ rare to occur in the training data.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from dpwitness.auditors.events.detectable_violation import ScoreLaw, score_law
-from dpwitness.auditors.events.divergence import CELL_QUANTILES, Binned, train_renyi_rule
-from dpwitness.auditors.events.event import Event
+from dpwitness.auditors.events.event import CELL_QUANTILES, Binned, Event, train_renyi_rule
 from dpwitness.auditors.events.features import values_of
 from dpwitness.auditors.events.outputs import (
     Outputs,
@@ -49,16 +46,16 @@ from dpwitness.auditors.events.posterior import (
     validated_choice,
 )
 from dpwitness.auditors.events.rules import (
+    Atoms,
     Lattice,
     LowBits,
     lattice,
     lowest_bit_exponents,
     mask_other_values,
+    name_of_atom,
 )
 from dpwitness.auditors.events.scorers import (
-    AtomScorer,
     ModelScorer,
-    NumericScorer,
     Scorer,
     counts_suffice,
     find_atoms,
@@ -234,7 +231,6 @@ def best_one_sided(data: Training, goal: CertificateGoal) -> float:
     return best
 
 
-_MIN_GAIN = 0.01  # relative gain in the expected certificate that justifies a more complex order
 _RANK_ROWS = 2**14  # maximum number of outputs used to rank pairs
 # outputs up to which pairs are ranked by what about as many runs would certify: beyond these, noise
 # leads the order; with more outputs, weights can be fitted to all features
@@ -245,17 +241,12 @@ _SUBSET_ROWS = 2**14
 
 @cache
 def _threads() -> ThreadpoolController:
-    """Return the controller of the linear algebra libraries, which takes milliseconds
-    to find them.
-    """
-    return ThreadpoolController()
+    """Return the controller of the linear algebra libraries, which takes milliseconds to find them.
 
-
-def _one_thread() -> AbstractContextManager[Any]:
-    """Limit linear algebra to one thread: threads slow small matrices down, and change the order of
+    Learning limits them to one thread: threads slow small matrices down, and change the order of
     rounding.
     """
-    return cast(AbstractContextManager[Any], _threads().limit(limits=1, user_api="blas"))
+    return ThreadpoolController()
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,15 +266,18 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """Event from one order of the outputs, with the scorer and the table of training counts behind
-    the event.
+    """Event from one order of the outputs, with the scorer (None for an order by counts) and the
+    table of training counts behind the event.
+
+    `event_at` returns the event with other thresholds on the order.
     """
 
     method: str
     choice: Choice
     event: Event
-    scorer: Scorer
-    table: Table | None
+    event_at: Callable[[float, float], Event]
+    scorer: Scorer | None
+    table: Table
 
 
 def learn(
@@ -307,7 +301,7 @@ def learn(
     """
     goal = CertificateGoal(claim, alpha, rounds)
     data, rng = _training_set(outputs1, outputs0, rounds)
-    with _one_thread():
+    with _threads().limit(limits=1, user_api="blas"):
         best: _Candidate | None = None
         precision: dict[str, float] | None = None
         for candidate in _candidates(
@@ -318,9 +312,11 @@ def learn(
             if isinstance(candidate.scorer, ModelScorer):
                 precision = candidate.scorer.precision
         if best is None:
-            best = _atom_candidate(data, goal, *find_atoms(data, always=True), None, rng)
+            atoms = find_atoms(data, always=True)
+            assert atoms is not None
+            best = _atom_candidate(data, goal, *atoms, None, rng)
         binned = _renyi_rule(best, goal) if claim.bounds_renyi else None
-        law = None if best.table is None else score_law(best.table, claim, rng)
+        law = score_law(best.table, claim, rng)
         rates = best.choice.right, best.choice.wrong
         chance = best.scorer.chance if isinstance(best.scorer, ModelScorer) else 0.0
         return Learned(
@@ -339,7 +335,7 @@ def learn_simple(
     data, rng = _training_set(outputs1, outputs0, rounds)
     if len(data.varying) > 1:
         return None
-    with _one_thread():
+    with _threads().limit(limits=1, user_api="blas"):
         first = next(
             _candidates(
                 data, CertificateGoal(claim, alpha, rounds, rough=True), None, None, rng, None
@@ -394,10 +390,10 @@ def expected_certificate(
     few_atoms = data.distinct is not None and counts_suffice(len(data.distinct.first), size)
     if size > _RANK_ROWS and not few_atoms:
         data, place = data.rows(place < _RANK_ROWS), place[:_RANK_ROWS]
-    with _one_thread():
+    with _threads().limit(limits=1, user_api="blas"):
         held_out = data.label[1::2]
         found = [
-            _rough_value(score, held_out, goal, rng)
+            _choose_thresholds(score, held_out, goal, rng)[0].expected
             for score in _rough_scores(data, place % 2 == 0)
         ]
     one_sided = best_one_sided(data, CertificateGoal(claim, alpha, rounds))
@@ -428,19 +424,6 @@ def _rough_scores(data: Training, fitted: NDArray[np.bool_]) -> Iterator[FloatAr
     model = fit_model(fitted_part, tune=False)
     if model is not None:
         yield model.score(other_matrix)
-
-
-def _rough_value(
-    score: FloatArray, label: NDArray[np.bool_], goal: CertificateGoal, rng: np.random.Generator
-) -> float:
-    """Return the expected certificate of the best thresholds on a score."""
-    table = Table.build(score, label)
-
-    def draw(which: int | None) -> tuple[NDArray[np.intp], Draws]:
-        part = table.half(label, which)
-        return np.arange(len(part.total)), Draws.of(part.total, draw_shares(part, goal, rng), rng)
-
-    return validated_choice(draw, goal)[0].expected
 
 
 def _candidates(
@@ -515,7 +498,7 @@ def _candidates(
 
 def _subset_needs_model(
     data: Training,
-    line: NumericScorer,
+    line: Scorer,
     goal: CertificateGoal,
     rng: np.random.Generator,
     start: dict[str, float] | None,
@@ -536,7 +519,7 @@ def _subset_needs_model(
 
 def _scored_candidate(
     method: str,
-    scorer: NumericScorer,
+    scorer: Scorer,
     held_out: FloatArray | None,
     data: Training,
     goal: CertificateGoal,
@@ -548,27 +531,31 @@ def _scored_candidate(
     scores of new outputs, while the scorer's own scores of the outputs to which it was fitted are
     too extreme.
     """
-    table = Table.build(scorer.score(data.matrix) if held_out is None else held_out, data.label)
-    cells = np.arange(len(table.total))
+    scores = scorer.score(data.matrix) if held_out is None else held_out
+    choice, table = _choose_thresholds(scores, data.label, goal, rng)
+    event = scorer.event(table.threshold(choice.lower), table.threshold(choice.upper))
+    return _Candidate(method, choice, event, scorer.event, scorer, table)
+
+
+def _choose_thresholds(
+    score: FloatArray, label: NDArray[np.bool_], goal: CertificateGoal, rng: np.random.Generator
+) -> tuple[Choice, Table]:
+    """Return the thresholds on a score with the largest expected certificate, and the counts of the
+    score.
+    """
+    table = Table.build(score, label)
 
     def draw(which: int | None) -> tuple[NDArray[np.intp], Draws]:
-        part = table.half(data.label, which)
-        return cells, Draws.of(part.total, draw_shares(part, goal, rng), rng)
+        part = table.half(label, which)
+        return np.arange(len(part.total)), Draws.of(part.total, draw_shares(part, goal, rng), rng)
 
-    choice, _ = validated_choice(draw, goal)
-    return _Candidate(
-        method,
-        choice,
-        scorer.event(table.threshold(choice.lower), table.threshold(choice.upper)),
-        scorer,
-        table,
-    )
+    return validated_choice(draw, goal)[0], table
 
 
 def _beats(later: _Candidate, earlier: _Candidate) -> bool:
-    """Return whether the gain of a more complex order is worth its complexity."""
+    """Return whether the gain of a more complex order, above 1 %, is worth its complexity."""
     least = earlier.choice.expected
-    return later.choice.expected > least + _MIN_GAIN * abs(least)
+    return later.choice.expected > least + 0.01 * abs(least)
 
 
 def _atom_candidate(
@@ -587,8 +574,8 @@ def _atom_candidate(
     others.
     """
     cells, few = None, counts_suffice(len(rows), len(data.label))
-    if model is not None and model.table is not None:
-        assert isinstance(model.scorer, ModelScorer)
+    if model is not None:
+        assert model.scorer is not None
         cells = np.searchsorted(model.table.bounds, model.scorer.score(rows), side="left")
 
     def draw(which: int | None) -> tuple[NDArray[np.intp], Draws]:
@@ -597,7 +584,7 @@ def _atom_candidate(
         )
         label, atom_index = label[atom_index >= 0], atom_index[atom_index >= 0]
         ones, total = cell_counts(atom_index, label, len(rows))
-        if cells is None or model is None or model.table is None:
+        if cells is None or model is None:
             prior = np.full((goal.thresholds[0], len(rows)), label.mean())
         else:
             prior = draw_shares(model.table.half(data.label, which), goal, rng)[:, cells]
@@ -612,17 +599,21 @@ def _atom_candidate(
         return seen[order], draws
 
     choice, order = direct_choice(draw, goal) if few else validated_choice(draw, goal)
-    scorer = AtomScorer(rows[order], data.names, exact)
     atom_index = np.argsort(order)[place[place >= 0]]
     ones, total = cell_counts(atom_index, data.label[place >= 0], len(rows))
+
+    def event_at(low: float, high: float) -> Event:
+        """Return the event that guesses D1 from rank `high` on, and D0 below rank `low`."""
+        guesses = (ranks >= high).astype(float) - (ranks < low).astype(float)
+        used = np.flatnonzero(guesses)
+        listed = rows[order][used]
+        names = tuple(name_of_atom(row, data.names) for row in listed)
+        return Atoms(listed, guesses[used], names, exact)
+
     ranks, method = np.arange(len(rows), dtype=float), "atoms" if exact is None else "exact values"
-    return _Candidate(
-        method,
-        choice,
-        scorer.event(choice.lower, choice.upper),
-        scorer,
-        Table(ranks[1:], ranks, ones, total, atom_index),
-    )
+    table = Table(ranks[1:], ranks, ones, total, atom_index)
+    event = event_at(choice.lower, choice.upper)
+    return _Candidate(method, choice, event, event_at, None, table)
 
 
 def _renyi_rule(best: _Candidate, goal: CertificateGoal) -> Binned | None:
@@ -630,10 +621,10 @@ def _renyi_rule(best: _Candidate, goal: CertificateGoal) -> Binned | None:
     did not train the score.
     """
     table = best.table
-    if table is None or len(table.bounds) == 0:
+    if len(table.bounds) == 0:
         return None
     share = np.cumsum(table.total)[:-1] / table.total.sum()
     cuts = np.unique(np.minimum(np.searchsorted(share, CELL_QUANTILES), len(share) - 1))
     counts = [np.add.reduceat(side, np.append(0, cuts + 1)) for side in (table.ones, table.zeros)]
-    events = tuple(best.scorer.event(-np.inf, float(bound)) for bound in table.bounds[cuts])
+    events = tuple(best.event_at(-np.inf, float(bound)) for bound in table.bounds[cuts])
     return train_renyi_rule(goal.claim, events, np.array(counts), goal.rounds, goal.alpha / 2)

@@ -101,11 +101,7 @@ def _masked_columns(raw: np.ma.MaskedArray[Any, Any]) -> tuple[str, Floats, Extr
         return None
     name, main, extras = inner
     hidden = np.ma.getmaskarray(raw).reshape(len(raw), -1)
-
-    def where_hidden(block: Floats) -> NDArray[np.bool_]:
-        return np.tile(hidden, (1, block.shape[1] // max(hidden.shape[1], 1)))
-
-    under = where_hidden(main)
+    under = np.tile(hidden, (1, main.shape[1] // max(hidden.shape[1], 1)))
     some = bool(under.any())
     fill = (
         raw.fill_value

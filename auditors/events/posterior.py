@@ -34,7 +34,7 @@ from dpwitness.auditors.statistics.certificate import (
     parameter_from_rates,
     wilson_lower,
 )
-from dpwitness.auditors.statistics.design_matrices import bent_curves, plain_curves
+from dpwitness.auditors.statistics.columns import bent_curves, plain_curves
 from dpwitness.auditors.statistics.regression import evidence, fit_logistic
 from dpwitness.core.claims import Claim
 from dpwitness.core.protocols.mechanism import FloatArray
@@ -45,24 +45,14 @@ _TAIL_BENDS = ((0.01, 0.0), (0.05, -1.0), (0.2, -4.0), (0.6, -7.0))
 _PLAIN_PRECISION = np.array([1e-4, 1e-2])  # prior precision of the level and of the slope
 
 
-def _atom_priors() -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the components of the prior of an atom's log-odds: offset from the model, number of
-    pseudo-counts, prior weight.
-    """
-    plain, steps, around = (
-        np.array([1.0, 5.0, 30.0, 200.0, 1500.0, 1e5]),
-        np.linspace(-8.0, 8.0, 65),
-        np.array([30.0, 200.0, 1500.0]),
-    )
-    levels = steps.size * around.size
-    return (
-        np.concatenate([np.zeros(plain.size), np.repeat(steps, around.size)]),
-        np.concatenate([plain, np.tile(around, steps.size)]),
-        np.concatenate([np.full(plain.size, 0.3), np.full(levels, 1 / levels)]),
-    )
-
-
-_PRIOR_OFFSETS, _PRIOR_STRENGTHS, _PRIOR_WEIGHTS = _atom_priors()
+# Components of the prior of an atom's log-odds: offset from the model, number of pseudo-counts, and
+# prior weight. Six are around the model; the others are a grid of levels.
+_STRENGTHS = np.array([1.0, 5.0, 30.0, 200.0, 1500.0, 1e5])
+_LEVELS, _LEVEL_STRENGTHS = np.linspace(-8.0, 8.0, 65), np.array([30.0, 200.0, 1500.0])
+_COMPONENTS = _LEVELS.size * _LEVEL_STRENGTHS.size
+_PRIOR_OFFSETS = np.append(np.zeros(_STRENGTHS.size), np.repeat(_LEVELS, _LEVEL_STRENGTHS.size))
+_PRIOR_STRENGTHS = np.append(_STRENGTHS, np.tile(_LEVEL_STRENGTHS, _LEVELS.size))
+_PRIOR_WEIGHTS = np.append(np.full(_STRENGTHS.size, 0.3), np.full(_COMPONENTS, 1 / _COMPONENTS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,12 +273,6 @@ class Choice:
     wrong: float
     directions: int
 
-    def named(self, order: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the cells on which D1 is guessed and the cells on which D0 is guessed, for cells
-        in this order.
-        """
-        return order[self.upper :], order[: self.lower]
-
 
 def validated_choice(
     draw: Callable[[int | None], tuple[NDArray[np.intp], Draws]], goal: CertificateGoal
@@ -308,7 +292,8 @@ def validated_choice(
         rates, directions = np.zeros((2, goal.thresholds[0])), 1
         for (own_order, draws), (other_order, other_draws) in (halves, halves[::-1]):
             choice = _best_choice(draws, goal, least)
-            ones, zeros = (np.isin(other_order, cells) for cells in choice.named(own_order))
+            ones = np.isin(other_order, own_order[choice.upper :])
+            zeros = np.isin(other_order, own_order[: choice.lower])
             rates[0] += 0.25 * (
                 other_draws.p[:, ones].sum(axis=1) + other_draws.q[:, zeros].sum(axis=1)
             )
@@ -426,12 +411,6 @@ def draw_shares(table: Table, goal: CertificateGoal, rng: Generator) -> FloatArr
     return np.concatenate(share)
 
 
-def fitted_odds(table: Table, claim: Claim, rng: Generator) -> FloatArray:
-    """Return the log-odds of D1 in each cell, averaged over the draws."""
-    share = np.clip(draw_shares(table, CertificateGoal(claim, 0.05, 1), rng), 1e-12, 1 - 1e-12)
-    return np.asarray(np.log(share / (1 - share)).mean(axis=0))
-
-
 def draw_atoms(
     ones: FloatArray, total: FloatArray, prior: FloatArray, rng: Generator
 ) -> tuple[NDArray[np.intp], Draws]:
@@ -465,23 +444,12 @@ def draw_atoms(
     component = np.minimum(component, len(_PRIOR_OFFSETS) - 1)
     strength, prior = _PRIOR_STRENGTHS[component], _shift_log_odds(prior, _PRIOR_OFFSETS[component])
     share = rng.beta(ones + strength * prior, total - ones + strength * (1 - prior))
+    # The expected count, in as many new outputs, of an atom that occurred once, is 2 n2 / n1 (Good
+    # and Turing), from the numbers of atoms that occurred once and twice, each plus a pseudo-count.
     once = total == 1
-    return order, Draws.of(
-        np.where(once, expected_again(total), total),
-        share,
-        rng,
-        (1 - expected_again(total)) * np.count_nonzero(once),
-    )
-
-
-def expected_again(total: FloatArray) -> float:
-    """Return the expected count, in as many new outputs, of an atom that occurred once: at most 1.
-
-    The Good-Turing estimate is 2 n2 / n1, from the numbers of atoms that occurred once and twice.
-    One pseudo-count is added to both.
-    """
-    once, twice = np.count_nonzero(total == 1), np.count_nonzero(total == 2)
-    return min(1.0, (2 * twice + 1) / (once + 1))
+    number = np.count_nonzero(once)
+    again = min(1.0, (2 * np.count_nonzero(total == 2) + 1) / (number + 1))
+    return order, Draws.of(np.where(once, again, total), share, rng, (1 - again) * number)
 
 
 def _shift_log_odds(share: FloatArray, by: FloatArray) -> FloatArray:

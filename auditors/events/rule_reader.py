@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.events.divergence import Binned
-from dpwitness.auditors.events.event import Event, Restricted
+from dpwitness.auditors.events.event import Binned, Event, Restricted
 from dpwitness.auditors.events.features import (
     Block,
     Distances,
@@ -92,6 +91,11 @@ def _is_float_array(value: Any, axes: int = 1) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == np.float64 and value.ndim == axes
 
 
+def _are_finite(value: Any, count: int) -> bool:
+    """Return whether the value is a vector of `count` finite floats."""
+    return _is_float_array(value) and len(value) == count and bool(np.isfinite(value).all())
+
+
 def _is_guess_array(value: Any, count: int) -> bool:
     """Return whether the value is an array of `count` guesses, each -1, 0 or 1."""
     return (
@@ -135,11 +139,14 @@ def _check_threshold(rule: Threshold, require: Check, path: str) -> None:
     require(_is_number(rule.high), "high must be a number")
     require(rule.low <= rule.high, "low must not exceed high")
     score = rule.score
-    has_structures = isinstance(score.structures, tuple) and all(
-        isinstance(s, tuple) and len(s) == 2 and isinstance(s[0], str) and _is_number(s[1])
-        for s in score.structures
+    require(
+        isinstance(score.structures, tuple)
+        and all(
+            isinstance(s, tuple) and len(s) == 2 and isinstance(s[0], str) and _is_number(s[1])
+            for s in score.structures
+        ),
+        "score.structures must hold names and scores",
     )
-    require(has_structures, "score.structures must hold names and scores")
     require(
         _is_integer(score.width, 0, COLUMNS),
         f"score.width must be a whole number, between 0 and {COLUMNS}",
@@ -160,10 +167,10 @@ def _check_threshold(rule: Threshold, require: Check, path: str) -> None:
         block, weights = part
         _check_block(block, score.width, require)
         count = block.columns(np.zeros((1, score.width + 1))).shape[1]
-        valued = (
-            _is_float_array(weights) and len(weights) == count and bool(np.isfinite(weights).all())
+        require(
+            _are_finite(weights, count),
+            f"score.blocks must have a finite weight for each of {count} features",
         )
-        require(valued, f"score.blocks must have a finite weight for each of {count} features")
 
 
 def _check_block(block: Any, width: int, require: Check) -> None:
@@ -192,47 +199,38 @@ def _check_block(block: Any, width: int, require: Check) -> None:
         _check_trees(block, width, require)
         return
     at = block.at
-    fits = (
+    require(
         isinstance(at, np.ndarray)
         and at.dtype == np.int64
         and at.ndim == 1
         and 1 <= len(at) <= NESTED
-    )
-    require(
-        fits and bool(((at >= 0) & (at <= width)).all()),
+        and ((at >= 0) & (at <= width)).all(),
         f"score.blocks must name columns, between 0 and {width}",
     )
     if isinstance(block, Places):
         require(_is_number(block.value), "score.blocks must have a number as value")
         return
     for name in ("center", "scale", *(("one", "zero") if isinstance(block, Distances) else ())):
-        value = getattr(block, name)
         require(
-            _is_float_array(value) and len(value) == len(at) and bool(np.isfinite(value).all()),
+            _are_finite(getattr(block, name), len(at)),
             f"score.blocks must have a {name} for each column",
         )
     require(bool((block.scale > 0).all()), "score.blocks must have positive scales")
     if isinstance(block, ProjectedRamps):
-        direction, knots = block.direction, block.knots
-        valued = (
-            _is_float_array(direction)
-            and len(direction) == len(at)
-            and bool(np.isfinite(direction).all())
+        knots = block.knots
+        require(
+            _are_finite(block.direction, len(at)),
+            "score.blocks must have a direction with a number for each column",
         )
-        require(valued, "score.blocks must have a direction with a number for each column")
         require(
             _is_increasing(knots) and 2 <= len(knots) <= NESTED and np.isfinite(knots).all(),
             "score.blocks must have 2 knots or more",
         )
     if isinstance(block, WhitenedDistances):
         mix = block.whitening
-        square = (
-            _is_float_array(mix, 2)
-            and mix.shape == (len(at), len(at))
-            and bool(np.isfinite(mix).all())
-        )
         require(
-            square, "score.blocks must have a square matrix of whitening, one row for each column"
+            _is_float_array(mix, 2) and mix.shape == (len(at), len(at)) and np.isfinite(mix).all(),
+            "score.blocks must have a square matrix of whitening, one row for each column",
         )
 
 
@@ -243,18 +241,13 @@ def _check_trees(block: Trees, width: int, require: Check) -> None:
         isinstance(c, np.ndarray) and c.dtype == np.int64 and c.ndim == 1 for c in columns
     )
     nodes = len(block.feature) if has_integers else 0
-    sized = (
+    require(
         has_integers
         and 1 <= nodes <= COLUMNS
         and len(block.left) == len(block.right) == nodes
         and 1 <= len(block.roots) <= NESTED
-    )
-    valued = all(
-        _is_float_array(c) and len(c) == nodes and bool(np.isfinite(c).all())
-        for c in (block.threshold, block.value)
-    )
-    require(
-        sized and valued,
+        and _are_finite(block.threshold, nodes)
+        and _are_finite(block.value, nodes),
         f"score.blocks must have trees of at most {COLUMNS} nodes, each with its numbers",
     )
     leaf = block.left < 0
@@ -288,9 +281,10 @@ def _check_atoms(rule: Atoms, require: Check, path: str) -> None:
         _is_guess_array(rule.guesses, len(rule.rows)),
         "guesses must be -1, 0 or 1, one for each row",
     )
-    texts = isinstance(rule.names, tuple) and all(isinstance(name, str) for name in rule.names)
     require(
-        texts and len(rule.names) in (0, len(rule.rows)),
+        isinstance(rule.names, tuple)
+        and all(isinstance(name, str) for name in rule.names)
+        and len(rule.names) in (0, len(rule.rows)),
         "names must be texts, one for each row or none",
     )
     if rule.exact is not None:
@@ -341,21 +335,18 @@ def _check_ball(rule: Ball, require: Check, path: str) -> None:
 
 def _check_binned(rule: Binned, require: Check, path: str) -> None:
     """Check the fields of `Binned`."""
-    are_simple = isinstance(rule.events, tuple) and all(
-        isinstance(event, Event) and not isinstance(event, Binned) for event in rule.events
-    )
     require(
-        are_simple and 1 <= len(rule.events) <= NESTED,
+        isinstance(rule.events, tuple)
+        and all(isinstance(each, Event) and not isinstance(each, Binned) for each in rule.events)
+        and 1 <= len(rule.events) <= NESTED,
         f"events must be between 1 and {NESTED} guess rules",
     )
     for i, event in enumerate(rule.events):
         check_event(event, f"{path}.events[{i}]")
-    cells = (
-        _is_float_array(rule.loss)
-        and len(rule.loss) == len(rule.events) + 1
-        and bool((np.abs(rule.loss) <= 50).all())
+    require(
+        _are_finite(rule.loss, len(rule.events) + 1) and (np.abs(rule.loss) <= 50).all(),
+        "loss must have a number between -50 and 50 for each cell",
     )
-    require(cells, "loss must have a number between -50 and 50 for each cell")
     require(
         _is_number(rule.order) and 1 < rule.order <= 1e4,
         "order must be a number above 1, at most 1e4",

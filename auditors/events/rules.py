@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.events.event import Event, Guesses, ScalarEvent, count_directions
+from dpwitness.auditors.events.event import Event, Guesses, count_directions
 from dpwitness.auditors.events.features import Block, Trees
 from dpwitness.auditors.events.outputs import Outputs, row_keys
 from dpwitness.core.protocols.mechanism import FloatArray
@@ -69,29 +69,13 @@ class Intervals(Event):
         )
 
     def kernel(self, width: int, code: float) -> Kernel | None:
-        from dpwitness.auditors.events.kernels import intervals_kernel  # loads Numba
+        from dpwitness.auditors.events.kernels import count_intervals  # loads Numba
 
-        return (
-            intervals_kernel(self.column, self.edges, self.guesses, int(self.missing))
-            if self.column < width
-            else None
-        )
-
-    def count(self, outputs: Outputs, rounds: int = 0) -> tuple[int, int]:
-        if len(self.edges) > 8:
-            return Event.count(self, outputs, rounds)
-        x = self.position(outputs)
-        # for few edges, one comparison per edge is several times faster than a binary search
-        below = np.array([np.count_nonzero(x <= edge) for edge in self.edges], dtype=np.int64)
-        finite = (
-            len(x)
-            if self.missing == 0 and self.guesses[-1] == 0
-            else len(x) - int(np.count_nonzero(x != x))
-        )
-        counts = np.diff(np.concatenate([[0], below, [finite]]))
-        plus, minus = int(counts[self.guesses > 0].sum()), int(counts[self.guesses < 0].sum())
-        missing_count = len(x) - finite
-        return plus + missing_count * (self.missing > 0), minus + missing_count * (self.missing < 0)
+        signs = np.sign(self.guesses).astype(np.int8)
+        arguments = self.column, self.edges.astype(np.float64), signs, int(self.missing)
+        # NumPy's binary search is faster for many edges
+        usable = self.column < width and len(self.edges) <= 8
+        return (count_intervals, arguments) if usable else None
 
     @property
     def directions(self) -> int:
@@ -140,7 +124,7 @@ class WeightedScore:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Threshold(ScalarEvent):
+class Threshold(Event):
     """D1 where the score exceeds `high`, D0 where the score is below `low`; an infinite threshold
     is never crossed.
     """
@@ -152,7 +136,7 @@ class Threshold(ScalarEvent):
     kind: ClassVar[str] = "threshold"
 
     def kernel(self, width: int, code: float) -> Kernel | None:
-        from dpwitness.auditors.events.score_kernel import threshold_kernel  # loads Numba
+        from dpwitness.auditors.events.kernels import threshold_kernel  # loads Numba
 
         score = self.score
         return (
@@ -220,12 +204,6 @@ class Atoms(Event):
         return _look_up(
             self._sorted, matrix if self.exact is None else mask_other_values(matrix, self.exact)
         )
-
-    def kernel(self, width: int, code: float) -> Kernel | None:
-        from dpwitness.auditors.events.kernels import atoms_kernel  # loads Numba
-
-        columns = self.rows.shape[1] - 1
-        return atoms_kernel(*self._sorted, columns, self.exact, code) if columns <= width else None
 
     def listed(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
         shown = self._largest_guesses(_MAX_LISTED)
@@ -359,11 +337,6 @@ class Lattice(Event):
     def guess(self, outputs: Outputs) -> Guesses:
         return _look_up(self._sorted, lattice(_column(outputs, self.column)))
 
-    def kernel(self, width: int, code: float) -> Kernel | None:
-        from dpwitness.auditors.events.kernels import lattice_kernel  # loads Numba
-
-        return lattice_kernel(self.column, *self._sorted) if self.column < width else None
-
     @property
     def directions(self) -> int:
         return count_directions(self.guesses)
@@ -377,7 +350,7 @@ class Lattice(Event):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LowBits(ScalarEvent):
+class LowBits(Event):
     """The guess `side` (+1 or -1) for finite outputs of one column whose lowest set bit is below
     2^`below`.
     """
@@ -387,15 +360,6 @@ class LowBits(ScalarEvent):
     side: int
 
     kind: ClassVar[str] = "low bits"
-
-    def kernel(self, width: int, code: float) -> Kernel | None:
-        from dpwitness.auditors.events.kernels import count_low_bits  # loads Numba
-
-        return (
-            (count_low_bits, (self.column, float(self.below), int(self.side)))
-            if self.column < width
-            else None
-        )
 
     @property
     def axis(self) -> str:
@@ -430,7 +394,7 @@ def distances(rows: FloatArray, center: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ball(ScalarEvent):
+class Ball(Event):
     """The guess `inside` (+1 or -1) for outputs within `inner` of a center, and the opposite guess
     beyond `outer`.
     """
@@ -441,15 +405,6 @@ class Ball(ScalarEvent):
     inside: int
 
     kind: ClassVar[str] = "ball"
-
-    def kernel(self, width: int, code: float) -> Kernel | None:
-        from dpwitness.auditors.events.kernels import ball_kernel  # loads Numba
-
-        return (
-            ball_kernel(self.center, self.inner, self.outer, int(self.inside))
-            if len(self.center) <= width
-            else None
-        )
 
     axis: ClassVar[str] = "distance from the center"
 

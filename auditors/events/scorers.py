@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, overload
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,18 +35,21 @@ from dpwitness.auditors.events.features import (
 from dpwitness.auditors.events.outputs import MIN_ROWS_PER_ATOM, Distinct, Training
 from dpwitness.auditors.events.posterior import cell_counts
 from dpwitness.auditors.events.rules import (
-    Atoms,
     Ball,
     Intervals,
     Threshold,
     WeightedScore,
     distances,
     mask_other_values,
-    name_of_atom,
 )
 from dpwitness.auditors.events.trees import boost
-from dpwitness.auditors.statistics.columns import median_shift, moments, without_overflow
-from dpwitness.auditors.statistics.design_matrices import SHARED_CURVES, share
+from dpwitness.auditors.statistics.columns import (
+    SHARED_CURVES,
+    median_shift,
+    moments,
+    share,
+    without_overflow,
+)
 from dpwitness.auditors.statistics.regression import Expansion, fit_grouped
 from dpwitness.core.protocols.mechanism import FloatArray
 
@@ -55,19 +58,15 @@ MAX_PLAIN_ATOMS = 16  # maximum number of distinct outputs for which counts alon
 
 
 class Scorer(Protocol):
-    """Protocol of an order of outputs that can be turned into an event."""
+    """Protocol of an order of outputs by a number, which can be turned into an event."""
+
+    def score(self, matrix: FloatArray) -> FloatArray:
+        """Return the score of each row."""
 
     def event(self, low: float, high: float) -> Event:
         """Return the event that guesses D1 where the score exceeds `high`, and D0 where the score
         is below `low`.
         """
-
-
-class NumericScorer(Scorer, Protocol):
-    """Protocol of an order of outputs by a number."""
-
-    def score(self, matrix: FloatArray) -> FloatArray:
-        """Return the score of each row."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,11 +149,15 @@ def fit_model(
     """
     precision, subsets = (like.precision, like.subsets) if like else (None, ())
     values = like.values if like else values_of(data.matrix)
-    groups = propose_blocks(data.matrix, data.label, values)
+    # a group is used if it has a prior precision, its own or that of shared weights
     blocks: list[tuple[str, Block]] = [
         (name, block)
-        for name, several in groups.items()
-        if precision is None or _is_used(name, precision)
+        for name, several in propose_blocks(data.matrix, data.label, values)
+        if precision is None
+        or any(
+            f"{name}/" in key or (name == CURVED_GROUP and key in SHARED_CURVES)
+            for key in precision
+        )
         for block in several
     ]
     if not blocks:
@@ -179,7 +182,13 @@ def fit_model(
             for kind in block.kinds(part.shape[1])
         ]
     )
-    used = _usable(blocks, np.diff(starts), center, spread)
+    # indicators of a rare position get no weight, and steps of many curves shared weights only
+    sizes = np.diff(starts)
+    rare = np.repeat([0.05 if isinstance(block, Places) else 0.0 for _, block in blocks], sizes)
+    curved = np.repeat([name == CURVED_GROUP for name, _ in blocks], sizes)
+    used = spread > np.maximum(1e-9 * (1 + np.abs(center)), rare)
+    if sum(name == CURVED_GROUP for name, _ in blocks) > MAX_CURVED:
+        used &= ~curved
     if not used.any():
         return None
     curves = [
@@ -187,9 +196,9 @@ def fit_model(
         for start, (name, block) in zip(starts.tolist(), blocks, strict=False)
         if name == CURVED_GROUP and isinstance(block, Ramps)
     ]
-    shared = share(keys, curves, features, ones, zeros)
-    shared_center, shared_spread = moments(shared.values, total)
-    names, group = np.unique(np.append(keys[used], shared.names), return_inverse=True)
+    shared, placed, shared_names = share(keys, curves, features, ones, zeros)
+    shared_center, shared_spread = moments(shared, total)
+    names, group = np.unique(np.append(keys[used], shared_names), return_inverse=True)
     known_precision = precision or start or {}
     begin = np.array(
         [
@@ -200,14 +209,14 @@ def fit_model(
     )
     scaled = (
         (features[:, used] - center[used]) / spread[used],
-        (shared.values - shared_center) / shared_spread,
+        (shared - shared_center) / shared_spread,
     )
     design = np.column_stack([np.ones(len(features)), *scaled])
     fit, found = fit_grouped(design, ones, zeros, group, begin, learn=tune and precision is None)
     expansion = Expansion(fit, group, names.tolist(), found)
     average = expansion.average(subsets)
     own_weights, shared_weights = np.split(average.weights[1:], [int(used.sum())])
-    weights = shared.matrix @ (shared_weights / shared_spread)
+    weights = placed @ (shared_weights / shared_spread)
     weights[used] += own_weights / spread[used]
     offset, kept_blocks = (
         float(average.weights[0] - weights @ center),
@@ -315,29 +324,6 @@ def fit_medians(data: Training, *, clear: bool) -> ModelScorer | None:
     return next(iter(fit_shift(data, shift)), None)
 
 
-def _is_used(name: str, precision: dict[str, float]) -> bool:
-    """Return whether a group of features has a prior precision, its own or that of
-    shared weights.
-    """
-    return any(
-        f"{name}/" in key or (name == CURVED_GROUP and key in SHARED_CURVES) for key in precision
-    )
-
-
-def _usable(
-    blocks: list[tuple[str, Block]], sizes: NDArray[np.intp], center: FloatArray, spread: FloatArray
-) -> NDArray[np.bool_]:
-    """Return whether each feature gets a weight: whether it varies, and is neither a rare position
-    nor a step of one of many curves.
-    """
-    # indicators of a rare position get no weight
-    least = np.repeat([0.05 if isinstance(block, Places) else 0.0 for _, block in blocks], sizes)
-    # these have shared weights only
-    many_curves = sum(name == CURVED_GROUP for name, _ in blocks) > MAX_CURVED
-    skipped = np.repeat([many_curves and name == CURVED_GROUP for name, _ in blocks], sizes)
-    return np.asarray((spread > np.maximum(1e-9 * (1 + np.abs(center)), least)) & ~skipped)
-
-
 def repeated(values: Values) -> FloatArray | None:
     """Return exact values of continuous columns as pairs (column, value); None if there
     are none.
@@ -398,9 +384,7 @@ def _structures(
     return tuple(found[:16])
 
 
-def held_out_scores(
-    data: Training, fit: Callable[[Training], NumericScorer | None]
-) -> FloatArray | None:
+def held_out_scores(data: Training, fit: Callable[[Training], Scorer | None]) -> FloatArray | None:
     """Return the score of each output by a scorer that was fitted without that output; None if a
     fit finds none.
     """
@@ -422,29 +406,9 @@ def fit_trees(
     found = boost(data.matrix, data.label, held_out)
     if found is None:
         return None
-    trees, added = found
-    whole = replace(model.model, blocks=(*model.model.blocks, (trees, np.ones(1))))
+    nodes, added = found
+    whole = replace(model.model, blocks=(*model.model.blocks, (Trees(*nodes), np.ones(1))))
     return replace(model, model=whole), held_out + added
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class AtomScorer:
-    """Order of the distinct training outputs by evidence for D1, lowest first; the score of an
-    output is its rank.
-    """
-
-    rows: FloatArray
-    names: dict[float, str]
-    exact: FloatArray | None = None
-
-    def event(self, low: float, high: float) -> Event:
-        place = np.arange(len(self.rows))
-        guesses = (place >= high).astype(float) - (place < low).astype(float)
-        used = np.flatnonzero(guesses)
-        rows = self.rows[used]
-        return Atoms(
-            rows, guesses[used], tuple(name_of_atom(row, self.names) for row in rows), self.exact
-        )
 
 
 def counts_suffice(distinct: int, outputs: int) -> bool:
@@ -454,12 +418,6 @@ def counts_suffice(distinct: int, outputs: int) -> bool:
     return distinct <= MAX_PLAIN_ATOMS and MIN_ROWS_PER_ATOM * distinct <= outputs
 
 
-@overload
-def find_atoms(data: Training, *, always: Literal[True]) -> tuple[FloatArray, NDArray[np.intp]]: ...
-@overload
-def find_atoms(
-    data: Training, *, always: bool = False
-) -> tuple[FloatArray, NDArray[np.intp]] | None: ...
 def find_atoms(
     data: Training, *, always: bool = False
 ) -> tuple[FloatArray, NDArray[np.intp]] | None:

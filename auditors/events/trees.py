@@ -1,8 +1,8 @@
 """Gradient-boosted trees on top of a model's score: interactions that no sum over columns
 expresses, such as a box in several columns.
 
-LightGBM grows the trees. They are stored as plain arrays that our own kernel evaluates, so a replay
-does not need LightGBM.
+LightGBM grows the trees. They are stored as plain arrays, the fields of a `Trees` block, which the
+kernel `sum_of_trees` evaluates, so a replay does not need LightGBM.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.events.features import Trees
+from dpwitness.core.numerics.jit import jit
 from dpwitness.core.protocols.mechanism import FloatArray
+
+NodeTable = tuple[NDArray[Any], ...]  # the fields of a `Trees` block, in order
 
 # with fewer rows, trees find no further interactions, and loading LightGBM takes a second
 MIN_TREE_ROWS = 4000
@@ -45,7 +47,7 @@ _PARAMETERS: dict[str, Any] = {
 
 def boost(
     matrix: FloatArray, label: NDArray[np.bool_], score: FloatArray
-) -> tuple[Trees, FloatArray] | None:
+) -> tuple[NodeTable, FloatArray] | None:
     """Fit trees that correct a score; return them and the held-out correction of each output, or
     None if the gain is too small.
 
@@ -158,7 +160,7 @@ def _log_loss(score: FloatArray, label: NDArray[np.bool_]) -> FloatArray:
     return np.asarray(np.logaddexp(0.0, np.where(label, -score, score)))
 
 
-def _node_table(info: list[dict[str, Any]]) -> Trees:
+def _node_table(info: list[dict[str, Any]]) -> NodeTable:
     """Return all trees in one table of nodes with the index of each tree's root; a node without
     children is a leaf.
     """
@@ -180,4 +182,29 @@ def _node_table(info: list[dict[str, Any]]) -> Trees:
     at, low, high, first = (
         np.array(column, dtype=np.int64) for column in (feature, left, right, roots)
     )
-    return Trees(at, np.array(threshold), low, high, np.array(value), first)
+    return at, np.array(threshold), low, high, np.array(value), first
+
+
+@jit
+def sum_of_trees(
+    matrix: FloatArray,
+    feature: NDArray[np.int64],
+    threshold: FloatArray,
+    left: NDArray[np.int64],
+    right: NDArray[np.int64],
+    value: FloatArray,
+    roots: NDArray[np.int64],
+) -> FloatArray:
+    """Return the sum of the tree values for each row.
+
+    A row goes left where its number is at most the threshold, else right (also for NaN), until it
+    reaches a leaf.
+    """
+    total = np.zeros(len(matrix))
+    for i in range(len(matrix)):
+        for root in roots:
+            node = root
+            while left[node] >= 0:
+                node = left[node] if matrix[i, feature[node]] <= threshold[node] else right[node]
+            total[i] += value[node]
+    return total

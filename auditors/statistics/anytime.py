@@ -98,7 +98,7 @@ from dpwitness.auditors.statistics.certificate import (
     frequency_error,
     parameter_from_rates,
 )
-from dpwitness.auditors.statistics.mean_limits import bracket
+from dpwitness.auditors.statistics.mean_limits import bracket, bracket_each
 from dpwitness.core.claims import Claim
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import InvalidArgument
@@ -245,11 +245,9 @@ def lower_limit(
         np.zeros(np.broadcast_shapes(x.shape, np.shape(zeros))),
         x / np.maximum(x + zeros, 1.0),
     )
-    for _ in range(_BISECTIONS):
-        middle = 0.5 * (low + high)
-        refuted = log_evidence(ones, zeros, middle, prior) >= level
-        low, high = np.where(refuted, middle, low), np.where(refuted, high, middle)
-    return low
+    return bracket_each(
+        lambda null: log_evidence(ones, zeros, null, prior) >= level, low, high, _BISECTIONS
+    )[0]
 
 
 def is_refuted(claim: Claim, epochs: Sequence[Part], x: float, alpha: float) -> bool:

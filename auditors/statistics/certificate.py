@@ -101,9 +101,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, expit
 
+from dpwitness.auditors.statistics.mean_limits import bracket_each
 from dpwitness.core.claims import Claim
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import InvalidArgument, require_integer
@@ -296,16 +297,14 @@ def p_value(
     c, w, n = np.broadcast_arrays(
         np.asarray(correct, float), np.asarray(wrong, float), np.asarray(rounds, float)
     )
+
+    def refuted(log_alpha: FloatArray) -> NDArray[np.bool_]:
+        found = certified(claim, c, w, n, np.exp(log_alpha), directions, lost) > claim.parameter
+        return np.asarray(found)
+
     low, high = np.full(c.shape, -690.0), np.zeros(c.shape)  # bounds on ln alpha
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        is_refuted = certified(claim, c, w, n, np.exp(middle), directions, lost) > claim.parameter
-        low, high = np.where(is_refuted, low, middle), np.where(is_refuted, middle, high)
-    return np.where(
-        certified(claim, c, w, n, np.exp(high), directions, lost) > claim.parameter,
-        np.exp(high),
-        1.0,
-    )
+    _, high = bracket_each(lambda log_alpha: ~refuted(log_alpha), low, high, 60)
+    return np.where(refuted(high), np.exp(high), 1.0)
 
 
 def split_batches(runs: int, rng: np.random.Generator) -> tuple[int, int, int]:

@@ -127,13 +127,6 @@ class LossLaw:
         with_mass = self.p > 0
         return np.float64(self.p[with_mass] @ self.loss[with_mass])
 
-    def variance(self) -> np.float64:
-        """Return the variance of L under P; infinite where L is."""
-        with_mass = self.p > 0
-        if np.any(np.isinf(self.loss[with_mass])):
-            return np.float64(np.inf)
-        return np.float64(self.p[with_mass] @ (self.loss[with_mass] - self.mean()) ** 2)
-
     def renyi(self, order: float) -> float:
         """Return D_order(P || Q) for order > 1, over the atoms and without the unseen mass. The
         divergence adds over parts.

@@ -47,6 +47,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from dpwitness.core.protocols.mechanism import FloatArray
@@ -106,6 +107,20 @@ def bracket(
     for _ in range(steps):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if rejected(middle) else (low, middle)
+    return low, high
+
+
+def bracket_each(
+    rejected: Callable[[FloatArray], NDArray[np.bool_]],
+    low: FloatArray,
+    high: FloatArray,
+    steps: int,
+) -> tuple[FloatArray, FloatArray]:
+    """Bisect a test of each element, as `bracket` does for one number."""
+    for _ in range(steps):
+        middle = 0.5 * (low + high)
+        found = rejected(middle)
+        low, high = np.where(found, middle, low), np.where(found, high, middle)
     return low, high
 
 

@@ -28,8 +28,7 @@ import numpy as np
 
 from dpwitness import auditors, mechanisms
 from dpwitness.auditors.events.numbers import Texts
-from dpwitness.auditors.events.outputs import Outputs
-from dpwitness.auditors.events.scores import Score
+from dpwitness.auditors.events.outputs import Outputs, Score
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.store import (
     Entry,

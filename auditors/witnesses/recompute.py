@@ -16,8 +16,7 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 
-from dpwitness.auditors.events.divergence import Binned, renyi_lower_bound
-from dpwitness.auditors.events.event import Event, Restricted
+from dpwitness.auditors.events.event import Binned, Event, Restricted, renyi_lower_bound
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.statistics.certificate import Part, Prior, Tally, Within, partial_bound
 from dpwitness.auditors.statistics.combination import combined_bound, combined_p_value

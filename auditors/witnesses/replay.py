@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dpwitness.auditors.events.scores import Score, collect_scores
+from dpwitness.auditors.events.outputs import Score, collect_scores
 from dpwitness.auditors.witnesses.kinds import Kind, kind_of
 from dpwitness.auditors.witnesses.result import Result, own_claim
 from dpwitness.auditors.witnesses.verdicts import Verdict

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.events.divergence import Binned, renyi_lower_bound
-from dpwitness.auditors.events.event import Event
+from dpwitness.auditors.events.event import Binned, Event, renyi_lower_bound
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.statistics.combination import combined_bound
 from dpwitness.auditors.witnesses.kinds import kind_named, witness_kinds

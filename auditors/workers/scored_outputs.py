@@ -11,8 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.auditors.events.outputs import ScoredOutputs
-from dpwitness.auditors.events.scores import Key, Score, columns_of, guarded, numeric_column, same
+from dpwitness.auditors.events.outputs import (
+    Key,
+    Score,
+    ScoredOutputs,
+    guarded,
+    numeric_column,
+    same_scores,
+    score_columns,
+)
 from dpwitness.auditors.workers.engine import Stage, stream
 from dpwitness.auditors.workers.rounds import Run
 from dpwitness.auditors.workers.statefulness import Unfit
@@ -50,7 +57,7 @@ class ScoredMechanism:
             parts = [part if isinstance(part, list) or np.ndim(part) else [part] for part in raw]
             return np.concatenate([score.columns(part, len(part)) for part in parts])
         found = score.columns(raw, size)
-        if size > 1 and not same(found[:1], score.columns(raw[:1], 1)):
+        if size > 1 and not same_scores(found[:1], score.columns(raw[:1], 1)):
             raise Unfit(
                 f"score {score.name} is not a function of each output alone: its values "
                 "change with the other outputs of a batch"
@@ -112,10 +119,10 @@ def _column_problems(score: Score, raw: Any, size: int) -> Iterator[tuple[Key, s
     if isinstance(raw, Parts):
         raw, size = raw[0], len(raw[0])
     try:
-        found = columns_of(score.function(guarded(raw)), size)
-        second_call = columns_of(score.function(guarded(raw)), size)
+        found = score_columns(score.function(guarded(raw)), size)
+        second_call = score_columns(score.function(guarded(raw)), size)
         single_calls = [
-            columns_of(score.function(guarded(raw[i : i + 1])), 1) for i in range(min(size, 4))
+            score_columns(score.function(guarded(raw[i : i + 1])), 1) for i in range(min(size, 4))
         ]
     except MechanismFailed:
         raise
@@ -136,9 +143,9 @@ def _column_problems(score: Score, raw: Any, size: int) -> Iterator[tuple[Key, s
             one_by_one = np.concatenate([numeric_column(each[key], 1) for each in single_calls])
             if np.isnan(values).any():
                 yield key, f"it gave NaN for {int(np.isnan(values).sum())} of {size} outputs"
-            elif not same(values, numeric_column(second_call[key], size)):
+            elif not same_scores(values, numeric_column(second_call[key], size)):
                 yield key, "it gave different values for the same outputs"
-            elif not same(values[: len(one_by_one)], one_by_one):
+            elif not same_scores(values[: len(one_by_one)], one_by_one):
                 yield (
                     key,
                     "it is not a function of each output alone: its values change with the "

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness import Verdict, audit
-from dpwitness.auditors.audit import timing
+from dpwitness.auditors.audit import options as audit_options
 from dpwitness.auditors.workers import chunks
 from dpwitness.benchmarks.adversarial.attack import (
     PAIR,
@@ -104,7 +104,7 @@ def slow(rng: Generator, *, faulty: bool, confidence: float) -> str:
         "causes": False,
     }
     with (
-        patch.object(timing, "read_clock", lambda name: lambda: _Clock.now),
+        patch.object(audit_options, "read_clock", lambda name: lambda: _Clock.now),
         patch.object(chunks, "perf_counter", lambda: _Clock.now),
     ):
         found = audit(

@@ -85,7 +85,7 @@ def _learned_guess(
     if len(law.loss) <= FEW_ATOMS:
         order, draws = _drawn_atoms(law, counts[:, seen], goal, rng)
         choice, _ = direct_choice(lambda _: (order, draws), goal)
-        ones, zeros = choice.named(order)
+        ones, zeros = order[choice.upper :], order[: choice.lower]
         guess[seen[ones]], guess[seen[zeros]] = 1.0, -1.0
         return guess
     label = np.repeat([True, False], counts.sum(axis=1))

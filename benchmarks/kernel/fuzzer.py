@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.auditors.events.divergence import Binned, renyi_lower_bound
+from dpwitness.auditors.events.event import Binned, renyi_lower_bound
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
 from dpwitness.auditors.witnesses.witness_reader import (

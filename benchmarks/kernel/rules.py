@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.events.divergence import Binned
-from dpwitness.auditors.events.event import Event, Restricted
+from dpwitness.auditors.events.event import Binned, Event, Restricted
 from dpwitness.auditors.events.features import (
     Affine,
     Block,

@@ -34,13 +34,12 @@ _INTERNAL = {
     "mechanisms.papers.logistic": "QuadraticPenalty",
     "core.numerics.noise": "SphericalNoise",
     "core.claims.accounting": "AccountedDP",
-    "auditors.events.event": "Restricted",
+    "auditors.events.event": "Binned Restricted",
     "auditors.events.rules": "Atoms Ball Intervals Lattice LowBits Threshold WeightedScore",
     "auditors.events.features": (
         "Affine Distances Levels Places Products ProjectedRamps Ramps SignedLog Sorted Trees "
         "WhitenedDistances"
     ),
-    "auditors.events.divergence": "Binned",
     "auditors.functions.bounds.utility_claims": "FailureBound MeanBound Scaling",
 }
 _EXPORTED_BY = {"core": "mechanisms"}

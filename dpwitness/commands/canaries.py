@@ -32,7 +32,7 @@ def arguments(command: opts.Command) -> None:
                 "dpsgd:SAMPLING,NOISE,STEPS",
             },
             "--method": {
-                "choices": ("best", "counting", "steinke", "curve"),
+                "choices": ("best", "counting", "curve"),
                 "default": "best",
                 "help": "theorem; default best",
             },

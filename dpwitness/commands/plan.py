@@ -160,7 +160,7 @@ def _plan_canaries(args: argparse.Namespace) -> int:
     """Print the best possible bound of a canary audit: by the theorem for the claim, and by the
     theorem for Gaussian curves.
     """
-    from dpwitness.auditors.canaries.ideal_limit import canary_limit
+    from dpwitness.auditors.canaries.design import canary_limit
     from dpwitness.core.claims import parse_claim
 
     unused_options = {

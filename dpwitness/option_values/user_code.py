@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from dpwitness.auditors.events.scores import Score
+from dpwitness.auditors.events.outputs import Score
 from dpwitness.auditors.workers.loading import find_target, load_target, relative
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, error_text

@@ -35,7 +35,7 @@ INSIDE = {  # the layers of each package, lowest first
         "density.certify density.kind traces audit traces.result traces.trace checks "
         "functions.bounds functions.accounting "
         "canaries functions.stability functions.metamorphic functions "
-        "audit.power audit.plan audit.slices audit.watch scanning"
+        "audit.power audit.plan audit.watch scanning"
     ),
     "dpwitness.proofs_checks": "engine alignments claims",
     "dpwitness.reports": "phrasing plots cards formats audit comparison",

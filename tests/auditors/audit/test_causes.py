@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binom
 
 from dpwitness import Pair, Verdict, audit
-from dpwitness.auditors.audit.violations import divide
+from dpwitness.auditors.audit.after_test import divide
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.statistics.certificate import PARTS, Tally, certified, partial_bound
 from dpwitness.auditors.witnesses.kinds import recompute_bounds

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, audit, parse_claim
-from dpwitness.auditors.audit import pilot
+from dpwitness.auditors.audit import probe
 from dpwitness.auditors.audit.options import EARLY_LOOK_ROUNDS, LOOK_ALPHA_SHARE, LOOK_SHARES
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.statistics.certificate import certified
@@ -96,7 +96,7 @@ def test_the_rounds_that_test_did_not_train():
     share of the look.
     """
     runner, rows = Runner(), segments(3)
-    look = pilot.EarlyLook(runner, Options)
+    look = probe.EarlyLook(runner, Options)
     for _ in range(4):
         look.add(next(rows), False)
     event, right, wrong = look._event, 0, 0
@@ -116,7 +116,7 @@ def test_the_rounds_that_test_did_not_train():
 
 def test_rounds_that_were_run_again_do_not_certify():
     runner, rows = Runner(), segments(3)
-    look = pilot.EarlyLook(runner, Options)
+    look = probe.EarlyLook(runner, Options)
     for number in range(16):
         segment = next(rows)
         segment.single = number == 6

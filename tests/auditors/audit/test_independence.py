@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, Verdict, audit, audit_outputs, certify, replay
-from dpwitness.auditors.audit import violations
+from dpwitness.auditors.audit import after_test
 from dpwitness.auditors.audit.watch import WatchedTarget, watch
 from dpwitness.auditors.checks.check import CheckFailed, Subject, require_indistinguishable
 from dpwitness.auditors.statistics.anytime import log_dependence
@@ -113,7 +113,7 @@ def test_a_replay_compares_with_fresh_processes():
 
 
 def test_weak_evidence_of_dependence_makes_the_audit_inconclusive(monkeypatch):
-    monkeypatch.setattr(violations, "_against_fresh_states", lambda *arguments: math.log(1e6))
+    monkeypatch.setattr(after_test, "_against_fresh_states", lambda *arguments: math.log(1e6))
     result = audit(lambda d, n, rng: d[0] + rng.laplace(0, 0.3, n), **SMALL, trials=2000)
     assert (
         result.verdict is Verdict.INCONCLUSIVE

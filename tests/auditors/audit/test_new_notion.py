@@ -12,7 +12,7 @@ import pytest
 import dpwitness as dpw
 from dpwitness import mechanisms as m
 from dpwitness.auditors.canaries.audit import audit_canaries
-from dpwitness.auditors.canaries.ideal_limit import canary_limit
+from dpwitness.auditors.canaries.design import canary_limit
 from dpwitness.auditors.witnesses.kinds import recompute_bounds
 from dpwitness.core.claims import exact_claim, parse_claim
 from dpwitness.core.claims.claim import Claim

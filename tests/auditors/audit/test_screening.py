@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, Verdict, audit
-from dpwitness.auditors.audit.screening import score
+from dpwitness.auditors.audit.pair_choice import score
 from dpwitness.mechanisms import Records
 
 

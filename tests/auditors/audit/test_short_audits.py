@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, Verdict, audit
-from dpwitness.auditors.audit import timing
+from dpwitness.auditors.audit import options
 from dpwitness.auditors.workers import chunks
 from dpwitness.mechanisms import Records
 
@@ -20,7 +20,7 @@ class Clock:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
     monkeypatch.setattr(Clock, "now", 0.0)
-    monkeypatch.setattr(timing, "read_clock", lambda name: lambda: Clock.now)
+    monkeypatch.setattr(options, "read_clock", lambda name: lambda: Clock.now)
     monkeypatch.setattr(chunks, "perf_counter", lambda: Clock.now)
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dpwitness import InvalidArgument, Pair, Verdict, audit
-from dpwitness.auditors.audit import timing
-from dpwitness.auditors.audit.timing import Costs, format_duration
+from dpwitness.auditors.audit import options
+from dpwitness.auditors.audit.options import cost_growth, format_duration
 from dpwitness.auditors.workers import chunks, clocks
 from dpwitness.auditors.workers.engine import Inline, Phase, Stage
 from dpwitness.console import describe
@@ -34,7 +34,7 @@ def clock(monkeypatch):
     monkeypatch.setattr(Clock, "now", 0.0)
     monkeypatch.setattr(Clock, "cpu", 0.0)
     monkeypatch.setattr(
-        timing, "read_clock", lambda name: lambda: Clock.cpu if name == "cpu" else Clock.now
+        options, "read_clock", lambda name: lambda: Clock.cpu if name == "cpu" else Clock.now
     )
     monkeypatch.setattr(chunks, "perf_counter", lambda: Clock.now)
     monkeypatch.setattr(clocks, "cpu_seconds", lambda: Clock.cpu)
@@ -100,7 +100,7 @@ def test_a_mechanism_that_waits_ends_the_measurement_of_cpu_time():
 
     stage = partial(Stage, waits, PAIR, 0, (0, 0, Phase.TIMING))
     executor = Inline()
-    found = timing.price(
+    found = options.price(
         lambda size: stage(size, size, 600.0), parse_claim("pure:1"), executor, 10.0, "cpu"
     )
     executor.shutdown()
@@ -162,22 +162,11 @@ def test_a_cost_that_grows_is_told():
 def test_costs_that_do_not_grow_are_not_told():
     """Noise, a slow start, a pause in the middle, chunks of two sizes."""
     rng = np.random.default_rng(1)
-    costs = Costs()
-    for number in range(200):
-        costs.add(
-            (0, 128, False),
-            128,
-            0.01 * (1 + rng.exponential()) * (5 if number < 10 or 90 < number < 110 else 1),
-        )
-        costs.add(
-            (0, 2048 if number > 100 else 16, False),
-            2048 if number > 100 else 16,
-            0.1 if number > 100 else 0.001,
-        )
-    assert costs.growth() == ""
-    for number in range(40):
-        costs.add((1, 128, False), 128, 0.01 * (1 + number))
-    assert "grew from " in costs.growth()
+    pauses = [5 if number < 10 or 90 < number < 110 else 1 for number in range(200)]
+    steady = [(0.01 * (1 + rng.exponential()) * pause, 128) for pause in pauses]
+    assert cost_growth([steady, [(0.001, 16)] * 101, [(0.1, 2048)] * 99]) == ""
+    growing = [(0.01 * (1 + number), 128) for number in range(40)]
+    assert "grew from " in cost_growth([steady, growing])
 
 
 def test_times_for_a_person():
@@ -209,7 +198,7 @@ def test_a_budget_counts_the_runs_of_slower_pairs(slow_from, expected):
     executor, stage = Inline(), partial(Stage, mechanism, pairs[0], 0, (0, 0, Phase.TIMING))
 
     def slowdown(chosen, seconds):
-        return timing.slowdown(
+        return options.slowdown(
             lambda size: stage(size, size, 600.0), chosen, executor, seconds, "cpu"
         )
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, Verdict, audit
-from dpwitness.auditors.audit import screening
+from dpwitness.auditors.audit import pair_choice
 from dpwitness.auditors.events.outputs import Training, concatenate, encode
 from dpwitness.auditors.events.scorers import fit_shift
 from dpwitness.auditors.traces.evidence import Finding, TraceEvidence
@@ -76,7 +76,7 @@ def test_an_accounting_that_does_not_hold_is_named(monkeypatch):
         evidence, note, shift = worst_evidence(*arguments)
         return replace(evidence, findings=(Finding("ACCOUNT", message),)), note, shift
 
-    monkeypatch.setattr(screening, "worst_evidence", faulty)
+    monkeypatch.setattr(pair_choice, "worst_evidence", faulty)
     result = audit(laplace, claim="pure:1", pair=ONE, trials=TRIALS)
     assert result.verdict is Verdict.INCONCLUSIVE and result.evidence == "assumed"
     assert "contradicts the accounting of the claim: the accountant assumes" in result.headline()

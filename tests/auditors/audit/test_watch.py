@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from dpwitness import InvalidArgument, Pair, Verdict
-from dpwitness.auditors.audit.slices import read_release
-from dpwitness.auditors.audit.watch import WatchedTarget, watch
+from dpwitness.auditors.audit.watch import WatchedTarget, read_release, watch
 from dpwitness.auditors.statistics.anytime import e_discoveries
 from dpwitness.auditors.witnesses.kinds import recompute_bounds
 from dpwitness.auditors.witnesses.store import open_store

@@ -12,7 +12,7 @@ import pytest
 from scipy.special import log_expit, log_softmax
 
 import dpwitness as dpw
-from dpwitness.auditors.canaries.training_bound import _noise_at
+from dpwitness.auditors.canaries.training import _noise_at
 from dpwitness.mechanisms import GradientSteps
 from dpwitness.mechanisms.textbook.gradient_steps import (
     step_delta,

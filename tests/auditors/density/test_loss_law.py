@@ -21,7 +21,7 @@ from dpwitness.auditors.audit.audit import audit
 from dpwitness.auditors.density.composition import merged, split
 from dpwitness.auditors.density.limit import limit, limit_of_law
 from dpwitness.auditors.density.routes import composed, enclosed_law, loss_law
-from dpwitness.auditors.events.divergence import (
+from dpwitness.auditors.events.event import (
     best_expected_renyi_bound,
     best_renyi_rule,
     renyi_lower_bound,

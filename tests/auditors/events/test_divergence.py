@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binom
 
 from dpwitness import RDP, ZCDP, Pair, Verdict, audit
-from dpwitness.auditors.events.divergence import Binned, _mean_lower_limit, renyi_lower_bound
+from dpwitness.auditors.events.event import Binned, _mean_lower_limit, renyi_lower_bound
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 

@@ -25,7 +25,7 @@ from scipy.stats import binom, norm
 
 import dpwitness as dpw
 from dpwitness.auditors.audit.options import LOOK_SHARES
-from dpwitness.auditors.audit.pilot import first_weight
+from dpwitness.auditors.audit.probe import first_weight
 from dpwitness.auditors.statistics import combination
 from dpwitness.auditors.statistics.certificate import (
     Part,

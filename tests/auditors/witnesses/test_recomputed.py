@@ -12,7 +12,7 @@ import pytest
 import dpwitness as dpw
 from dpwitness import PureDP, Verdict
 from dpwitness.auditors import AuditResult
-from dpwitness.auditors.audit.kernel_check import checked_by_kernel
+from dpwitness.auditors.audit.conclude import checked_by_kernel
 from dpwitness.auditors.audit.test import EventTest
 from dpwitness.auditors.events.rules import Intervals
 from dpwitness.auditors.functions.bounds.utility_claims import FailureBound, MeanBound

@@ -1,4 +1,6 @@
-"""Runner of the rounds of an audit, with the records that all rounds share."""
+"""Sampler of an audit, which runs all rounds, with the records that all rounds share; and the
+budget of runs, which is fixed before the plan begins and may be planned again.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dpwitness.auditors.audit.options import MIN_RUNS_PER_PAIR, AuditOptions
-from dpwitness.auditors.audit.timing import (
+from dpwitness.auditors.audit.options import (
     FEWEST,
     LEAST,
-    Costs,
+    MIN_RUNS_PER_PAIR,
+    AuditOptions,
     RunCost,
     format_duration,
     of_clock,
@@ -53,31 +55,27 @@ _CHANGED = 1.5  # factor on the number of remaining runs from which they are pla
 FIRST_CHUNK = "first "  # prefix of the keys of digests of first chunks
 
 
-class RoundRunner:
-    """Runner of rounds: counts them, reports the progress, stores them, and records costs, failures
-    and repeated outputs.
+class Sampler:
+    """Runs the rounds of a validated request: counts them, reports the progress, stores them, and
+    records costs, failures and repeated outputs.
     """
 
     def __init__(self, options: AuditOptions) -> None:
-        mechanism = options.mechanism
+        self.request, mechanism = options, options.mechanism
         wrapped = isinstance(mechanism, Target | PerRun)
         self.run = getattr(mechanism, "sample", mechanism)
         self.executor, self._own_executor = options.executor or Inline(), options.executor is None
-        self.progress, self.planned = options.progress, options.trials
+        self.planned, self.seed = options.trials, options.seed
         self.notes: list[str] = list(mechanism.notes) if wrapped else []
         self.batch: int | None = getattr(mechanism, "batch", None) if wrapped else None
-        self.name, self.seed, self.seeded, self.time_limit = (
-            options.name,
-            options.seed,
-            options.seeded,
-            options.time_limit,
-        )
         self.ledger: AuditLedger | None = None  # store of the counts
         self.done = 0
         self.single: set[int] = set()  # indices of pairs on which a batch has raised
         self.shared = False  # whether the mechanism has drawn from a global generator
         self.repeatable = False  # whether equal seeds gave bitwise equal outputs in all probes
-        self.pace, self.costs, self.repeats = Pace(), Costs(), RepeatDetector()
+        self.pace, self.repeats = Pace(), RepeatDetector()
+        # seconds and rounds of the segments of each pair, chunk size and mode, in order
+        self.costs: dict[tuple[int, int, bool], list[tuple[float, int]]] = {}
         # counts of each event in each segment, by key of the stage
         self.calls: dict[tuple[int, int, int], list[Tables]] = {}
         # log-evidence that the runs of each stage depend on each other (`statistics/anytime`)
@@ -89,11 +87,7 @@ class RoundRunner:
         self.cost: RunCost | None = None  # of the runs that a time budget plans
         # seconds of the budget's clock and runs of the pilot, by index of the pair
         self.took: dict[int, tuple[float, int]] = {}
-        self.clock, self.started, self.cpu_started = (
-            options.clock,
-            time.perf_counter(),
-            clocks.cpu_seconds(),
-        )
+        self.started, self.cpu_started = time.perf_counter(), clocks.cpu_seconds()
 
     def close(self) -> None:
         """Shut the executor down, unless the user gave it."""
@@ -119,7 +113,7 @@ class RoundRunner:
     @property
     def spent(self) -> float:
         """Part of the time budget that is spent, in seconds of the budget's clock."""
-        return self.elapsed_cpu if self.clock == "cpu" else self.elapsed
+        return self.elapsed_cpu if self.request.clock == "cpu" else self.elapsed
 
     @property
     def remaining(self) -> int:
@@ -129,7 +123,7 @@ class RoundRunner:
     def stage(self, pair: Pair, phase: int, index: int, rounds: int, chunk: int) -> Stage:
         """Return the stage of these rounds on pair number `index`."""
         chunk = min(chunk, self.batch or chunk)
-        key = (audit_key(self.name), index, phase)
+        key = (audit_key(self.request.name), index, phase)
         return Stage(
             self.run,
             pair,
@@ -137,7 +131,7 @@ class RoundRunner:
             key,
             rounds,
             chunk,
-            self.time_limit,
+            self.request.time_limit,
             index in self.single,
             self.shared,
         )
@@ -193,7 +187,8 @@ class RoundRunner:
                 "mechanism ignores rng or keeps its noise: rounds repeat, the outputs of one "
                 "chunk occur again in another chunk"
             )
-        self.costs.add((index, stage.chunk, found.single), found.rounds, found.seconds)
+        kind = index, stage.chunk, found.single
+        self.costs.setdefault(kind, []).append((found.seconds, found.rounds))
         if found.tables:
             self.calls.setdefault(stage.key, []).append(found.tables)
         self.advance(found.rounds)
@@ -219,8 +214,8 @@ class RoundRunner:
         self.done += rounds
         if self.ledger is not None:
             self.ledger.progress(self.done, self.planned)
-        if self.progress is not None:
-            self.progress(self.done, self.planned)
+        if self.request.progress is not None:
+            self.request.progress(self.done, self.planned)
 
     @contextmanager
     def timing(self, index: int) -> Iterator[None]:
@@ -235,14 +230,9 @@ class RoundRunner:
             self.ledger.look(self.done, bound)
         self.show_bound(symbol, bound)
 
-    @property
-    def shows_bounds(self) -> bool:
-        """Whether the progress callback shows bounds."""
-        return callable(getattr(self.progress, "interim_bound", None))
-
     def show_bound(self, symbol: str, bound: float) -> None:
         """Report a bound to the progress callback."""
-        interim_bound = getattr(self.progress, "interim_bound", None)
+        interim_bound = getattr(self.request.progress, "interim_bound", None)
         if interim_bound is not None:
             interim_bound(symbol, bound)
 
@@ -293,49 +283,49 @@ class RoundRunner:
         self.seen = OutputComparison(*data.get("seen", ()))
 
 
-def measure_cost(runner: RoundRunner, options: AuditOptions, pair: Pair) -> RunCost:
+def measure_cost(sampler: Sampler, options: AuditOptions, pair: Pair) -> RunCost:
     """Measure the cost of runs on this pair."""
-    stage = partial(runner.stage, pair, Phase.TIMING, 0)
+    stage = partial(sampler.stage, pair, Phase.TIMING, 0)
     return price(
         lambda size: stage(size, size),
         options.claim,
-        runner.executor,
+        sampler.executor,
         options.seconds,
         options.clock,
     )
 
 
-def fix_budget(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]) -> AuditOptions:
+def fix_budget(sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair]) -> AuditOptions:
     """Fix the number of runs before the plan begins, and announce the expected cost. Raise
     InvalidArgument if the time is too short.
     """
     seconds, announce, trials = options.seconds, options.announce, options.trials
     if seconds is None and announce is None:
         return options
-    cost, of = measure_cost(runner, options, pairs[0]), of_clock(options.clock)
+    cost, of = measure_cost(sampler, options, pairs[0]), of_clock(options.clock)
     if seconds is not None:
         now = clocks.read_clock(options.clock)
-        stage, started = partial(runner.stage, pairs[0], Phase.TIMING, 0), now()
+        stage, started = partial(sampler.stage, pairs[0], Phase.TIMING, 0), now()
         ratio, most = slowdown(
-            lambda size: stage(size, size), pairs, runner.executor, seconds, options.clock
+            lambda size: stage(size, size), pairs, sampler.executor, seconds, options.clock
         )
         if most > 1:
-            runner.note(
+            sampler.note(
                 f"runs take up to {most:.3g} times as long on other pairs as on the first, "
                 f"{ratio:.3g} times in the mean of some"
             )
-        timing = cost.seconds + now() - started + runner.searching
+        timing = cost.seconds + now() - started + sampler.searching
         cost = replace(cost, run=cost.run * ratio, seconds=timing)
     each = f"{format_duration(cost.run)}{of} each"
     if seconds is not None:
-        trials = runner.settled("trials", lambda: cost.trials(seconds, len(pairs)))
+        trials = sampler.settled("trials", lambda: cost.trials(seconds, len(pairs)))
         require_enough_trials(cost, trials, len(pairs), seconds, options.clock, "audit", FEWEST)
-        runner.planned, runner.cost, unless = (
+        sampler.planned, sampler.cost, unless = (
             trials,
             cost,
             ", unless runs are planned again for the chosen pair",
         )
-        runner.note(
+        sampler.note(
             f"time budget {seconds:g} s{of}: {trials:,} runs at {each}, as measured on "
             f"{cost.runs:,} other runs; "
             f"a time budget is not reproducible, but trials={trials} gives the same "
@@ -345,7 +335,7 @@ def fix_budget(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
             "gross violations only, and no low bits"
         )
     if announce is not None:
-        remaining = trials if runner.ledger is None else max(0, trials - runner.ledger.entry.done)
+        remaining = trials if sampler.ledger is None else max(0, trials - sampler.ledger.entry.done)
         announce(
             f"{options.name}: {remaining:,} runs at {each}, about "
             f"{format_duration(cost.time(remaining, len(pairs)))} expected"
@@ -353,7 +343,7 @@ def fix_budget(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
     return replace(options, trials=trials)
 
 
-def runs_to_choose(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]) -> int:
+def runs_to_choose(sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair]) -> int:
     """Return the number of runs for which a sequential audit plans the choice of a pair: some for
     each pair, within its budget.
     """
@@ -367,14 +357,14 @@ def runs_to_choose(runner: RoundRunner, options: AuditOptions, pairs: Sequence[P
             min(
                 runs,
                 # at least one second for the choice of a pair
-                int(max(options.seconds, 1.0) / measure_cost(runner, options, pairs[0]).run),
+                int(max(options.seconds, 1.0) / measure_cost(sampler, options, pairs[0]).run),
             ),
         )
 
-    return runner.settled("runs to choose", find)
+    return sampler.settled("runs to choose", find)
 
 
-def replan(runner: RoundRunner, options: AuditOptions, index: int) -> None:
+def replan(sampler: Sampler, options: AuditOptions, index: int) -> None:
     """Plan the rest of a time budget again if runs on the chosen pair take much longer or shorter
     than on the pairs in the mean.
     """
@@ -386,23 +376,23 @@ def replan(runner: RoundRunner, options: AuditOptions, index: int) -> None:
         """Return the number of runs in all, and the cost of a run; it is unknown if a store has
         restored runs of the pilot.
         """
-        resumed = runner.ledger is not None and runner.ledger.resumed
+        resumed = sampler.ledger is not None and sampler.ledger.resumed
         cost = (
             None
-            if resumed or runner.cost is None or index not in runner.took
-            else runner.cost.on(*runner.took[index])
+            if resumed or sampler.cost is None or index not in sampler.took
+            else sampler.cost.on(*sampler.took[index])
         )
         if cost is None:
-            return runner.planned, 0.0
-        left = max(FEWEST, cost.trials(budget - runner.spent, 1))
-        changed = not runner.remaining / _CHANGED <= left <= runner.remaining * _CHANGED
-        return (runner.done + left if changed else runner.planned), cost.run
+            return sampler.planned, 0.0
+        left = max(FEWEST, cost.trials(budget - sampler.spent, 1))
+        changed = not sampler.remaining / _CHANGED <= left <= sampler.remaining * _CHANGED
+        return (sampler.done + left if changed else sampler.planned), cost.run
 
-    planned, each = runner.settled("planned again", find)
-    if planned != runner.planned:
-        runner.note(
+    planned, each = sampler.settled("planned again", find)
+    if planned != sampler.planned:
+        sampler.note(
             "planned again for the chosen pair, on which a run takes "
             f"{format_duration(each)}: {planned:,} runs in all "
-            f"({runner.planned:,} before), so no number of trials gives the same counts"
+            f"({sampler.planned:,} before), so no number of trials gives the same counts"
         )
-        runner.planned = planned
+        sampler.planned = planned

@@ -1,10 +1,10 @@
-"""Choice of the pairs that an audit can afford to try: traced runs, and successive halving over all
-pairs from few runs of each.
+"""Choice of the tested pair: coupled runs suggest pairs of a domain, looks of few runs choose those
+that get a probe, traced runs order these, and pilots rank them, for low bits and for values.
 
-Every pair has a look. After each look the better half remains, so that the runs per pair double.
-Pairs are ranked only, on runs that no test counts, so a look costs runs and no error. Ranks need
-less than bounds: tens of runs separate a pair with a large privacy loss from the others. Pairs with
-a common dataset share the runs on this dataset, and all pairs share the spread of each number.
+**Looks.** Every pair has a look. After each look the better half remains, so that the runs per pair
+double. Pairs are ranked only, on runs that no test counts, so a look costs runs and no error. Ranks
+need less than bounds: tens of runs separate a pair with a large privacy loss from the others. Pairs
+with a common dataset share the runs on this dataset, and all pairs share the spread of each number.
 """
 
 from __future__ import annotations
@@ -12,17 +12,42 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.audit.options import MIN_RUNS_PER_PAIR, SCREEN_SHARE, AuditOptions
-from dpwitness.auditors.audit.runner import RoundRunner
+from dpwitness.auditors.audit.options import (
+    MIN_RUNS_PER_PAIR,
+    PILOT_SHARE,
+    SCREEN_SHARE,
+    SHORT_PAIRS,
+    TRAIN_VALUES,
+    AuditOptions,
+    bit_rounds,
+    chunk_size,
+    probe_chunk,
+    tried_pairs,
+)
+from dpwitness.auditors.audit.probe import (
+    BothSides,
+    ProbedPair,
+    both_sides,
+    probe_pairs,
+    training_outputs,
+)
+from dpwitness.auditors.audit.result import BitLevel, PairScore
+from dpwitness.auditors.audit.sampler import Sampler
+from dpwitness.auditors.events.event import Event
+from dpwitness.auditors.events.learning import expected_certificate, learn_float_bits
 from dpwitness.auditors.events.outputs import Outputs, concatenate
 from dpwitness.auditors.search.coupled import FEWEST_PAIRS, MOST_PAIRS, coupled_pairs
+from dpwitness.auditors.statistics.certificate import Tally, certified
 from dpwitness.auditors.traces.evidence import TraceEvidence
 from dpwitness.auditors.traces.first_look import Limits, worst_evidence, worst_pairs
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import MechanismFailed, Phase
 from dpwitness.auditors.workers.rounds import is_builtin_mechanism
 from dpwitness.auditors.workers.source_search import constants_of
@@ -33,13 +58,6 @@ from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.wrappers.single_runs import PerRun
 
-# share of a time budget for the search by coupled runs, and its seconds where the runs are planned
-_SEARCH_SHARE, _SEARCH_SECONDS = 0.08, 10.0
-# runs of an audit for each pair that the search scores: of a function that makes one run per call,
-# and of one that makes many, to whose cost few calls add noticeably; and the most pairs of an audit
-# whose runs are planned
-_RUNS_PER_PAIR, _BATCHED_RUNS_PER_PAIR, _MOST_PLANNED = 500, 5000, 300
-_SEQUENTIAL_TRIALS = 50_000  # of a sequential audit, whose number of runs is not planned
 _LOOK_SPACING = 2**16  # looks use this many indices each in the keys of their random streams
 _PSEUDO_COUNT = 0.5  # added to each count before a log-ratio
 _MAX_DISTANCE = 100.0  # cap of the distance of two medians, in units of the spread
@@ -47,34 +65,40 @@ _MAX_DISTANCE = 100.0  # cap of the distance of two medians, in units of the spr
 _MAX_COLUMNS = 512
 
 
-def screen(
-    runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair], most: int
-) -> list[Pair]:
+def screen(sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair], most: int) -> list[Pair]:
     """Return the `most` pairs that look worst: those that exceed the claim in a trace, then those
     that few runs of each pair rank highest.
 
     The choice is stored, because a resumed audit must use the same pairs.
     """
-    before = runner.done
+    before = sampler.done
 
     def find() -> Json:
-        looked = _affordable(runner.planned, len(pairs))
-        ranked = _Looks(runner, options, pairs).halve(looked, most)
-        order = list(dict.fromkeys([*traced_pairs(runner, options, pairs, "all"), *ranked]))[:most]
+        # as many pairs as the runs allow have a look: all, or the first half of them and pairs at
+        # equal distances from the rest; halving doubles the runs if no look can have fewer rounds
+        share, least = _look_size(sampler.planned)
+        looks = 1 if sampler.planned >= MIN_RUNS_PER_PAIR else 2
+        room = max(2, int(share * sampler.planned) // (looks * least))
+        room = min(len(pairs), room, _LOOK_SPACING)
+        first = room // 2 if room < len(pairs) else room
+        others = np.linspace(first, len(pairs) - 1, room - first).astype(int).tolist()
+        looked = [*range(first), *others]
+        ranked = _Looks(sampler, options, pairs).halve(looked, most)
+        order = list(dict.fromkeys([*traced_pairs(sampler, options, pairs, "all"), *ranked]))[:most]
         # where the mechanism fails on all pairs, the probe reports it
         return {
             "order": order or looked[:most],
             "looked": len(looked),
-            "runs": runner.done - before,
+            "runs": sampler.done - before,
         }
 
     if len(pairs) <= most:
         return list(pairs)
-    found = runner.settled("order", find)
-    if runner.done == before:  # restored
-        runner.advance(found["runs"])
+    found = sampler.settled("order", find)
+    if sampler.done == before:  # restored
+        sampler.advance(found["runs"])
     looked = "all" if found["looked"] == len(pairs) else str(found["looked"])
-    runner.note(
+    sampler.note(
         f"{len(found['order'])} of {len(pairs)} pairs were tried, the worst in a look at "
         f"{looked} with {found['runs']:,} runs: "
         "more need more trials"
@@ -83,7 +107,7 @@ def screen(
 
 
 def with_suggested_pairs(
-    runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
+    sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair]
 ) -> list[Pair]:
     """Return the pairs that a search by coupled runs suggests, and the given pairs after them.
 
@@ -93,28 +117,26 @@ def with_suggested_pairs(
     domain = options.searched
     if domain is None:
         return list(pairs)
-    coupled = options.seeded and not is_builtin_mechanism(runner.run)
+    coupled = options.seeded and not is_builtin_mechanism(sampler.run)
     if isinstance(domain, Table) and domain.size is None:
         most = domain.largest if coupled else domain.records
-        runner.note(f"the domain declares no size: pairs of up to {most} rows were tried")
+        sampler.note(f"the domain declares no size: pairs of up to {most} rows were tried")
     if not coupled:
         return list(pairs)
 
     def find() -> Json:
         if options.seconds is not None:
-            count, seconds = MOST_PAIRS, _SEARCH_SHARE * options.seconds
+            count, seconds = MOST_PAIRS, 0.08 * options.seconds
         else:
-            trials = options.trials if options.find is None else _SEQUENTIAL_TRIALS
-            single = isinstance(getattr(runner.run, "__self__", runner.run), PerRun)
-            affordable = (
-                trials // _RUNS_PER_PAIR
-                if single
-                else FEWEST_PAIRS + trials // _BATCHED_RUNS_PER_PAIR
-            )
-            count, seconds = min(_MOST_PLANNED, affordable), _SEARCH_SECONDS
-        stage, constants = runner.stage(pairs[0], Phase.SEARCH, 0, 1, 1), constants_of(runner.run)
+            # the number of runs of a sequential audit is not planned
+            trials = options.trials if options.find is None else 50_000
+            single = isinstance(getattr(sampler.run, "__self__", sampler.run), PerRun)
+            # to the cost of a function that makes many runs per call, few calls add noticeably
+            affordable = trials // 500 if single else FEWEST_PAIRS + trials // 5000
+            count, seconds = min(300, affordable), 10.0
+        stage, constants = sampler.stage(pairs[0], Phase.SEARCH, 0, 1, 1), constants_of(sampler.run)
         with suppress(MechanismFailed):  # the probe reports it
-            found, late = runner.call(
+            found, late = sampler.call(
                 coupled_pairs,
                 stage,
                 domain,
@@ -125,19 +147,19 @@ def with_suggested_pairs(
                 limit=4 * options.time_limit,
             )
             if late and options.seconds is None:
-                runner.note(
+                sampler.note(
                     f"the search for pairs took longer than {seconds:g} s: another machine may "
                     "test another pair"
                 )
             return {"pairs": [pair.to_json() for pair in found]}
         return {"pairs": []}
 
-    before = runner.spent
+    before = sampler.spent
     found = [
         Pair(from_jsonable(each["d0"]), from_jsonable(each["d1"]), each["relation"], each["why"])
-        for each in runner.settled("suggested", find)["pairs"]
+        for each in sampler.settled("suggested", find)["pairs"]
     ]
-    runner.searching = runner.spent - before
+    sampler.searching = sampler.spent - before
     return [*found, *pairs]
 
 
@@ -147,7 +169,7 @@ def ordered(pairs: Sequence[Pair], stored: Json | None) -> list[Pair]:
 
 
 def traced_pairs(
-    runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair], which: str
+    sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair], which: str
 ) -> list[int]:
     """Return the numbers of the pairs that exceed the claim in a trace, worst first; `which` is the
     key of the stored numbers.
@@ -161,17 +183,17 @@ def traced_pairs(
             options.mechanism, pairs, options.claim, options.seed, limits, options.time_limit
         )
         if late:
-            runner.note(
+            sampler.note(
                 f"traces of the pairs took longer than {limits.seconds:.2g} s: another "
                 "machine may test another pair"
             )
         return found
 
-    return runner.settled(f"traced {which}", find)
+    return sampler.settled(f"traced {which}", find)
 
 
 def trace_evidence(
-    runner: RoundRunner, options: AuditOptions, selected: Pair, head: Sequence[Pair]
+    sampler: Sampler, options: AuditOptions, selected: Pair, head: Sequence[Pair]
 ) -> tuple[TraceEvidence | None, FloatArray | None]:
     """Return what traced runs show on the selected pair, or on the first pair of `head` if that
     exceeds the claim more.
@@ -193,22 +215,10 @@ def trace_evidence(
         proposed = None if shift is None or options.score_columns else shift.tolist()
         return {"evidence": found and found.to_json(), "note": note, "shift": proposed}
 
-    stored = runner.settled("trace", find)
-    runner.note(*filter(None, [stored["note"]]))
+    stored = sampler.settled("trace", find)
+    sampler.note(*filter(None, [stored["note"]]))
     evidence = stored["evidence"] and TraceEvidence.from_json(stored["evidence"])
     return evidence, None if stored["shift"] is None else np.array(stored["shift"])
-
-
-def _affordable(planned: int, count: int) -> list[int]:
-    """Return the numbers of the pairs that can have a look: all, or the first half and pairs at
-    equal distances from the rest.
-    """
-    share, least = _look_size(planned)
-    # halving doubles the runs if no look can have less than `least` rounds
-    looks = 1 if planned >= MIN_RUNS_PER_PAIR else 2
-    room = min(count, max(2, int(share * planned) // (looks * least)), _LOOK_SPACING)
-    first = room // 2 if room < count else count
-    return [*range(first), *np.linspace(first, count - 1, room - first).astype(int).tolist()]
 
 
 def _look_size(planned: int) -> tuple[float, int]:
@@ -225,8 +235,8 @@ def _look_size(planned: int) -> tuple[float, int]:
 class _Looks:
     """Outputs of all looks so far, by dataset."""
 
-    def __init__(self, runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]) -> None:
-        self._runner, self._options, self._pairs = runner, options, pairs
+    def __init__(self, sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair]) -> None:
+        self._sampler, self._options, self._pairs = sampler, options, pairs
         self._outputs: dict[str, list[Outputs]] = {}
         self._keys: dict[int, tuple[str, str]] = {}
         self._lost = 0.0  # seconds of looks that failed
@@ -238,8 +248,8 @@ class _Looks:
         if most < 1 or not left:
             return []
         looks = max(1, math.ceil(math.log2(len(left) / most)))
-        share, least = _look_size(self._runner.planned)
-        budget = share * self._runner.planned / looks
+        share, least = _look_size(self._sampler.planned)
+        budget = share * self._sampler.planned / looks
         for look in range(looks):
             # more than 512 rounds of a pair would not change its rank
             rounds = int(min(max(budget / len(left), least), 512))
@@ -256,27 +266,27 @@ class _Looks:
         """Run some rounds of a pair. Return False, with a note, if the mechanism fails
         on the pair.
         """
-        runner, pair = self._runner, self._pairs[k]
+        sampler, pair = self._sampler, self._pairs[k]
         index = (look + 1) * _LOOK_SPACING + k % _LOOK_SPACING
-        stage = runner.stage(
-            pair, Phase.PILOT, index, rounds, max(rounds // 4, _look_size(runner.planned)[1])
+        stage = sampler.stage(
+            pair, Phase.PILOT, index, rounds, max(rounds // 4, _look_size(sampler.planned)[1])
         )
         if k not in self._keys:
             as_json = pair.to_json()
             self._keys[k] = (json.dumps(as_json["d1"]), json.dumps(as_json["d0"]))
         began = time.monotonic()
         try:
-            for found in runner.outputs(stage):
+            for found in sampler.outputs(stage):
                 for sides in found.sides:
                     for key, side in zip(self._keys[k], sides, strict=True):
                         if side is not None and len(side):
                             self._outputs.setdefault(key, []).append(side)
-                runner.advance(found.rounds)
+                sampler.advance(found.rounds)
         except MechanismFailed as error:
             self._lost += time.monotonic() - began
             if self._lost > self._options.time_limit:
                 raise
-            runner.note(f"pair ({pair.why}) was left out: {error}")
+            sampler.note(f"pair ({pair.why}) was left out: {error}")
             return False
         return True
 
@@ -289,7 +299,11 @@ class _Looks:
         if not batches:
             return dict.fromkeys(left, 0.0)
         width = max(batch.values.shape[1] for batch in batches.values())
-        rows = {key: _finite(batch.matrix(width)) for key, batch in batches.items()}
+        # NaN and infinities are numbers beyond all others, in the same order
+        rows = {
+            key: np.nan_to_num(np.clip(batch.matrix(width), -1e300, 1e300), nan=2e300)
+            for key, batch in batches.items()
+        }
         columns = _varying_columns(list(rows.values()))
         rows = {key: matrix[:, columns] for key, matrix in rows.items()}
         spread = np.median([_spread(matrix) for matrix in rows.values()], axis=0)
@@ -304,12 +318,6 @@ class _Looks:
                 else scale * score(sides[0], sides[1], spread)
             )
         return found
-
-
-def _finite(matrix: FloatArray) -> FloatArray:
-    """Return the matrix with NaN and infinities as numbers beyond all others, in the same order."""
-    limit = 1e300
-    return np.nan_to_num(np.clip(matrix, -limit, limit), nan=2 * limit)
 
 
 def _varying_columns(matrices: Sequence[FloatArray]) -> list[int]:
@@ -384,3 +392,162 @@ def _atom_ratio(column: FloatArray, labels: FloatArray, n: int, m: int) -> float
     a, b = (np.bincount(index, weights=each).astype(float) for each in (labels, 1 - labels))
     often = a + b >= 2
     return float(_log_ratio(a[often], b[often], n, m).max(initial=0.0))
+
+
+_MIN_LOOK_ROUNDS = 200
+_FINALISTS = 5  # number of pairs in the second look, unless the first look has few rounds
+# rounds per pair in the first look below which the better half has a second look, and of many pairs
+# a third
+_FEW_ROUNDS = 1000
+
+Known = Mapping[int, Sequence[BothSides]]  # outputs of each pair
+
+
+def select_pair(
+    sampler: Sampler,
+    options: AuditOptions,
+    pairs: Sequence[ProbedPair],
+    head: Sequence[int] = (),
+    known: Known | None = None,
+) -> tuple[ProbedPair, list[BothSides], tuple[PairScore, ...]]:
+    """Return the pair on which a learned event is expected to certify the most, its pilot outputs,
+    and the scores of all pairs.
+
+    Only one pair is tested: if other pairs come close, dividing the rounds among them would cost
+    more than choosing one. Pairs number `head`, which a trace points to, are in every look. Outputs
+    that are `known` from the low-bit audit are compared too.
+    """
+    if len(pairs) == 1:
+        return pairs[0], [], ()
+    goal = int((1 - PILOT_SHARE) * sampler.planned)
+
+    def score_pair(sides: BothSides, probed: ProbedPair) -> tuple[float, BothSides]:
+        """Return the expected certificate on a pair, relative to the claim there, and the pair's
+        outputs.
+        """
+        claim = options.claim.on(probed.pair)
+        expected = expected_certificate(
+            *sides, claim, alpha=options.alpha, rounds=goal, suspect=probed.index in head
+        )
+        # relative to the claim's parameter on this pair, which may differ between pairs
+        return expected * (options.claim.parameter / claim.parameter), sides
+
+    budget = int(PILOT_SHARE * sampler.remaining)
+    phases = Phase.PILOT, Phase.SECOND_PILOT, Phase.THIRD_PILOT
+    scores, outputs, _ = _rank(sampler, options, pairs, phases, budget, score_pair, head, known)
+    best = next(iter(scores))
+    return (
+        pairs[best],
+        [outputs],
+        tuple(PairScore(pairs[i].pair, score, i == best) for i, score in scores.items()),
+    )
+
+
+def audit_low_bits(
+    sampler: Sampler, options: AuditOptions, pairs: Sequence[ProbedPair]
+) -> tuple[BitLevel, Known]:
+    """Return the bit-level verdict on the pair with the best float-bit event: half of the budget
+    trains, half tests.
+
+    The second value holds the outputs that trained events, for pairs with few of them.
+    """
+    claim, rounds = options.claim.at_delta, bit_rounds(sampler.remaining, len(pairs)) // 2
+
+    def score_pair(sides: BothSides, _: ProbedPair) -> tuple[float, Event | None]:
+        """Return the expected certificate of the best float-bit event on a pair, and the event."""
+        return learn_float_bits(
+            *sides, claim, alpha=options.alpha, rounds=rounds, first=options.score_columns
+        ) or (-math.inf, None)
+
+    phases = Phase.BIT_TRAIN, Phase.SECOND_BIT_TRAIN, Phase.THIRD_BIT_TRAIN
+    scores, event, known = _rank(sampler, options, pairs, phases, rounds, score_pair)
+    if event is None:
+        return BitLevel(Verdict.NOT_REFUTED, 0.0), known
+    index = next(iter(scores))
+    pair = pairs[index].pair
+    event = sampler.fixed(Phase.BIT_TEST, index, event)
+    stage = sampler.stage(pair, Phase.BIT_TEST, index, rounds, chunk_size(rounds, options.width))
+    tally, lost = Tally(0, 0, 0, event.directions), 0
+    for found in sampler.counts(stage, [event]):
+        tally += found.tally(event.directions)
+        lost += found.lost
+        sampler.record(stage, found)
+    sampler.check_calls(stage)
+    counts = (tally.correct, tally.wrong, tally.rounds, options.alpha, tally.directions, lost)
+    promise = options.claim.on(pair)
+    refuted = float(certified(promise, *counts)) > promise.parameter
+    verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
+    return BitLevel(
+        verdict, float(certified(claim, *counts)), pair, event, tally, options.alpha, lost
+    ), known
+
+
+def _rank(
+    sampler: Sampler,
+    options: AuditOptions,
+    pairs: Sequence[ProbedPair],
+    phases: tuple[int, int, int],
+    budget: int,
+    score_pair: Callable[[BothSides, ProbedPair], tuple[float, Any]],
+    head: Sequence[int] = (),
+    before: Known | None = None,
+) -> tuple[dict[int, float], Any, Known]:
+    """Compare pairs in up to three looks; return the score of each pair, best first, and the second
+    value of `score_pair` on the best pair.
+
+    The first look includes all pairs for which the budget is enough, first pairs first. The others
+    take more rounds on the best pairs, whose outputs of all looks are compared, with those of an
+    audit `before`. There is a third look only if there are many pairs and few rounds. The last
+    value holds the outputs of all pairs if the first look had few rounds, otherwise none.
+    """
+    scores: dict[int, float] = {}
+    known, every = dict(before or {}), dict[int, Sequence[BothSides]]()
+    # 1.75 looks of a pair in the mean: half of the pairs have a second look, and a quarter a third
+    room = max(SHORT_PAIRS, int(budget / (1.75 * _MIN_LOOK_ROUNDS)))
+    left, found = [k for k in range(len(pairs)) if k < room or k in head], None
+    few = budget / len(phases) / len(left) < _FEW_ROUNDS
+    first, end = int(len(left) <= _FINALISTS), 3 if few and len(left) > 2 * _FINALISTS else 2
+    # most rounds in the first look at every pair, and in later looks at the best pairs
+    looks = list(zip(phases, (2**13, 2**16, 2**16), strict=True))[first:end]
+    for phase, most in looks:
+        rounds = int(
+            max(
+                min(budget / len(looks) / len(left), most, TRAIN_VALUES // options.width),
+                _MIN_LOOK_ROUNDS,
+            )
+        )
+        finalists = max(_FINALISTS, -(-len(left) // 2)) if rounds < _FEW_ROUNDS else _FINALISTS
+        best = -math.inf
+        for index in left:
+            with sampler.timing(index):
+                sides = training_outputs(sampler, options, pairs[index], phase, rounds)
+            known[index] = [*known.get(index, ()), sides]
+            if rounds < _FEW_ROUNDS:
+                every[index] = known[index]
+            scores[index], here = score_pair(both_sides(known[index]), pairs[index])
+            kept = sorted(scores, key=lambda i: -scores[i])[:finalists]
+            known = {
+                i: sides for i, sides in known.items() if i in kept or i in head or i not in scores
+            }
+            if scores[index] > best:
+                best, found = scores[index], here
+        ranked = sorted(left, key=lambda i: -scores[i])
+        left = ranked[:finalists] + [i for i in ranked[finalists:] if i in head]
+    order = left + sorted(set(scores) - set(left), key=lambda i: -scores[i])
+    return {i: scores[i] for i in order}, found, every
+
+
+def run_probes(
+    sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair]
+) -> tuple[AuditOptions, list[ProbedPair]]:
+    """Probe the pairs for which there are enough runs; return the options that the probes
+    determine, and the usable pairs.
+    """
+    most = tried_pairs(sampler.planned)
+    # with so few runs, the best pair of the looks that does not always raise is tested: all but one
+    # pair at most are left
+    pairs = screen(sampler, options, pairs, most or max(1, min(SHORT_PAIRS, len(pairs) - 1)))
+    options = replace(options, probe=probe_chunk(sampler.planned, len(pairs)))
+    probed = probe_pairs(sampler, options, pairs, None if most else 1)
+    bits = options.bits and most > 0 and any(each.floats for each in probed)
+    return replace(options, bits=bits, width=max(each.width for each in probed)), probed

@@ -1,5 +1,7 @@
-"""Stages after a violation: separate tests of exceptions, of repeated values, and of all other
-outputs; and a comparison of the counted runs with runs that have nothing in common.
+"""Stages after the test: after a violation, separate tests of exceptions, of repeated values, and
+of all other outputs, and a comparison of the counted runs with runs that have nothing in common;
+and hints on the declaration of a domain: wider bounds where no pair changes the outputs, and
+categories where outputs are texts.
 
 **Causes.** An audit tests one event, which uses whatever tells the datasets apart best. If
 exceptions or single values of positive probability suffice to violate the claim, they may hide
@@ -26,32 +28,37 @@ with probability at most 1 in `_DOUBT`.
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.audit.options import AuditOptions, chunk_size
-from dpwitness.auditors.audit.pilot import BothSides, both_sides
-from dpwitness.auditors.audit.probe import ProbedPair
-from dpwitness.auditors.audit.runner import RoundRunner
+from dpwitness.auditors.audit.probe import BothSides, ProbedPair, both_sides
+from dpwitness.auditors.audit.sampler import Sampler
 from dpwitness.auditors.events.event import Event, Restricted
 from dpwitness.auditors.events.features import Block, Levels
 from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import Outputs, concatenate
 from dpwitness.auditors.events.rules import Intervals, Threshold, WeightedScore
+from dpwitness.auditors.search.catalogue import pairs_for
 from dpwitness.auditors.statistics.anytime import log_dependence, mean_evidence
 from dpwitness.auditors.statistics.certificate import PARTS, Tally
 from dpwitness.auditors.statistics.columns import exact_values
 from dpwitness.auditors.witnesses.recompute import Cause
 from dpwitness.auditors.workers import engine
-from dpwitness.auditors.workers.engine import Phase, Segment, is_remote
+from dpwitness.auditors.workers.engine import MechanismFailed, Phase, Segment, is_remote, outputs
 from dpwitness.auditors.workers.fresh_processes import PIECE, STATES, fresh_outputs
+from dpwitness.auditors.workers.pair_exercise import difference
 from dpwitness.auditors.workers.statefulness import check_calls
 from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains import Domain
 from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.validation import InvalidArgument
 
 _DOUBT = 1000.0  # evidence from which a violation is not believed
 _CALLS = 128  # calls of each dataset that show whether the runs of a call depend on each other
@@ -82,40 +89,33 @@ class Counted:
             return [
                 np.array([self.cells[side], *(group[side] for group in sides)]) for side in (0, 1)
             ]
-        right, wrong = self.tally.correct, self.tally.wrong - self.lost
-        guesses = [
-            [table.sum() - _right(table) - _wrong(table), _right(table), _wrong(table)]
-            for table in sides
-        ]
-        return [np.array([[self.tally.rounds - self.lost - right - wrong, right, wrong], *guesses])]
+        counts = [(self.tally.rounds - self.lost, self.tally.correct, self.tally.wrong - self.lost)]
+        for table in sides:
+            right, wrong = table[0, 1] + table[1, 2], table[0, 2] + table[1, 1]
+            counts.append((int(table.sum()), int(right), int(wrong)))
+        return [np.array([[runs - right - wrong, right, wrong] for runs, right, wrong in counts])]
 
 
-def _right(table: NDArray[np.int64]) -> int:
-    return int(table[0, 1] + table[1, 2])
-
-
-def _wrong(table: NDArray[np.int64]) -> int:
-    return int(table[0, 2] + table[1, 1])
-
-
-def require_independent(runner: RoundRunner, counted: Sequence[Counted]) -> str:
+def require_independent(sampler: Sampler, counted: Sequence[Counted]) -> str:
     """Compare the runs of each violation with more calls and with fresh states.
 
     Raise Unfit if they differ. Return the reason if a violation should not be believed; an empty
     text if it should.
     """
-    if not counted or type(getattr(runner.run, "__self__", None)).__module__.startswith(_REFERENCE):
+    if not counted or type(getattr(sampler.run, "__self__", None)).__module__.startswith(
+        _REFERENCE
+    ):
         return ""
-    seconds = max(_SECONDS, _SHARE * runner.elapsed)
-    logs = list(runner.dependence)
+    seconds = max(_SECONDS, _SHARE * sampler.elapsed)
+    logs = list(sampler.dependence)
     by_pair: dict[int, list[Counted]] = {}
     for each in counted:
         by_pair.setdefault(id(each.pair), []).append(each)
     for violations in by_pair.values():
-        logs.append(_between_calls(runner, violations, seconds))
+        logs.append(_between_calls(sampler, violations, seconds))
         check_calls(logs)
-        if not is_remote(runner.executor):
-            logs.append(_against_fresh_states(runner, violations, seconds))
+        if not is_remote(sampler.executor):
+            logs.append(_against_fresh_states(sampler, violations, seconds))
             check_calls(logs)
     evidence = check_calls(logs)
     if evidence < math.log(_DOUBT):
@@ -127,26 +127,26 @@ def require_independent(runner: RoundRunner, counted: Sequence[Counted]) -> str:
     )
 
 
-def _seconds_of(runner: RoundRunner, rounds: int) -> float:
+def _seconds_of(sampler: Sampler, rounds: int) -> float:
     """Return the expected duration of some rounds, in seconds of the audit's clock."""
-    spent = runner.spent / max(runner.done, 1) * rounds if runner.clock == "cpu" else 0.0
-    return max(runner.pace.expected(rounds), spent)
+    spent = sampler.spent / max(sampler.done, 1) * rounds if sampler.request.clock == "cpu" else 0.0
+    return max(sampler.pace.expected(rounds), spent)
 
 
-def _between_calls(runner: RoundRunner, counted: Sequence[Counted], seconds: float) -> float:
+def _between_calls(sampler: Sampler, counted: Sequence[Counted], seconds: float) -> float:
     """Return the log-evidence that the runs of a call depend on each other, from as many calls as
     the time allows.
     """
-    calls = min(_CALLS, int(seconds / max(_seconds_of(runner, _CALL_ROUNDS), 1e-9)))
-    if calls < 2 or max(map(len, runner.calls.values()), default=0) >= _CALLS:
+    calls = min(_CALLS, int(seconds / max(_seconds_of(sampler, _CALL_ROUNDS), 1e-9)))
+    if calls < 2 or max(map(len, sampler.calls.values()), default=0) >= _CALLS:
         return 0.0
-    stage = runner.stage(
+    stage = sampler.stage(
         counted[0].pair, Phase.MORE_CALLS, counted[0].index, calls * _CALL_ROUNDS, _CALL_ROUNDS
     )
     segments = [
         found.tables
         for found in engine.counts(
-            stage, [each.event for each in counted], runner.executor, runner.pace
+            stage, [each.event for each in counted], sampler.executor, sampler.pace
         )
     ]
     return mean_evidence(
@@ -157,17 +157,19 @@ def _between_calls(runner: RoundRunner, counted: Sequence[Counted], seconds: flo
     )
 
 
-def _against_fresh_states(runner: RoundRunner, counted: Sequence[Counted], seconds: float) -> float:
+def _against_fresh_states(sampler: Sampler, counted: Sequence[Counted], seconds: float) -> float:
     """Return the log-evidence that fresh states have other frequencies of guesses than the test, or
     than each other.
     """
-    expected = seconds / max(_seconds_of(runner, STATES), 1e-9)
+    expected = seconds / max(_seconds_of(sampler, STATES), 1e-9)
     runs = PIECE * int(min(max(expected // PIECE, 1), 64 // PIECE))  # in each fresh state
     stage = replace(
-        runner.stage(counted[0].pair, Phase.FRESH, counted[0].index, STATES * runs, runs),
+        sampler.stage(counted[0].pair, Phase.FRESH, counted[0].index, STATES * runs, runs),
         chunk=runs,
     )
-    found = runner.call(fresh_outputs, stage, seconds, limit=4 * runner.time_limit + 10 * seconds)
+    found = sampler.call(
+        fresh_outputs, stage, seconds, limit=4 * sampler.request.time_limit + 10 * seconds
+    )
     if not found:
         return 0.0
     tables = [
@@ -209,7 +211,7 @@ class Part:
 
 
 def separate_causes(
-    runner: RoundRunner, options: AuditOptions, probed: ProbedPair, outputs: Sequence[BothSides]
+    sampler: Sampler, options: AuditOptions, probed: ProbedPair, outputs: Sequence[BothSides]
 ) -> tuple[Cause, ...]:
     """Test the parts of the outputs of a pair, given its training outputs; return no cause if there
     is nothing to separate.
@@ -222,29 +224,31 @@ def separate_causes(
     parts = divide(sides, options.score_columns)
     if len(parts) < 2:
         return ()
-    rounds = runner.settled("rounds of causes", lambda: _affordable(runner, options))
-    causes = runner.settled(
+    rounds = sampler.settled("rounds of causes", lambda: _affordable(sampler, options))
+    causes = sampler.settled(
         "causes", lambda: [cause.to_json() for cause in _learn(options, parts, sides, rounds)]
     )
     return (
-        _count(runner, options, probed, [Cause.from_json(cause) for cause in causes], parts, rounds)
+        _count(
+            sampler, options, probed, [Cause.from_json(cause) for cause in causes], parts, rounds
+        )
         if causes
         else ()
     )
 
 
-def _affordable(runner: RoundRunner, options: AuditOptions) -> int:
+def _affordable(sampler: Sampler, options: AuditOptions) -> int:
     """Return the number of runs for the stage. A sequential audit has no plan, and may end after a
     few runs.
     """
     if options.find is None:
-        return int(min(runner.done, max(runner.remaining, _EXTRA_SHARE * runner.planned)))
+        return int(min(sampler.done, max(sampler.remaining, _EXTRA_SHARE * sampler.planned)))
     # at least 4,000 runs after a sequential audit that ends earlier, if its limits allow for them
-    wanted = max(runner.done, min(4_000, options.trials - runner.done))
+    wanted = max(sampler.done, min(4_000, options.trials - sampler.done))
     if options.seconds is None:
         return wanted
-    left = max(options.seconds - runner.spent, _EXTRA_SHARE * options.seconds)
-    return int(min(wanted, left * runner.done / max(runner.spent, 1e-9)))
+    left = max(options.seconds - sampler.spent, _EXTRA_SHARE * options.seconds)
+    return int(min(wanted, left * sampler.done / max(sampler.spent, 1e-9)))
 
 
 def divide(sides: BothSides, first: int = 0) -> list[Part]:
@@ -402,7 +406,7 @@ def _counted(
 
 
 def _count(
-    runner: RoundRunner,
+    sampler: Sampler,
     options: AuditOptions,
     probed: ProbedPair,
     causes: Sequence[Cause],
@@ -412,7 +416,7 @@ def _count(
     """Count the events of all causes in the same fresh rounds, and return the causes with bounds
     and verdicts.
     """
-    stage = runner.stage(
+    stage = sampler.stage(
         probed.pair, Phase.CAUSES, probed.index, rounds, chunk_size(rounds, options.width)
     )
     tested = [cause.event for cause in causes if cause.event is not None]
@@ -420,15 +424,15 @@ def _count(
     tables, lost, planned = (
         np.zeros((len(tested) + len(regions), 2, 3), dtype=np.int64),
         0,
-        runner.planned,
+        sampler.planned,
     )
-    runner.planned = max(planned, runner.done + rounds)  # for the progress
-    for found in runner.counts(stage, [*tested, *regions]):
+    sampler.planned = max(planned, sampler.done + rounds)  # for the progress
+    for found in sampler.counts(stage, [*tested, *regions]):
         tables += np.array(found.tables)
         lost += found.lost
-        runner.record(stage, found)
-    runner.planned = planned
-    runner.check_calls(stage)
+        sampler.record(stage, found)
+    sampler.planned = planned
+    sampler.check_calls(stage)
     counted = iter(tables)
     return tuple(
         _counted(cause, next(counted), None if part.region is None else region, lost).judged(
@@ -438,3 +442,112 @@ def _count(
         else cause
         for cause, part, region in zip(causes, parts, tables[len(tested) :], strict=True)
     )
+
+
+_WIDER_PAIRS, _WIDER_ROUNDS, _WIDER_LEVEL = 6, 400, 1e-6
+
+
+def suggest_wider_domain(sampler: Sampler, domain: Domain) -> None:
+    """Add a note on wider bounds of a domain that change the outputs, which none of the pairs in
+    the declared domain does.
+
+    Pairs outside the declared domain cannot refute the claim.
+    """
+    runs = 0
+    for wide, text in _wider_domains(domain):
+        for number, pair in enumerate(pairs_for(wide)[:_WIDER_PAIRS]):
+            # a phase number above those of all extensions
+            stage = sampler.stage(pair, 1_000_000, number, _WIDER_ROUNDS, _WIDER_ROUNDS)
+            runs += _WIDER_ROUNDS
+            try:
+                sides = [side for found in outputs(stage, sampler.executor) for side in found.sides]
+            except (MechanismFailed, InvalidArgument):
+                continue
+            if any(
+                one is not None and zero is not None and difference(one, zero) < _WIDER_LEVEL
+                for one, zero in sides
+            ):
+                sampler.note(
+                    f"no pair of {_domain_text(domain)} changes the outputs; {text} do "
+                    f"({runs:,} more runs): declare the domain as "
+                    f"{_domain_text(wide)} if such data can occur; pairs outside of the "
+                    "declared domain cannot refute the claim"
+                )
+                return
+
+
+def suggest_categories(
+    sampler: Sampler, domain: Domain, known: Sequence[tuple[Outputs, Outputs]]
+) -> None:
+    """Add a note if outputs contain texts although the domain has integers: the integers may be
+    labels, of which a rare one matters.
+    """
+    integer, categories = getattr(domain, "integer", False), getattr(domain, "categories", False)
+    if not integer or categories or not any(side.texts for sides in known for side in sides):
+        return
+    how = '"categories": true' if integer is True else f'"categories": {list(integer)}'
+    sampler.note(
+        "outputs contain texts, and the domain has integers: if the integers are labels "
+        f"without an order, add {how} to the domain, "
+        "so that pairs with rare labels are tried"
+    )
+
+
+def _wider_domains(domain: Domain) -> Iterator[tuple[Domain, str]]:
+    """Yield versions of the domain with wider bounds, and a description of the new data."""
+    given: Any = domain
+    low, high = getattr(domain, "low", None), getattr(domain, "high", None)
+    features = getattr(domain, "features", None)
+    for factor in (10.0, 100.0, 10_000.0):
+        for down in (False, True):
+            if (
+                isinstance(low, int | float)
+                and isinstance(high, int | float)
+                and dataclasses.is_dataclass(domain)
+            ):
+                ends = _widen_interval(low, high, factor, down)
+                changes: list[dict[str, Any]] = [{"low": ends[0], "high": ends[1]}]
+                changes += (
+                    [changes[0] | {"integer": True}]
+                    if getattr(domain, "integer", None) is False
+                    else []
+                )
+                text = f"values down to {ends[0]:g}" if down else f"values up to {ends[1]:g}"
+            elif features and dataclasses.is_dataclass(domain):
+                changes = [
+                    {"features": tuple(_widen_interval(*ends, factor, down) for ends in features)}
+                ]
+                text = f"features with bounds {factor:g} times as wide"
+            else:
+                return
+            for change in changes:
+                try:
+                    wide = dataclasses.replace(given, **change)
+                except (InvalidArgument, TypeError, ValueError):
+                    continue
+                yield wide, text + (" (whole numbers)" if change.get("integer") else "")
+
+
+def _widen_interval(low: float, high: float, factor: float, down: bool) -> tuple[float, float]:
+    """Return the interval with its upper (or lower, if `down`) end moved by `factor` times its
+    length.
+    """
+    more = (high - low) * factor
+    ends = (low - more if down else low, high if down else low + more)
+    whole = isinstance(low, int) and isinstance(high, int)
+    return (int(ends[0]), int(ends[1])) if whole else ends
+
+
+def _domain_text(domain: Domain) -> str:
+    """Return a text of the domain with its bounds, without other fields at their default."""
+    given: Any = domain
+    values = {
+        field.name: (getattr(domain, field.name), field.default)
+        for field in dataclasses.fields(given)
+    }
+    text = [
+        f"{name}={value!r}"
+        for name, (value, default) in values.items()
+        if value != default or name in ("low", "high")
+    ]
+    return f"{type(domain).__name__}({', '.join(text)})"
