@@ -23,6 +23,7 @@ from dpwitness.core.balls.risk import (
     differing,
     minimizer_ball,
     rows_of,
+    shift_by,
     shift_of,
     slope_over,
 )
@@ -128,10 +129,7 @@ class ObjectivePerturbationEnclosures(_RiskBalls, LineLawEnclosures):
         shift = [arb(0)] * noise.dimension
         for row, m in differing(rows_of(first), rows_of(second)):
             shift = [total + m * row.y * x for total, x in zip(shift, row.x, strict=True)]
-        shift_size = sum((x * x for x in shift), arb(0)).sqrt() * noise.rate
-        if noise.kind == "gaussian":
-            return Shift("normal", shift_size, noise.dimension)
-        return Shift("Laplace" if noise.dimension == 1 else "gamma", shift_size, noise.dimension)
+        return shift_by(shift, noise)
 
     def axis_ball(self, d1: Any, d0: Any) -> tuple[RiskLaw, RiskLaw, int, str] | None:
         """Return (law on D1, law on D0, axis, kind of noise) if d >= 2 and all records lie on one
@@ -159,7 +157,7 @@ class ObjectivePerturbationEnclosures(_RiskBalls, LineLawEnclosures):
         if noise.dimension != 2 or noise.kind != "gamma" or first.loss.name == "squared":
             return None
         radius = 4 * (max(first.slope_total, second.slope_total) + 4 / noise.rate) / first.ridge
-        return PlaneLoss.of(first, second, noise.rate), float(radius)
+        return PlaneLoss(first, second, noise.rate), float(radius)
 
     def breakpoints(self, dataset: Any) -> NDArray[np.float64]:
         """Return points along one axis at which the log-density may have a kink.

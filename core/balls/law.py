@@ -60,14 +60,10 @@ class LaplaceLaw(LineLaw):
     center: Ball
     scale: Ball
 
-    def log_density(self, low: float, high: float) -> Ball:
-        return (
-            laplace_log_density(over(low, high) - self.center, self.scale)
-            if math.isfinite(low) and math.isfinite(high)
-            else arb("nan")
-        )
+    def log_density(self, low: float | Ball, high: float | Ball) -> Ball:
+        return laplace_log_density(over(low, high) - self.center, self.scale)
 
-    def mass(self, low: float, high: float) -> Ball:
+    def mass(self, low: float | Ball, high: float | Ball) -> Ball:
         return laplace_mass(low, high, self.center, self.scale)
 
     def loss(self, low: float, high: float, other: LaplaceLaw) -> Span:
@@ -93,40 +89,23 @@ class NormalLaw(LineLaw):
     center: Ball
     sigma: Ball
 
-    def log_density(self, low: float, high: float) -> Ball:
-        if math.isinf(low) or math.isinf(high):
-            return arb("nan")
+    def log_density(self, low: float | Ball, high: float | Ball) -> Ball:
         z = (over(low, high) - self.center) / self.sigma
         return -z * z / 2 - (self.sigma * (2 * arb.pi()).sqrt()).log()
 
-    def mass(self, low: float, high: float) -> Ball:
+    def mass(self, low: float | Ball, high: float | Ball) -> Ball:
         return normal_mass(low, high, self.center, self.sigma)
 
     def loss(self, low: float, high: float, other: NormalLaw) -> Span:
         """Bound the loss (c - c') (2 y - c - c') / (2 sigma^2) over (low, high]; the loss is linear
-        in y.
+        in y, which may be infinite.
         """
         shift = self.center - other.center
         if shift.is_exact() and shift == 0:
             return 0.0, 0.0
-
-        def at(y: float) -> Span:
-            """Return float bounds on the loss at `y`, which may be infinite."""
-            if math.isinf(y):
-                rising = shift > 0 if y > 0 else shift < 0
-                falling = shift < 0 if y > 0 else shift > 0
-                return (
-                    (math.inf, math.inf)
-                    if rising
-                    else (-math.inf, -math.inf)
-                    if falling
-                    else (-math.inf, math.inf)
-                )
-            return endpoints(
-                shift * (2 * arb(y) - self.center - other.center) / (2 * self.sigma * self.sigma)
-            )
-
-        return _hull(at(low), at(high))
+        slope = shift / (self.sigma * self.sigma)
+        middle = (self.center + other.center) / 2
+        return span(*(slope * (arb(y) - middle) for y in (low, high)))
 
 
 class _Lattice(LineLaw):
@@ -175,7 +154,8 @@ class _Lattice(LineLaw):
         lattice_ends = self.points(low, high)
         if lattice_ends is None:
             return 0.0, 0.0
-        return _hull(*(self.loss_at(k, other) for k in lattice_ends))
+        first, last = (self.loss_at(k, other) for k in lattice_ends)
+        return min(first[0], last[0]), max(first[1], last[1])
 
     def loss_at(self, k: float, other: Any) -> Span:
         """Return float bounds on the log-ratio of the two masses at k."""
@@ -329,11 +309,6 @@ class LineLawEnclosures(ABC):
         """Return float bounds on the privacy loss over each interval (low, high]."""
         first, second = self._line_law(d1), self._line_law(d0)
         return [first.loss(*box[0], second) for box in boxes]
-
-
-def _hull(*spans: Span) -> Span:
-    """Return the smallest span that contains all given spans."""
-    return min(low for low, _ in spans), max(high for _, high in spans)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from dpwitness.core.balls.ball import (
     exponential_integral,
     laplace_cdf,
     laplace_log_density,
+    over,
     product,
     span,
 )
@@ -68,9 +69,7 @@ def _log_density(answers: Sequence[Ball], scale: Ball, low: float, high: float) 
     """Enclose the log-density of the largest noisy answer over [low, high]: a sum over the winning
     index.
     """
-    if math.isinf(low) or math.isinf(high):
-        return arb("nan")
-    y = arb(low) if low == high else arb(low).union(arb(high))
+    y = over(low, high)
     cdfs = [laplace_cdf((y - q) / scale) for q in answers]
     joint_cdf = math.prod(cdfs, start=arb(1))
     return (
@@ -135,7 +134,7 @@ def max_loss(
         return span(direct)
     # The mean value form is tighter on narrow cells; it applies where no answer lies inside, since
     # the slope is smooth there.
-    middle, y = low / 2 + high / 2, arb(low).union(arb(high))
+    middle, y = low / 2 + high / 2, over(low, high)
     at_middle = _log_density(first, scale, middle, middle) - _log_density(
         second, scale, middle, middle
     )
