@@ -15,8 +15,9 @@ from flint import arb, arb_mat
 from numpy.typing import NDArray
 
 from dpwitness.core.balls.ball import Ball, Box, over
-from dpwitness.core.balls.law import LineLaw, LineLawEnclosures, Shift
+from dpwitness.core.balls.law import LineLaw, LineLawEnclosures
 from dpwitness.core.balls.plane import PlaneLoss
+from dpwitness.core.balls.profiles import ShiftProfile
 from dpwitness.core.balls.risk import (
     RiskLaw,
     curvature_over,
@@ -68,7 +69,7 @@ class OutputPerturbationEnclosures(_RiskBalls):
             return [arb("nan") for _ in boxes]
         return [_shifted_log_density(noise, box, center) for box in boxes]
 
-    def shift_ball(self, d1: Any, d0: Any) -> Shift | None:
+    def shift_ball(self, d1: Any, d0: Any) -> ShiftProfile | None:
         """Return the pair as a shift of the noise, or None if the minimizers of this loss cannot be
         enclosed.
         """
@@ -114,7 +115,7 @@ class ObjectivePerturbationEnclosures(_RiskBalls, LineLawEnclosures):
             return LineLawEnclosures.log_density_ball(self, boxes, dataset)
         return [_perturbed_log_density(problem, noise, box) for box in boxes]
 
-    def shift_ball(self, d1: Any, d0: Any) -> Shift | None:
+    def shift_ball(self, d1: Any, d0: Any) -> ShiftProfile | None:
         """Return the pair as a shift of the noise, or None if the pair is not a shift.
 
         The pair is a shift if the records that differ have losses linear in w, since b(w) then

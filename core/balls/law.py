@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from flint import arb
 
@@ -309,15 +309,3 @@ class LineLawEnclosures(ABC):
         """Return float bounds on the privacy loss over each interval (low, high]."""
         first, second = self._line_law(d1), self._line_law(d0)
         return [first.loss(*box[0], second) for box in boxes]
-
-
-@dataclass(frozen=True, slots=True)
-class Shift:
-    """The pair of laws of c + b and c' + b, for noise b in R^d."""
-
-    # density of b. "Laplace": proportional to exp(-|b|) in d = 1. "normal": proportional to
-    # exp(-|b|^2 / 2). "gamma": proportional to exp(-|b|) in d >= 2. "radius": proportional to
-    # exp(-|b|) / |b|^(d-1) in d >= 2. Lengths are in units of the noise scale.
-    law: Literal["Laplace", "normal", "gamma", "radius"]
-    size: Ball  # |c - c'|, in units of the noise scale
-    dimension: int = 1  # d. Irrelevant for the normal law.

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from flint import arb
 
 from dpwitness.core.balls.ball import Ball, Span, endpoints, over, span
-from dpwitness.core.balls.law import LaplaceLaw, LineLaw, NormalLaw, Shift
+from dpwitness.core.balls.law import LaplaceLaw, LineLaw, NormalLaw
+from dpwitness.core.balls.profiles import Gaussian, Laplace, Radial, ShiftProfile, Singular
 from dpwitness.core.numerics.losses import Loss
 from dpwitness.core.numerics.noise import SphericalNoise
 from dpwitness.core.numerics.solvers import Problem, minimise
@@ -388,7 +389,7 @@ def minimizer_ball(problem: Problem) -> list[Ball] | None:
     return [arb(x) + error for x in w]
 
 
-def shift_of(first: Problem, second: Problem, noise: SphericalNoise) -> Shift | None:
+def shift_of(first: Problem, second: Problem, noise: SphericalNoise) -> ShiftProfile | None:
     """Return the pair "minimizer plus noise" as a shift of the noise; None if a minimizer cannot be
     enclosed.
     """
@@ -398,13 +399,13 @@ def shift_of(first: Problem, second: Problem, noise: SphericalNoise) -> Shift | 
     return shift_by([a - b for a, b in zip(one, other, strict=True)], noise)
 
 
-def shift_by(vector: Sequence[Ball], noise: SphericalNoise) -> Shift:
+def shift_by(vector: Sequence[Ball], noise: SphericalNoise) -> ShiftProfile:
     """Return the shift of the noise by a vector, whose length is all that matters: the density of
     the noise depends on the length of the noise vector only.
     """
     size = sum((x * x for x in vector), arb(0)).sqrt() * noise.rate
     if noise.kind == "gaussian":
-        return Shift("normal", size, noise.dimension)
+        return Gaussian(size)
     if noise.dimension == 1:
-        return Shift("Laplace", size)
-    return Shift("gamma" if noise.kind == "gamma" else "radius", size, noise.dimension)
+        return Laplace(size)
+    return Radial(size, noise.dimension) if noise.kind == "gamma" else Singular(size)

@@ -25,8 +25,6 @@ from flint import arb
 
 from dpwitness.core.balls.ball import Ball, Box, Span, endpoints
 
-# splits of cells with an infinite bound, after which the bound is accepted as infinite
-_MAX_INFINITE_SPLITS = 60
 # Orders for zCDP. Chords bound the values between them. D_a / a is flat at its maximum, so few
 # orders suffice.
 _ZCDP_ORDERS = [1 + 10 ** (k / 8) for k in range(-24, 33)]
@@ -67,73 +65,49 @@ class Side(ABC):
             upper.append(_chord(a, first, b, second))
         return lower * (1 - 1e-15), max(upper) * (1 + 1e-15)
 
-    def epsilon(self, delta: float, relative: float = 2e-9, edge: float | None = None) -> Span:
+    def epsilon(self, delta: float, relative: float = 1e-9, edge: float | None = None) -> Span:
         """Enclose the smallest epsilon >= 0 with delta(epsilon) <= delta, on a known side of `edge`
         where possible.
         """
         if delta <= 0:
             low, high = self.supremum()
             return max(0.0, low), max(0.0, high)
-        low, high = self._epsilon(delta, relative)
-        if edge is not None and low <= edge < high:
-            here = self.hockey_stick(edge, 1e-13, 1e-30)
-            low, high = (
-                (edge, high)
-                if here[0] > delta
-                else (low, edge)
-                if here[1] <= delta
-                else (low, high)
-            )
-        return low, high
-
-    def _epsilon(self, delta: float, relative: float) -> Span:
-        """Enclose epsilon at `delta` by bisection, without the shortcut that `edge` allows."""
-        low, high = 0.0, 1.0
-        at_low = self.hockey_stick(0.0)
-        if at_low[1] <= delta:
+        at_zero = self.hockey_stick(0.0)
+        if at_zero[1] <= delta:
             return 0.0, 0.0
-        if at_low[0] <= delta:  # the sign at 0 is undecided
-            high = 1e-9
-            while self.hockey_stick(high, 1e-9, 1e-9 * delta)[1] > delta and high < 1e3:
-                high *= 2.0
-            return 0.0, high if high < 1e3 else math.inf
-        while True:
-            here = self.hockey_stick(high, 1e-9, 1e-9 * delta)
-            if here[1] <= delta:
-                break
-            if here[0] > delta:
-                low = high
+
+        def below(epsilon: float) -> bool:
+            """Return whether `epsilon` is proved to be below the root."""
+            return self.hockey_stick(epsilon, 1e-9, 1e-9 * delta)[0] > delta
+
+        def above(epsilon: float) -> bool:
+            """Return whether `epsilon` is proved to be at or above the root."""
+            return self.hockey_stick(epsilon, 1e-9, 1e-9 * delta)[1] <= delta
+
+        low, high = 0.0, 1.0 if at_zero[0] > delta else 1e-9
+        while not above(high):
+            low = high if below(high) else low
             if high > 700:
                 return self._least_beyond(delta, low), math.inf
             high *= 2.0
-        while high - low > relative * max(low, 1e-9):
-            middle = 0.5 * (low + high)
-            here = self.hockey_stick(middle, 1e-9, 1e-9 * delta)
-            if here[1] <= delta:
-                high = middle
-            elif here[0] > delta:
-                low = middle
-            else:
-                return self._narrow(delta, low, middle, relative), self._narrow(
-                    delta, high, middle, relative
-                )
+
+        def last(proved: Callable[[float], bool], end: float, other: float) -> Span:
+            """Return the last value from `end` towards `other` that is proved, and its neighbor."""
+            while abs(other - end) > relative * max(min(end, other), 1e-9):
+                middle = 0.5 * (end + other)
+                end, other = (middle, other) if proved(middle) else (end, middle)
+            return end, other
+
+        low, undecided = last(below, low, high)
+        high = undecided if above(undecided) else last(above, high, undecided)[0]
+        if edge is not None and low <= edge < high:
+            least, most = self.hockey_stick(edge, 1e-13, 1e-30)
+            low, high = edge if least > delta else low, edge if most <= delta else high
         return low, high
 
     def _least_beyond(self, delta: float, low: float) -> float:
         """Return a lower bound of epsilon at `delta` if it is above `low` and beyond the search."""
         return low
-
-    def _narrow(self, delta: float, sure: float, open_at: float, relative: float) -> float:
-        """Bisect between an epsilon whose side of the root is proved and one whose side is
-        undecided.
-        """
-        below = sure < open_at
-        while abs(open_at - sure) > relative * max(sure, open_at, 1e-9):
-            middle = 0.5 * (sure + open_at)
-            here = self.hockey_stick(middle, 1e-9, 1e-9 * delta)
-            proved = here[0] > delta if below else here[1] <= delta
-            sure, open_at = (middle, open_at) if proved else (sure, middle)
-        return sure
 
 
 @dataclass(slots=True, eq=False)
@@ -175,6 +149,8 @@ class Cells(Side):
     split: Callable[[Cell], list[Cell]] | None = None
     seconds: float = 20.0  # time after which no cell is split: enclosures then stay valid but wide
     started: float = field(default_factory=time.monotonic)
+    # splits of cells with an infinite bound, after which the bound is accepted as infinite
+    infinite_splits: int = 60
     largest: Span | None = None
 
     def turned(self) -> Cells:
@@ -215,38 +191,36 @@ class Cells(Side):
         """Enclose the largest loss on outputs that have mass under P. The result is cached."""
         if self.largest is not None:
             return self.largest
-        # best-first splitting
-        leaves = [cell for cell in self.leaves if not (cell.p.is_exact() and cell.p == 0)]
-        best = max((cell.loss[0] for cell in leaves if cell.p > 0), default=-math.inf)
+        # best-first splitting; `done` is the largest loss in cells that cannot be split
+        best = done = -math.inf
+        heap: list[tuple[float, int, Cell]] = []
         count = itertools.count()
-        heap = [(-cell.loss[1], next(count), cell) for cell in leaves]
-        heapq.heapify(heap)
-        done: list[float] = []
         split_ids: set[int] = set()
         new_cells: list[Cell] = []
-        infinite_splits = 0
-        while heap:
-            upper, _, cell = heap[0]
-            infinite_splits += upper == -math.inf
+        entering, infinite_splits = self.leaves, 0
+        while True:
+            for cell in entering:
+                best = max(best, cell.loss[0]) if cell.p > 0 else best
+                if not (cell.p.is_exact() and cell.p == 0):
+                    heapq.heappush(heap, (-cell.loss[1], next(count), cell))
+            infinite_splits += bool(heap) and heap[0][0] == -math.inf
             # after many splits, to fewer digits
-            enough = relative if len(new_cells) < 2000 else 100 * relative
-            if -upper <= best + enough * abs(best) or infinite_splits > _MAX_INFINITE_SPLITS:
+            enough = relative if len(new_cells) < 2000 else max(relative, 3e-7)
+            if (
+                not heap
+                or -heap[0][0] <= best + enough * abs(best)
+                or infinite_splits > self.infinite_splits
+            ):
                 break
-            parts = self._split_cell(cell)
-            heapq.heappop(heap)
-            if not parts:
-                done.append(-upper)
-                continue
-            split_ids.add(id(cell))
-            new_cells += parts
-            for part in parts:
-                if part.p.is_exact() and part.p == 0:
-                    continue
-                if part.p > 0:
-                    best = max(best, part.loss[0])
-                heapq.heappush(heap, (-part.loss[1], next(count), part))
+            upper, _, cell = heapq.heappop(heap)
+            entering = self._split_cell(cell)
+            if entering:
+                split_ids.add(id(cell))
+                new_cells += entering
+            else:
+                done = max(done, -upper)
         self._replace(split_ids, new_cells)
-        self.largest = best, max([best, *done, *(-upper for upper, _, _ in heap[:1])])
+        self.largest = best, max(best, done, -heap[0][0] if heap else best)
         return self.largest
 
     def _least_beyond(self, delta: float, low: float) -> float:
@@ -295,7 +269,7 @@ class Cells(Side):
         while heap and (-heap[0][0] == math.inf or width > max(relative * least, absolute)):
             gap, _, cell = heapq.heappop(heap)
             infinite_splits += gap == -math.inf
-            if -gap <= 1e-16 * least or infinite_splits > _MAX_INFINITE_SPLITS:
+            if -gap <= 1e-16 * least or infinite_splits > self.infinite_splits:
                 break
             parts = self._split_cell(cell)
             if not parts:

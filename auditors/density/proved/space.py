@@ -16,7 +16,9 @@ from __future__ import annotations
 import itertools
 import math
 from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,7 @@ from flint import arb
 
 from dpwitness.auditors.density.density_check import BadOracle
 from dpwitness.auditors.density.proved.cells import Cell, Cells, hockey_stick_contribution
-from dpwitness.core.balls.ball import Ball, Box, Span, endpoints, over, span
+from dpwitness.core.balls.ball import Ball, Span, endpoints, over, span
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.protocols.capabilities import (
     HasDensityBall,
@@ -53,7 +55,11 @@ def cells_of(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells | None:
         seen = sample_and_check_balls(mechanism, d1, d0)
         if seen.shape[1] > 1:
             return None
-        cells = line(mechanism, d1, d0, seen[:, 0], seconds)
+        masses = [partial(_masses, mechanism, d) for d in (d1, d0)]
+        losses = partial(_losses, mechanism, d1, d0)
+        atoms, cuts = (_method_values(mechanism, name, d1, d0) for name in ("atoms", "breakpoints"))
+        rough = not has_capability(mechanism, HasMassBall)
+        cells = line(masses, losses, atoms, cuts, seen[:, 0], seconds, rough)
     for side, total in zip(("D1", "D0"), cells.total(), strict=True):
         if not total.contains(1):
             raise BadOracle(
@@ -120,90 +126,76 @@ def sample_and_check_balls(mechanism: Any, d1: Any, d0: Any) -> FloatArray:
     return np.concatenate(seen)
 
 
-def line(mechanism: Any, d1: Any, d0: Any, seen: FloatArray, seconds: float) -> Cells:
-    """Return cells on the line: intervals (low, high], and points that have positive mass."""
-    atoms = _method_values(mechanism, "atoms", d1, d0)
-    cuts = np.unique(
-        np.concatenate(
-            [
-                atoms,
-                _method_values(mechanism, "breakpoints", d1, d0),
-                np.quantile(seen, [0.1, 0.5, 0.9]),
-            ]
-        )
-    ).tolist()
-    middle = float(np.median(seen))
-    spread = float(np.quantile(seen, 0.9) - np.quantile(seen, 0.1)) or 1.0
-    exact = has_capability(mechanism, HasMassBall)
+def line(
+    masses: Sequence[Callable[[list[Span]], list[Ball]]],
+    losses: Callable[[list[Span]], list[Span]],
+    atoms: FloatArray,
+    breaks: FloatArray,
+    seen: FloatArray,
+    seconds: float,
+    rough: bool = False,
+) -> Cells:
+    """Return cells on the line: intervals (low, high], and points that have positive mass.
+
+    `masses` on D1 and on D0 and `losses` enclose those of each interval; `rough` says that masses
+    come from densities only. `seen` are sampled outputs, which choose the cuts.
+    """
+    low, middle, high = np.quantile(seen, [0.1, 0.5, 0.9]).tolist()
+    spread = high - low or 1.0
 
     def make(spans: list[Span]) -> list[Cell]:
-        boxes: list[Box] = [[s] for s in spans]
-        p, q = (
-            mechanism.mass_ball(boxes, d) if exact else masses_from_density(mechanism, boxes, d)
-            for d in (d1, d0)
-        )
-        losses = loss_spans(mechanism, boxes, d1, d0)
-        found = [
-            Cell(a, b, loss, box, not exact)
-            for a, b, loss, box in zip(p, q, losses, boxes, strict=True)
-        ]
+        parts = (*(mass(spans) for mass in masses), losses(spans), spans)
+        found = [Cell(p, q, loss, [each], rough) for p, q, loss, each in zip(*parts, strict=True)]
         return [cell for cell in found if not _has_no_mass(cell)]
 
     def split(cell: Cell) -> list[Cell]:
         low, high = cell.box[0]
-        if not low < high:
-            return []
-        if math.isinf(low) or math.isinf(high):
-            near = high if math.isinf(low) else low
-            step = max(spread, 2 * abs(near - middle)) if math.isfinite(near) else 0.0
-            cut = middle if math.isinf(near) else near + (step if math.isinf(high) else -step)
+        if math.isinf(low) and math.isinf(high):
+            cut = middle
+        elif math.isinf(high):
+            cut = low + max(spread, 2 * abs(low - middle))
+        elif math.isinf(low):
+            cut = high - max(spread, 2 * abs(high - middle))
         else:
             cut = low + (high - low) / 2
         return make([(low, cut), (cut, high)]) if low < cut < high and math.isfinite(cut) else []
 
-    edges = [-math.inf, *cuts, math.inf]
-    spans = [(a, b) for a, b in itertools.pairwise(edges)] + [(a, a) for a in atoms.tolist()]
+    cuts = np.unique(np.concatenate([atoms, breaks, [low, middle, high]])).tolist()
+    spans = [*itertools.pairwise([-math.inf, *cuts, math.inf]), *((a, a) for a in atoms.tolist())]
     return Cells(make(spans), split, seconds)
 
 
-def masses_from_density(mechanism: Any, boxes: list[Box], dataset: Any) -> list[Ball]:
-    """Enclose each box's mass as density times volume, or by the tail mass outside of it if the box
-    is unbounded.
+def _masses(mechanism: Any, dataset: Any, spans: list[Span]) -> list[Ball]:
+    """Enclose each interval's mass by the mechanism's own method, or as density times width, or by
+    the tail mass outside of the other half-line if the interval is unbounded.
     """
-    finite = [i for i, box in enumerate(boxes) if all(math.isfinite(x) for s in box for x in s)]
-    out = [arb(0).union(arb(1))] * len(boxes)
-    for i, log in zip(
-        finite, mechanism.log_density_ball([boxes[i] for i in finite], dataset), strict=True
-    ):
-        volume = math.prod((arb(high) - arb(low) for low, high in boxes[i]), start=arb(1))
-        mass = log.exp() * volume
-        out[i] = mass if mass.is_finite() else out[i]
-    if has_capability(mechanism, HasTailBall):
-        for i in set(range(len(boxes))) - set(finite):
-            outside = [
-                (high, math.inf) if math.isinf(low) else (-math.inf, low) for low, high in boxes[i]
-            ]
-            out[i] = mechanism.tail_ball(outside, dataset)
-    return out
+    if has_capability(mechanism, HasMassBall):
+        return list(mechanism.mass_ball([[span] for span in spans], dataset))
+    found = []
+    for (low, high), log in zip(spans, _log_densities(mechanism, dataset, spans), strict=True):
+        mass = log.exp() * (arb(high) - arb(low))
+        if math.isinf(high - low) and has_capability(mechanism, HasTailBall):
+            outside = (high, math.inf) if math.isinf(low) else (-math.inf, low)
+            mass = mechanism.tail_ball([outside], dataset)
+        found.append(mass if mass.is_finite() else arb(0).union(arb(1)))
+    return found
 
 
-def loss_spans(mechanism: Any, boxes: list[Box], d1: Any, d0: Any) -> list[Span]:
-    """Enclose the loss over each box: by the mechanism's own method, or as a difference of
+def _losses(mechanism: Any, d1: Any, d0: Any, spans: list[Span]) -> list[Span]:
+    """Enclose the loss over each interval: by the mechanism's own method, or as a difference of
     log-densities.
     """
     if has_capability(mechanism, HasLossBall):
-        return list(mechanism.loss_ball(boxes, d1, d0))
-    finite = [i for i, box in enumerate(boxes) if all(math.isfinite(x) for s in box for x in s)]
-    out: list[Span] = [(-math.inf, math.inf)] * len(boxes)
-    some = [boxes[i] for i in finite]
-    for i, a, b in zip(
-        finite,
-        mechanism.log_density_ball(some, d1),
-        mechanism.log_density_ball(some, d0),
-        strict=True,
-    ):
-        out[i] = _log_ratio_span(a, b)
-    return out
+        return list(mechanism.loss_ball([[span] for span in spans], d1, d0))
+    first, second = (_log_densities(mechanism, d, spans) for d in (d1, d0))
+    return [_log_ratio_span(a, b) for a, b in zip(first, second, strict=True)]
+
+
+def _log_densities(mechanism: Any, dataset: Any, spans: list[Span]) -> list[Ball]:
+    """Enclose the log-density over each interval; not a number if the interval is unbounded."""
+    bounded = [span for span in spans if math.isfinite(span[1] - span[0])]
+    found = iter(mechanism.log_density_ball([[span] for span in bounded], dataset))
+    return [next(found) if math.isfinite(high - low) else arb("nan") for low, high in spans]
 
 
 def _log_ratio_span(first: Ball, second: Ball) -> Span:
