@@ -88,31 +88,25 @@ def bounds_from_law(law: EnclosedLaw, claim: Claim) -> Found:
     )
 
 
-def find_worst_output(mechanism: Any, pair: Pair, seed: int) -> WorstOutput | None:
-    """Return the output with the largest loss that a search finds; None for outputs that are not
-    rows of numbers.
+def with_worst_output(
+    found: Found, mechanism: Any, pair: Pair, seed: int, law: EnclosedLaw | None
+) -> Found:
+    """Return the bounds with the output that has the largest loss that a search finds, and raised
+    to this loss unless the law is exact. Outputs that are not rows of numbers are not searched.
 
     If the mechanism has independent parts and one part differs, the output is one of this part.
     """
     if has_capability(mechanism, HasFactors):
-        parts = [
-            (part, d0, d1)
-            for part, d0, d1 in mechanism.factors(pair.d0, pair.d1)
-            if not same_value(d0, d1)
-        ]
+        parts = [part for part in mechanism.factors(pair.d0, pair.d1) if not same_value(*part[1:])]
         if len(parts) == 1 and hasattr(parts[0][0], "sample"):
             (mechanism, d0, d1), *_ = parts
             pair = Pair(d0, d1, pair.relation, pair.why)
     try:
-        return worst_output(mechanism, pair, seed=seed)
+        worst = worst_output(mechanism, pair, seed=seed)
     except InvalidArgument:  # outputs are not rows of numbers
-        return None
-
-
-def with_worst_output(found: Found, worst: WorstOutput | None, law: EnclosedLaw | None) -> Found:
-    """Return the bounds, raised to the largest loss that a search over outputs has found."""
+        return found
     found = replace(found, worst=worst)
-    if worst is None or (law is not None and law.label == "exact"):
+    if law is not None and law.label == "exact":
         return found
     assumed = f"assumed: {_NO_LARGER_LOSS}"
     # an upper bound without proof is at least the observed loss

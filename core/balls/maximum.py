@@ -24,7 +24,6 @@ from dpwitness.core.balls.ball import (
     laplace_log_density,
     over,
     product,
-    span,
 )
 
 
@@ -129,38 +128,7 @@ def max_loss(
         if high > edge_high:
             parts.append(max_loss(first, second, scale, edge_high, high))
         return min(a for a, _ in parts), max(b for _, b in parts)
-    direct = _log_density(first, scale, low, high) - _log_density(second, scale, low, high)
-    if low == high or any(low < float(q) < high for q in (*first, *second)):
-        return span(direct)
-    # The mean value form is tighter on narrow cells; it applies where no answer lies inside, since
-    # the slope is smooth there.
-    middle, y = low / 2 + high / 2, over(low, high)
-    at_middle = _log_density(first, scale, middle, middle) - _log_density(
-        second, scale, middle, middle
-    )
-    mean_value_form = at_middle + (
-        _slope(first, scale, y, middle) - _slope(second, scale, y, middle)
-    ) * (y - middle)
-    (a, b), (c, d) = span(direct), span(mean_value_form)
-    return max(a, c), min(b, d)
-
-
-def _slope(answers: Sequence[Ball], scale: Ball, y: Ball, middle: float) -> Ball:
-    """Return an enclosure of the derivative of the log-density over a ball `y` that contains no
-    answer.
-
-    With hazards h = f/F and S their sum, the derivative is S + S'/S, where h' = -h (h + 1/scale).
-    Above an answer h = 1 / (scale (2 e^z - 1)), z = (y - q) / scale; below an answer h is constant.
-    """
-    total, hazard_slope = arb(0), arb(0)
-    for q in answers:
-        if float(q) <= middle:
-            hazard = 1 / (scale * (2 * ((y - q) / scale).exp() - 1))
-            hazard_slope = hazard_slope - hazard * (hazard + 1 / scale)
-        else:
-            hazard = 1 / scale
-        total = total + hazard
-    return total + hazard_slope / total
+    return endpoints(_log_density(first, scale, low, high) - _log_density(second, scale, low, high))
 
 
 def _scaled_tail_density(answers: Sequence[Ball], scale: Ball, u: Ball) -> Ball:

@@ -252,11 +252,6 @@ class ProvedBounds:
     delta_lower: FloatArray
     delta_upper: FloatArray
 
-    @property
-    def tight(self) -> bool:
-        """Return whether the two bounds agree so well that other routes add no information."""
-        return self.parameter_upper <= self.parameter_lower * (1 + 1e-2)
-
 
 def proved_bounds(
     mechanism: Any, pair: Pair, claim: Claim, seconds: float = 20.0
