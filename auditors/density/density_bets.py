@@ -22,9 +22,9 @@ zero given the pair, and p (1 + 1{..} - m) and p (1 - 1{..} + m) are densities t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,15 +98,10 @@ class Bet:
     which: tuple[int, ...] = (0, 1)
     masses: str = "kept"  # mass of atoms in g: that of p, none, or given by the ratio itself
 
-    def gain(
-        self, i: int, side: Side, known: dict[bytes, float], ratio: FloatArray | None = None
-    ) -> float:
-        """Return the logarithm of the capital won on side `i`. `ratio` may be passed if it was
-        computed before, for another w.
-        """
-        ratio = self.log_ratio(i, side) if ratio is None else ratio
-        with np.errstate(divide="ignore"):
-            logs = np.logaddexp(math.log1p(-self.w), math.log(self.w) + np.minimum(ratio, 600.0))
+    def gain(self, i: int, side: Side, known: dict[bytes, float]) -> float:
+        """Return the logarithm of the capital won on side `i`."""
+        ratio = np.minimum(self.log_ratio(i, side), 600.0)
+        logs = np.logaddexp(math.log1p(-self.w), math.log(self.w) + ratio)
         if self.masses != "given" and side.alone.any():
             kept = [
                 self.masses == "kept" and row.tobytes() in known for row in side.rows[side.alone]
@@ -137,14 +132,8 @@ def _best_alternatives(sides: list[Side], known: list[dict[bytes, float]]) -> li
     """
     parts = [side.part(slice(-_SCREEN, None)) for side in sides]
     scored: list[tuple[float, Bet]] = []
-    ratios: dict[tuple[Callable[[int, Side], FloatArray], int], FloatArray] = {}
     for bet in _alternatives(sides, known):
-        gains = {}
-        for i in bet.which:
-            key = bet.log_ratio, i
-            if key not in ratios:
-                ratios[key] = bet.log_ratio(i, parts[i])
-            gains[i] = bet.gain(i, parts[i], known[i], ratios[key])
+        gains = {i: bet.gain(i, parts[i], known[i]) for i in bet.which}
         scored.append((sum(gains.values()), bet))
         scored += [(gain, replace(bet, which=(i,))) for i, gain in gains.items() if len(gains) > 1]
     scored.sort(key=lambda entry: -entry[0])
@@ -163,8 +152,8 @@ def _alternatives(sides: list[Side], known: list[dict[bytes, float]]) -> list[Be
         table, left = tables[i]
         return np.array([table.get(row.tobytes(), left) for row in part.rows])
 
-    bets = [Bet("runs on the other dataset", other, w, masses="given") for w in (*_ODD_SHARES, 0.5)]
-    bets += [Bet("frequencies of outputs", frequent, w, masses="given") for w in (0.5, 0.97)]
+    bets = _bets("runs on the other dataset", other, (*_ODD_SHARES, 0.5), masses="given")
+    bets += _bets("frequencies of outputs", frequent, (0.5, 0.97), masses="given")
     bets += _flips(sides)
     continuous = sides[0].continuous & sides[1].continuous
     moving = np.flatnonzero(continuous)
@@ -185,19 +174,29 @@ def _alternatives(sides: list[Side], known: list[dict[bytes, float]]) -> list[Be
         for step in SCALE_STEPS:
             for scale in (math.exp(step), math.exp(-step)):
                 ratio = mapped(np.where(unit > 0, scale, 1.0), np.zeros(k))
-                bets.append(Bet(f"scale{where} off by about {abs(scale - 1) / 2:.2g}", ratio, 0.5))
+                bets += _bets(f"scale{where} off by about {abs(scale - 1) / 2:.2g}", ratio)
     between = (centers[0] - centers[1]) * continuous
     for direction in [*np.eye(k)[moving[:_MAX_COLUMNS]] * spread, between]:
-        if np.any(direction):
-            shifts = [h * direction for h in (*_SHIFTS, *-_SHIFTS)]
-            bets += [Bet("shifted", mapped(np.ones(k), shift), 0.5) for shift in shifts]
+        for h in (*_SHIFTS, *-_SHIFTS) if np.any(direction) else ():
+            bets += _bets("shifted", mapped(np.ones(k), h * direction))
     for noise in _ODD_NOISES:
-        ratio = mapped(np.full(k, 1 / noise), np.zeros(k))
-        name = "a share of about {:g} of the runs with {:g} of the noise"
-        bets += [Bet(name.format(w, noise), ratio, w) for w in _ODD_SHARES]
+        name = f"a share of about {{:g}} of the runs with {noise:g} of the noise"
+        bets += _bets(name, mapped(np.full(k, 1 / noise), np.zeros(k)), _ODD_SHARES)
     if len(moving) == k <= _MAX_COLUMNS:
         bets += [bet for i, side in enumerate(sides) for bet in _crowds(side, i)]
     return bets
+
+
+def _bets(
+    name: str,
+    log_ratio: Callable[[int, Side], FloatArray],
+    shares: Sequence[float] = (0.5,),
+    which: tuple[int, ...] = (0, 1),
+    masses: str = "kept",
+) -> list[Bet]:
+    """Return one bet for each w in `shares`; the ratio is computed once for all of them."""
+    ratio = cache(log_ratio)
+    return [Bet(name.format(w), ratio, w, which, masses) for w in shares]
 
 
 def _frequencies(side: Side, known: dict[bytes, float]) -> tuple[dict[bytes, float], float]:
@@ -235,8 +234,8 @@ def _flips(sides: list[Side]) -> list[Bet]:
             likeliest = values[np.argsort(-counts)[:2]]
             for sign in (-1.0, 1.0):
                 ratio = partial(_flipped, column=j, values=likeliest, sign=sign)
-                name = "two values of a column swapped"
-                bets += [Bet(name, ratio, w, masses="given") for w in (0.02, 0.05, 0.15, 0.4)]
+                name, shares = "two values of a column swapped", (0.02, 0.05, 0.15, 0.4)
+                bets += _bets(name, ratio, shares, masses="given")
     return bets
 
 
@@ -284,7 +283,7 @@ def _crowds(side: Side, i: int) -> list[Bet]:
                 content=volume[at],
             )
             name = "a share of about {:g} of the runs crowded at one place"
-            bets += [Bet(name.format(w), ratio, w, (i,), "none") for w in _ODD_SHARES]
+            bets += _bets(name, ratio, _ODD_SHARES, (i,), "none")
     return bets
 
 

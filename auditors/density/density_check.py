@@ -56,8 +56,10 @@ class Underflow(ValueError):
     """
 
 
-def _step_aside(rows: FloatArray, columns: NDArray[np.bool_]) -> FloatArray:
-    """Return small moves of rows in `columns`, of at least a few units in the last place.
+def _step_aside(
+    rows: FloatArray, columns: NDArray[np.bool_], rng: np.random.Generator
+) -> FloatArray:
+    """Return small random moves of rows in `columns`, of at least a few units in the last place.
 
     The unit is the distance between the 10 and the 90 % quantile of each column; the size of the
     numbers if the quantiles agree.
@@ -66,7 +68,10 @@ def _step_aside(rows: FloatArray, columns: NDArray[np.bool_]) -> FloatArray:
         spread = np.subtract(*np.percentile(rows, [90, 10], axis=0))
     usable = np.isfinite(spread) & (spread > 0)
     spread = np.where(usable, spread, np.abs(rows).max(axis=0, initial=0.0))
-    return np.asarray((1e-7 * spread + 8 * np.spacing(np.abs(rows))) * columns)
+    sizes = (1e-7 * spread + 8 * np.spacing(np.abs(rows))) * columns
+    return np.asarray(
+        sizes * rng.uniform(0.5, 1.0, rows.shape) * rng.choice([-1.0, 1.0], rows.shape)
+    )
 
 
 def fills_space(
@@ -82,9 +87,8 @@ def fills_space(
     area of the surface, and cannot be compared with the density at a point next to the surface.
     """
     rows = rows[:256]
-    signs = rng.uniform(0.5, 1.0, rows.shape) * rng.choice([-1.0, 1.0], rows.shape)
     try:
-        aside = log_density_at(mechanism, rows + signs * _step_aside(rows, columns), dataset)
+        aside = log_density_at(mechanism, rows + _step_aside(rows, columns, rng), dataset)
     except Exception:
         return False
     return int(np.isneginf(aside).sum()) <= 2
@@ -267,8 +271,7 @@ def make_side(
     columns = finite & np.array([len(np.unique(column)) > 0.5 * len(column) for column in rows.T])
     jumps = alone = np.zeros(len(rows), dtype=bool)
     if columns.any():
-        step = _step_aside(rows, columns) * rng.uniform(0.5, 1.0, rows.shape)
-        step = step * rng.choice([-1.0, 1.0], rows.shape)
+        step = _step_aside(rows, columns, rng)
         try:
             with np.errstate(all="ignore"):
                 same = [np.abs(density(rows + s * step) - own) <= 1e-2 for s in (-1.0, 1.0)]
