@@ -33,7 +33,7 @@ from dpwitness.auditors.density.density_check import (
     contradiction_with_law,
 )
 from dpwitness.auditors.density.mismatch import TOLERANCE, Mismatch, check_scale, smallest_mismatch
-from dpwitness.auditors.density.proved.bounds import ProvedBounds, proved_bounds
+from dpwitness.auditors.density.proved.bounds import proved_bounds
 from dpwitness.auditors.density.result import CertifyResult, End, Found, decide
 from dpwitness.auditors.density.routes import enclosed_law
 from dpwitness.auditors.search.catalogue import pairs_for, require_domain
@@ -186,7 +186,11 @@ def certify(
             largest = max(checked.largest, 0.0)
             found = found.with_lower(largest, "statistical(0)", largest)
         if proved is not None:
-            found = _with_proof(found, proved)
+            lowers, uppers = proved.lowers, proved.uppers
+            if uppers[0].value > lowers[0].value * (1 + 1e-2):
+                # not so tight that other routes add no information
+                lowers, uppers = (*found.lowers, *lowers), (*found.uppers, *uppers)
+            found = replace(found, lowers=lowers, uppers=uppers)
         excess = [end for end in found.lowers if end.value > edge]
         if excess and not any(end.sound for end in excess):
             end, confirming_runs = _confirm(
@@ -210,8 +214,7 @@ def certify(
         found = Found("none", (), (), np.empty(0), np.empty(0), np.empty(0))
         low, high, doubts = End(0.0, "numerical", 0.0), End(math.inf, "none", math.inf), [note]
         proved, mismatch, runs = None, None, 2 * checked_runs
-    shown: Found | ProvedBounds = found
-    route = found.route
+    shown, route = found, found.route
     if proved is not None and "proved" in (low.why, high.why):
         shown, route = proved, f"proved: {proved.route}"
         if low.why != high.why:
@@ -257,17 +260,6 @@ def _worst_of_catalogue(mechanism: Any, claim: Claim, seed: int) -> Pair:
     require_domain(domain, "certify")
     count = len(pairs_for(domain))
     return search(mechanism, domain, claim, evaluations=count, seed=seed, keep=1)[0][0]
-
-
-def _with_proof(found: Found, proved: ProvedBounds) -> Found:
-    """Return the bounds with the proved ones; alone if they are so tight that other routes add no
-    information.
-    """
-    low = End(proved.parameter_lower, "proved", proved.epsilon_lower)
-    high = End(proved.parameter_upper, "proved", proved.epsilon_upper)
-    if proved.parameter_upper <= proved.parameter_lower * (1 + 1e-2):
-        return replace(found, lowers=(low,), uppers=(high,))
-    return replace(found, lowers=(*found.lowers, low), uppers=(*found.uppers, high))
 
 
 def _confirm(

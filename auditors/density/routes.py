@@ -272,7 +272,7 @@ def _scores(boxes: _Boxes, heavy: NDArray[np.bool_], settings: _Settings, k: int
 def _initial_boxes(
     rows: FloatArray, prefixes: int, breaks: FloatArray | None
 ) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:
-    """Return corners of boxes whose sizes grow geometrically with the distance from the sampled outputs."""
+    """Return corners of boxes whose sizes grow geometrically with the distance from the samples."""
     k = rows.shape[1]
     edges = []
     for column in rows.T:

@@ -1,16 +1,9 @@
-"""Laws of the index and the value of the largest of several numbers with Laplace noise, in ball
-arithmetic.
-
-Between two adjacent answers every distribution function is a + b t, where t is e^(y / scale) or its
-inverse. Products of these functions are Laurent polynomials in t, which are integrated term by
-term.
-"""
+"""Law of the largest of several numbers with Laplace noise, in ball arithmetic."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 
 from flint import arb
 
@@ -19,44 +12,10 @@ from dpwitness.core.balls.ball import (
     Box,
     Span,
     endpoints,
-    exponential_integral,
     laplace_cdf,
     laplace_log_density,
     over,
-    product,
 )
-
-
-def argmax_probability(answers: Sequence[Ball], winner: int, scale: Ball) -> Ball:
-    """Return P(answers[winner] + noise is the largest noisy answer)."""
-    knots = sorted({float(q): q for q in answers}.values(), key=float)
-    top = knots[-1]
-    total = arb(0)
-    for low, high in pairwise([None, *knots, None]):
-        # falling[k] is the coefficient of t^(rising - k), up to `factor`, with t = e^((y - top) /
-        # scale)
-        falling, rising, factor = [arb(1)], 0, arb(1)
-        for j, q in enumerate(answers):
-            above = low is not None and float(q) <= float(low)
-            shift = ((q - top) / scale).exp()
-            if j == winner:
-                # the winner's density, times the scale: t^-1 e^(q / scale) / 2 above its answer, t
-                # e^(-q / scale) / 2 below it
-                falling = [arb(0), *falling] if above else falling
-                rising, factor = (
-                    rising + (not above),
-                    factor * (shift if above else 1 / shift) / (2 * scale),
-                )
-            elif above:
-                falling = product(falling, [arb(1), -shift / 2])
-            else:
-                rising, factor = rising + 1, factor / shift / 2
-        for k, c in enumerate(falling):
-            if c.is_exact() and c == 0:
-                continue
-            ends_of = [None if x is None else x - top for x in (low, high)]
-            total = total + factor * c * exponential_integral((rising - k) / scale, *ends_of)
-    return total
 
 
 def max_log_density(answers: Sequence[Ball], scale: Ball, boxes: Sequence[Box]) -> list[Ball]:

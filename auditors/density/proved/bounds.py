@@ -43,6 +43,7 @@ from dpwitness.auditors.density.proved.space import (
     product_cells,
     sample_and_check_balls,
 )
+from dpwitness.auditors.density.result import End, Found
 from dpwitness.core.balls.ball import PRECISION, EnclosureUnavailable, Span, endpoints
 from dpwitness.core.balls.plane import PlaneLoss
 from dpwitness.core.balls.profiles import Gaussian, ShiftProfile, Singular
@@ -59,7 +60,6 @@ from dpwitness.core.protocols.capabilities import (
     has_capability,
     log_density_at,
 )
-from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_codec import same_value
 
 
@@ -237,25 +237,7 @@ def _plane_cells(loss: PlaneLoss, reach: float, hints: list[list[float]], second
 _MOST_PARTS = 2048  # largest number of independent parts that are composed
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ProvedBounds:
-    """Proved bounds for one pair, the larger of its two orders: 0 or infinity where nothing could
-    be proved.
-    """
-
-    route: str  # how the bounds were proved, for the headline
-    parameter_lower: float
-    parameter_upper: float
-    epsilon_lower: float  # at the claim's delta, or at delta = 0 for notions without one
-    epsilon_upper: float
-    epsilons: FloatArray
-    delta_lower: FloatArray
-    delta_upper: FloatArray
-
-
-def proved_bounds(
-    mechanism: Any, pair: Pair, claim: Claim, seconds: float = 20.0
-) -> ProvedBounds | None:
+def proved_bounds(mechanism: Any, pair: Pair, claim: Claim, seconds: float = 20.0) -> Found | None:
     """Enclose the claim's parameter and the privacy profile of a pair, in balls, over all outputs.
 
     Returns None if the mechanism or the claim offers no enclosure. Raises BadOracle if the balls
@@ -266,7 +248,7 @@ def proved_bounds(
     >>> from dpwitness.mechanisms import Laplace, PureDP
     >>> laplace = Laplace(0.5)
     >>> found = proved_bounds(laplace, laplace.worst_pair(), PureDP(0.5))
-    >>> found.epsilon_lower <= 0.5 <= found.epsilon_upper < 0.5000001
+    >>> found.lowers[0].epsilon <= 0.5 <= found.uppers[0].epsilon < 0.5000001
     True
     """
     with ctx.workprec(PRECISION):
@@ -277,7 +259,7 @@ def proved_bounds(
             return None
 
 
-def _bounds_of(sides: Sequence[Side], method: str, claim: Claim) -> ProvedBounds | None:
+def _bounds_of(sides: Sequence[Side], method: str, claim: Claim) -> Found | None:
     """Return the bounds over both orders of the pair, or None if the claim has no enclosure."""
     spans = [claim.enclosed(side) for side in sides]
     known = [span for span in spans if span is not None]
@@ -293,7 +275,8 @@ def _bounds_of(sides: Sequence[Side], method: str, claim: Claim) -> ProvedBounds
         [_maximum([side.hockey_stick(e, 1e-6, 1e-14) for side in sides]) for e in epsilons.tolist()]
     )
     lower, upper = np.clip(profile[:, 0], 0.0, 1.0), np.clip(profile[:, 1], 0.0, 1.0)
-    return ProvedBounds(method, *parameter, *epsilon, epsilons, lower, upper)
+    ends = [(End(*end),) for end in zip(parameter, ("proved",) * 2, epsilon, strict=True)]
+    return Found(method, *ends, epsilons, lower, upper)
 
 
 def _cover_outputs(

@@ -120,12 +120,10 @@ class Cell:
     q: Ball
     loss: Span
     box: Box = ()
-    # masses come from densities only, so the loss gives a tighter ratio p/q than the masses do
-    rough: bool = False
 
     def turned(self) -> Cell:
         """Return the cell for the other order of the pair."""
-        return Cell(self.q, self.p, (-self.loss[1], -self.loss[0]), self.box, self.rough)
+        return Cell(self.q, self.p, (-self.loss[1], -self.loss[0]), self.box)
 
     def outer(self) -> Ball:
         """Return the mass p at the upper end of the span, in the two-point law that preserves p and
@@ -291,11 +289,7 @@ def hockey_stick_contribution(cell: Cell, epsilon: float, factor: Ball) -> Ball:
     if high <= epsilon:
         return arb(0)
     if low >= epsilon:
-        if not cell.rough:
-            return cell.p if low == math.inf else cell.p - factor * cell.q
-        inner = cell.p * -(epsilon - arb(low)).expm1() if math.isfinite(low) else cell.p
-        outer = cell.p * -(epsilon - arb(high)).expm1() if math.isfinite(high) else cell.p
-        return _intersection(cell.p - factor * cell.q, inner.union(outer)).nonnegative_part()
+        return cell.p if low == math.inf else cell.p - factor * cell.q
     least = (cell.p - factor * cell.q).lower()
     most = cell.outer().upper()
     if math.isfinite(high):
@@ -315,7 +309,7 @@ def _moment_contribution(cell: Cell, order: float, shift: Ball) -> Ball:
     if high == math.inf:
         return arb(0).union(arb("inf")) if low < high else arb("inf")
     power = arb(order) - 1
-    if low == high and not cell.rough:
+    if low == high:
         return cell.p * (power * (arb(low) - shift)).exp()
     far = cell.outer()
     most = (power * (arb(high) - shift)).exp() * far
@@ -334,15 +328,6 @@ def _moment_contribution(cell: Cell, order: float, shift: Ball) -> Ball:
         other = cell.p * (power * (arb(low) - shift)).exp()
         least = other if not least.lower() > other.lower() else least
     return least.lower().nonnegative_part().union(most.upper())
-
-
-def _intersection(first: Ball, second: Ball) -> Ball:
-    """Return the intersection of two balls that enclose the same number."""
-    if not (first.is_finite() and second.is_finite()):
-        return first if first.is_finite() else second
-    low = first.lower() if first.lower() >= second.lower() else second.lower()
-    high = first.upper() if first.upper() <= second.upper() else second.upper()
-    return low.union(high)
 
 
 def _chord(a: float, first: float, b: float, second: float, pieces: int = 64) -> float:

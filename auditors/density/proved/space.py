@@ -53,13 +53,21 @@ def cells_of(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells | None:
         cells = _cells_of_support(mechanism, d1, d0, seconds)
     else:
         seen = sample_and_check_balls(mechanism, d1, d0)
-        if seen.shape[1] > 1:
+        if seen.shape[1] > 1 or not has_capability(mechanism, HasMassBall):
             return None
-        masses = [partial(_masses, mechanism, d) for d in (d1, d0)]
-        losses = partial(_losses, mechanism, d1, d0)
+
+        def masses(dataset: Any, spans: list[Span]) -> list[Ball]:
+            return list(mechanism.mass_ball([[span] for span in spans], dataset))
+
         atoms, cuts = (_method_values(mechanism, name, d1, d0) for name in ("atoms", "breakpoints"))
-        rough = not has_capability(mechanism, HasMassBall)
-        cells = line(masses, losses, atoms, cuts, seen[:, 0], seconds, rough)
+        cells = line(
+            [partial(masses, d) for d in (d1, d0)],
+            partial(_losses, mechanism, d1, d0),
+            atoms,
+            cuts,
+            seen[:, 0],
+            seconds,
+        )
     for side, total in zip(("D1", "D0"), cells.total(), strict=True):
         if not total.contains(1):
             raise BadOracle(
@@ -133,19 +141,18 @@ def line(
     breaks: FloatArray,
     seen: FloatArray,
     seconds: float,
-    rough: bool = False,
 ) -> Cells:
     """Return cells on the line: intervals (low, high], and points that have positive mass.
 
-    `masses` on D1 and on D0 and `losses` enclose those of each interval; `rough` says that masses
-    come from densities only. `seen` are sampled outputs, which choose the cuts.
+    `masses` on D1 and on D0 and `losses` enclose those of each interval. `seen` are sampled
+    outputs, which choose the cuts.
     """
     low, middle, high = np.quantile(seen, [0.1, 0.5, 0.9]).tolist()
     spread = high - low or 1.0
 
     def make(spans: list[Span]) -> list[Cell]:
         parts = (*(mass(spans) for mass in masses), losses(spans), spans)
-        found = [Cell(p, q, loss, [each], rough) for p, q, loss, each in zip(*parts, strict=True)]
+        found = [Cell(p, q, loss, [each]) for p, q, loss, each in zip(*parts, strict=True)]
         return [cell for cell in found if not _has_no_mass(cell)]
 
     def split(cell: Cell) -> list[Cell]:
@@ -165,37 +172,17 @@ def line(
     return Cells(make(spans), split, seconds)
 
 
-def _masses(mechanism: Any, dataset: Any, spans: list[Span]) -> list[Ball]:
-    """Enclose each interval's mass by the mechanism's own method, or as density times width, or by
-    the tail mass outside of the other half-line if the interval is unbounded.
-    """
-    if has_capability(mechanism, HasMassBall):
-        return list(mechanism.mass_ball([[span] for span in spans], dataset))
-    found = []
-    for (low, high), log in zip(spans, _log_densities(mechanism, dataset, spans), strict=True):
-        mass = log.exp() * (arb(high) - arb(low))
-        if math.isinf(high - low) and has_capability(mechanism, HasTailBall):
-            outside = (high, math.inf) if math.isinf(low) else (-math.inf, low)
-            mass = mechanism.tail_ball([outside], dataset)
-        found.append(mass if mass.is_finite() else arb(0).union(arb(1)))
-    return found
-
-
 def _losses(mechanism: Any, d1: Any, d0: Any, spans: list[Span]) -> list[Span]:
     """Enclose the loss over each interval: by the mechanism's own method, or as a difference of
     log-densities.
     """
     if has_capability(mechanism, HasLossBall):
         return list(mechanism.loss_ball([[span] for span in spans], d1, d0))
-    first, second = (_log_densities(mechanism, d, spans) for d in (d1, d0))
-    return [_log_ratio_span(a, b) for a, b in zip(first, second, strict=True)]
-
-
-def _log_densities(mechanism: Any, dataset: Any, spans: list[Span]) -> list[Ball]:
-    """Enclose the log-density over each interval; not a number if the interval is unbounded."""
-    bounded = [span for span in spans if math.isfinite(span[1] - span[0])]
-    found = iter(mechanism.log_density_ball([[span] for span in bounded], dataset))
-    return [next(found) if math.isfinite(high - low) else arb("nan") for low, high in spans]
+    bounded = [[span] for span in spans if math.isfinite(span[1] - span[0])]
+    logs = (mechanism.log_density_ball(bounded, d) for d in (d1, d0))
+    found = iter([_log_ratio_span(a, b) for a, b in zip(*logs, strict=True)])
+    unknown = (-math.inf, math.inf)
+    return [next(found) if math.isfinite(high - low) else unknown for low, high in spans]
 
 
 def _log_ratio_span(first: Ball, second: Ball) -> Span:
@@ -328,8 +315,6 @@ def product_cells(parts: list[Cells]) -> Product:
                         _add_rounded(a.loss[0], b.loss[0], -math.inf),
                         _add_rounded(a.loss[1], b.loss[1], math.inf),
                     ),
-                    (),
-                    a.rough or b.rough,
                 )
                 for a, b in itertools.product(whole, outcomes)
             ]
@@ -440,11 +425,7 @@ def _merge_close(cells: list[Cell], width: float) -> list[Cell]:
         if key in merged:
             old = merged[key]
             merged[key] = Cell(
-                old.p + cell.p,
-                old.q + cell.q,
-                (min(old.loss[0], low), max(old.loss[1], high)),
-                (),
-                old.rough or cell.rough,
+                old.p + cell.p, old.q + cell.q, (min(old.loss[0], low), max(old.loss[1], high))
             )
         else:
             merged[key] = cell
