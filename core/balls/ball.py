@@ -57,6 +57,17 @@ def over(low: float | Ball, high: float | Ball) -> Ball:
     return first if first == last else first.union(last)
 
 
+def log_ratio_span(first: Ball, second: Ball) -> Span:
+    """Return the span of a difference of log-densities, either of which may be minus infinity."""
+    if first.is_finite() and second.is_finite():
+        return endpoints(first - second)
+    if first.is_finite() and not second.is_nan() and second < 0:
+        return math.inf, math.inf
+    if second.is_finite() and not first.is_nan() and first < 0:
+        return -math.inf, -math.inf
+    return -math.inf, math.inf
+
+
 def log_sum(logs: Sequence[Ball]) -> Ball:
     """Return the logarithm of the sum of the exponentials of `logs`.
 

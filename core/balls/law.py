@@ -23,6 +23,7 @@ from dpwitness.core.balls.ball import (
     geometric_mass,
     laplace_log_density,
     laplace_mass,
+    log_ratio_span,
     normal_mass,
     over,
     span,
@@ -141,10 +142,13 @@ class _Lattice(LineLaw):
         lattice_ends = self.points(low, high)
         if lattice_ends is None:
             return arb("-inf")
-        mass = self.between(*lattice_ends)
-        if mass.is_exact() and mass == 0:
-            return arb("-inf")
-        return mass.log() if lattice_ends[0] == lattice_ends[1] else arb("nan")
+        log = self._log_mass(*lattice_ends)
+        return log if lattice_ends[0] == lattice_ends[1] or log == -math.inf else arb("nan")
+
+    def _log_mass(self, first: float, last: float) -> Ball:
+        """Return log P(first <= k <= last), minus infinity for a mass of exactly 0."""
+        mass = self.between(first, last)
+        return arb("-inf") if mass.is_exact() and mass == 0 else mass.log()
 
     def mass(self, low: float, high: float) -> Ball:
         lattice_ends = self.points(low, high)
@@ -159,16 +163,7 @@ class _Lattice(LineLaw):
 
     def loss_at(self, k: float, other: Any) -> Span:
         """Return float bounds on the log-ratio of the two masses at k."""
-        here, there = self.between(k, k), other.between(k, k)
-        if here > 0 and there > 0:
-            return endpoints(here.log() - there.log())
-        if there.is_exact() and there == 0:
-            return (math.inf, math.inf) if here > 0 else (-math.inf, math.inf)
-        return (
-            (-math.inf, -math.inf)
-            if here.is_exact() and here == 0 and there > 0
-            else (-math.inf, math.inf)
-        )
+        return log_ratio_span(self._log_mass(k, k), other._log_mass(k, k))
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,10 +235,7 @@ class RoundedNormalLaw(_Lattice):
         density_bounds = unrounded.loss(
             (k - 0.5) * self.step, (k + 0.5) * self.step, unrounded_other
         )
-        here, there = self.between(k, k), other.between(k, k)
-        if not (here > 0 and there > 0):
-            return density_bounds
-        low, high = endpoints(here.log() - there.log())
+        low, high = _Lattice.loss_at(self, k, other)
         return max(low, density_bounds[0]), min(high, density_bounds[1])
 
 

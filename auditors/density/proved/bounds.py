@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 from flint import arb, ctx
 
+from dpwitness.auditors.density.composition import content_key
 from dpwitness.auditors.density.proved.cells import Cell, Cells, Side
 from dpwitness.auditors.density.proved.space import (
     cells_of,
@@ -321,16 +322,12 @@ def _cover_outputs(
         if 1 < len(differing) <= _MOST_PARTS and all(
             has_capability(part, HasDensityBall) for part, _, _ in differing
         ):
-            each: list[Cells | None] = []
-            for k, (part, b, a) in enumerate(differing):
-                twins = (
-                    i
-                    for i, (other, y, x) in enumerate(differing[:k])
-                    if other == part and same_value(y, b) and same_value(x, a)
-                )
-                twin = next(twins, None)
-                each.append(cells_of(part, b, a, seconds) if twin is None else each[twin])
-            parts_of = [cells for cells in each if cells is not None]
+            known: dict[Any, Cells | None] = {}
+            keys = [content_key(*twin) or k for k, twin in enumerate(differing)]
+            for key, (part, b, a) in zip(keys, differing, strict=True):
+                if key not in known:
+                    known[key] = cells_of(part, b, a, seconds)
+            parts_of = [cells for key in keys if (cells := known[key]) is not None]
             if len(parts_of) == len(differing):
                 whole = product_cells(parts_of)
                 return (

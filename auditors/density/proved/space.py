@@ -26,7 +26,7 @@ from flint import arb
 
 from dpwitness.auditors.density.density_check import BadOracle
 from dpwitness.auditors.density.proved.cells import Cell, Cells, hockey_stick_contribution
-from dpwitness.core.balls.ball import Ball, Span, endpoints, over, span
+from dpwitness.core.balls.ball import Ball, Span, endpoints, log_ratio_span, over, span
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.protocols.capabilities import (
     HasDensityBall,
@@ -87,7 +87,7 @@ def _cells_of_support(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells
     boxes = [[(x, x) for x in row] for row in rows.tolist()]
     first, second = (mechanism.log_density_ball(boxes, d) for d in (d1, d0))
     leaves = [
-        Cell(a.exp(), b.exp(), _log_ratio_span(a, b), box)
+        Cell(a.exp(), b.exp(), log_ratio_span(a, b), box)
         for a, b, box in zip(first, second, boxes, strict=True)
     ]
     _require_floats_in_balls(mechanism, rows[:_SAMPLE_RUNS], first[:_SAMPLE_RUNS], d1)
@@ -107,7 +107,7 @@ def cells_of_draw(p: list[Ball], q: list[Ball], seconds: float) -> Cells:
     """Return the cells of one draw, from its log-probabilities; balls are equal numbers only if
     they are the same object.
     """
-    spans = [(0.0, 0.0) if a is b else _log_ratio_span(a, b) for a, b in zip(p, q, strict=True)]
+    spans = [(0.0, 0.0) if a is b else log_ratio_span(a, b) for a, b in zip(p, q, strict=True)]
     return Cells(
         [Cell(a.exp(), b.exp(), loss) for a, b, loss in zip(p, q, spans, strict=True)],
         None,
@@ -180,20 +180,9 @@ def _losses(mechanism: Any, d1: Any, d0: Any, spans: list[Span]) -> list[Span]:
         return list(mechanism.loss_ball([[span] for span in spans], d1, d0))
     bounded = [[span] for span in spans if math.isfinite(span[1] - span[0])]
     logs = (mechanism.log_density_ball(bounded, d) for d in (d1, d0))
-    found = iter([_log_ratio_span(a, b) for a, b in zip(*logs, strict=True)])
+    found = iter([log_ratio_span(a, b) for a, b in zip(*logs, strict=True)])
     unknown = (-math.inf, math.inf)
     return [next(found) if math.isfinite(high - low) else unknown for low, high in spans]
-
-
-def _log_ratio_span(first: Ball, second: Ball) -> Span:
-    """Return the span of a difference of log-densities, either of which may be minus infinity."""
-    if first.is_finite() and second.is_finite():
-        return endpoints(first - second)
-    if first.is_finite() and not second.is_nan() and second < 0:
-        return math.inf, math.inf
-    if second.is_finite() and not first.is_nan() and first < 0:
-        return -math.inf, -math.inf
-    return -math.inf, math.inf
 
 
 def _has_no_mass(cell: Cell) -> bool:
