@@ -13,12 +13,11 @@ once the cells cover all outputs.
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from flint import arb
@@ -189,36 +188,28 @@ class Cells(Side):
         """Enclose the largest loss on outputs that have mass under P. The result is cached."""
         if self.largest is not None:
             return self.largest
-        # best-first splitting; `done` is the largest loss in cells that cannot be split
-        best = done = -math.inf
-        heap: list[tuple[float, int, Cell]] = []
-        count = itertools.count()
-        split_ids: set[int] = set()
-        new_cells: list[Cell] = []
-        entering, infinite_splits = self.leaves, 0
-        while True:
-            for cell in entering:
-                best = max(best, cell.loss[0]) if cell.p > 0 else best
-                if not (cell.p.is_exact() and cell.p == 0):
-                    heapq.heappush(heap, (-cell.loss[1], next(count), cell))
-            infinite_splits += bool(heap) and heap[0][0] == -math.inf
-            # after many splits, to fewer digits
-            enough = relative if len(new_cells) < 2000 else max(relative, 3e-7)
-            if (
-                not heap
-                or -heap[0][0] <= best + enough * abs(best)
-                or infinite_splits > self.infinite_splits
-            ):
-                break
-            upper, _, cell = heapq.heappop(heap)
-            entering = self._split_cell(cell)
-            if entering:
-                split_ids.add(id(cell))
-                new_cells += entering
-            else:
-                done = max(done, -upper)
-        self._replace(split_ids, new_cells)
-        self.largest = best, max(best, done, -heap[0][0] if heap else best)
+        best = -math.inf
+
+        def upper(cell: Cell) -> float:
+            """Return the largest loss of a cell that may have mass under P."""
+            nonlocal best
+            if cell.p > 0:
+                best = max(best, cell.loss[0])
+            return -math.inf if cell.p.is_exact() and cell.p == 0 else cell.loss[1]
+
+        def goal(uppers: list[float]) -> float:
+            """Return a loss between the largest one that is attained and the largest bound."""
+            top = max(uppers, default=-math.inf)
+            # with many cells, to fewer digits
+            enough = abs(best) * (relative if len(self.leaves) < 2000 else max(relative, 3e-7))
+            if top <= best + enough:
+                return math.inf
+            if not math.isfinite(top - best):
+                return math.nextafter(top, -math.inf)
+            return max(best + enough, best / 4 + top * 3 / 4)
+
+        self._split_above(upper, goal)
+        self.largest = best, max([best, *map(upper, self.leaves)])
         return self.largest
 
     def _least_beyond(self, delta: float, low: float) -> float:
@@ -226,61 +217,54 @@ class Cells(Side):
         infinite = sum((c.p for c in self.leaves if c.loss[0] == math.inf), arb(0)) > delta
         return math.inf if infinite else low
 
-    def _split_cell(self, cell: Cell) -> list[Cell]:
-        """Return the parts of a cell; an empty list if it cannot be split or the time is up."""
-        if self.split is None or time.monotonic() - self.started > self.seconds:
-            return []
-        return self.split(cell)
-
-    def _replace(self, split_ids: set[int], new_cells: Iterable[Cell]) -> None:
-        """Replace the leaves with ids in `split_ids` by `new_cells`."""
-        if split_ids:
-            self.leaves = [
-                cell
-                for cell in itertools.chain(self.leaves, new_cells)
-                if id(cell) not in split_ids
-            ]
+    def _split_above(
+        self, rank: Callable[[Cell], float], goal: Callable[[list[float]], float]
+    ) -> None:
+        """Split the leaves whose rank exceeds the goal, in rounds. The goal depends on the ranks of
+        the leaves that may be split: none is once the time is up.
+        """
+        ranks: dict[Cell, float] = {}
+        whole: set[Cell] = set()  # leaves that cannot be split
+        infinite = 0
+        while infinite <= self.infinite_splits:
+            ranks |= {cell: rank(cell) for cell in self.leaves if cell not in ranks}
+            least = goal([ranks[cell] for cell in self.leaves if cell not in whole])
+            chosen = [c for c in self.leaves if c not in whole and ranks[c] > least]
+            if not chosen or self.split is None:
+                return
+            parts: dict[Cell, list[Cell]] = {}
+            for cell in chosen:
+                if time.monotonic() - self.started > self.seconds:
+                    break
+                parts[cell] = self.split(cell)
+            whole |= {cell for cell in chosen if not parts.get(cell)}
+            infinite += sum(math.isinf(ranks[cell]) for cell in chosen)
+            self.leaves = [part for cell in self.leaves for part in parts.get(cell) or [cell]]
 
     def _refined_sum(self, value: Callable[[Cell], Ball], relative: float, absolute: float) -> Span:
         """Enclose the sum of `value` over the leaves, splitting the widest until the requested
         width is met.
         """
-        known: dict[int, Ball] = {}
-        heap: list[tuple[float, int, Cell]] = []
-        count = itertools.count()
-        width, least = 0.0, 0.0
+        values: dict[Cell, Ball] = {}
+        lows: dict[Cell, float] = {}
 
-        def enter(cell: Cell) -> None:
-            nonlocal width, least
-            ball = known[id(cell)] = value(cell)
-            low, high = endpoints(ball)
-            least += low if math.isfinite(low) else 0.0
-            if high > low and self.split is not None:
-                width += high - low if math.isfinite(high) else 0.0
-                heapq.heappush(heap, (low - high, next(count), cell))
+        def gap(cell: Cell) -> float:
+            """Return the width of the value's enclosure."""
+            values[cell] = value(cell)
+            low, high = endpoints(values[cell])
+            lows[cell] = low if math.isfinite(low) else 0.0
+            return high - low if high > low else 0.0
 
-        for cell in self.leaves:
-            enter(cell)
-        split_ids: set[int] = set()
-        new_cells: list[Cell] = []
-        infinite_splits = 0
-        while heap and (-heap[0][0] == math.inf or width > max(relative * least, absolute)):
-            gap, _, cell = heapq.heappop(heap)
-            infinite_splits += gap == -math.inf
-            if -gap <= 1e-16 * least or infinite_splits > self.infinite_splits:
-                break
-            parts = self._split_cell(cell)
-            if not parts:
-                continue
-            low, _ = endpoints(known.pop(id(cell)))
-            least -= low if math.isfinite(low) else 0.0
-            width -= -gap if math.isfinite(gap) else 0.0
-            split_ids.add(id(cell))
-            new_cells += parts
-            for part in parts:
-                enter(part)
-        self._replace(split_ids, new_cells)
-        return endpoints(sum((known[id(cell)] for cell in self.leaves), arb(0)))
+        def goal(gaps: list[float]) -> float:
+            """Return the share of a cell in the requested width."""
+            if math.inf in gaps:
+                return math.nextafter(math.inf, 0.0)
+            least = sum(lows[cell] for cell in self.leaves)
+            width = max(relative * least, absolute)
+            return math.inf if sum(gaps) <= width else max(width / len(gaps), 1e-16 * least)
+
+        self._split_above(gap, goal)
+        return endpoints(sum((values[cell] for cell in self.leaves), arb(0)))
 
 
 def hockey_stick_contribution(cell: Cell, epsilon: float, factor: Ball) -> Ball:
