@@ -24,6 +24,7 @@ from dpwitness.auditors.density.density_check import (
     SCALE_ALARM,
     BadOracle,
     CheckedOracle,
+    density_of,
     log_density_on,
     make_side,
     rows_of,
@@ -80,7 +81,7 @@ def check_scale(
             own = log_density_on(mechanism, rows, dataset, name)
             # `check_oracle` tests for impossible outputs
             rows, own = rows[np.isfinite(own)], own[np.isfinite(own)]
-            part = make_side(mechanism, dataset, rows, own, own, rng)
+            part = make_side(density_of(mechanism, dataset), rows, own, own, rng)
             log_capital += [bet.gain(i, part, known[i]) if i in bet.which else 0.0 for bet in bets]
     total = float(logsumexp(log_capital)) - math.log(len(bets))
     if total >= math.log(1 / SCALE_ALARM):

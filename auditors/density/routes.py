@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.density.composition import compose, content_key
-from dpwitness.auditors.density.density_check import fills_space
+from dpwitness.auditors.density.density_check import density_of, fills_space
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw, atoms, unaccounted_mass
 from dpwitness.core.datasets.pairs import Pair
@@ -500,7 +500,7 @@ def _integrated(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray) -> Enclosed
         np.count_nonzero(~discrete) > 3
         or np.any(distinct[~discrete] < len(rows) // 2)
         or not all(
-            fills_space(mechanism, d, part.values, ~discrete, rng)
+            fills_space(density_of(mechanism, d), part.values, ~discrete, rng)
             for d, part in zip((d0, d1), parts, strict=True)
         )
     ):

@@ -67,7 +67,11 @@ class OutputPerturbationEnclosures(_RiskBalls):
         center = minimizer_ball(problem)
         if center is None:
             return [arb("nan") for _ in boxes]
-        return [_shifted_log_density(noise, box, center) for box in boxes]
+        found = []
+        for box in boxes:
+            gaps = [abs(over(*s) - c) for s, c in zip(box, center, strict=True)]
+            found.append(noise_log_density(noise, sum((gap * gap for gap in gaps), arb(0))))
+        return found
 
     def shift_ball(self, d1: Any, d0: Any) -> ShiftProfile | None:
         """Return the pair as a shift of the noise, or None if the minimizers of this loss cannot be
@@ -75,21 +79,6 @@ class OutputPerturbationEnclosures(_RiskBalls):
         """
         (first, noise), (second, _) = self._risk(d1), self._risk(d0)
         return shift_of(first, second, noise)
-
-
-def _shifted_log_density(noise: SphericalNoise, box: Box, center: list[Ball]) -> Ball:
-    """Enclose the log-density of center + noise over a box; not a number if the box is
-    unbounded.
-    """
-    if not all(np.isfinite(x) for s in box for x in s):
-        return arb("nan")
-    return noise_log_density(
-        noise,
-        sum(
-            (abs(over(*s) - c) * abs(over(*s) - c) for s, c in zip(box, center, strict=True)),
-            arb(0),
-        ),
-    )
 
 
 class ObjectivePerturbationEnclosures(_RiskBalls, LineLawEnclosures):
@@ -182,8 +171,6 @@ def _perturbed_log_density(problem: Problem, noise: SphericalNoise, box: Box) ->
     """Enclose the log-density of the perturbed minimizer over a box; not a number if the box is
     unbounded.
     """
-    if not all(np.isfinite(x) for s in box for x in s):
-        return arb("nan")
     w = [over(*s) for s in box]
     gradient = [arb(problem.ridge) * x for x in w]
     d = len(w)
