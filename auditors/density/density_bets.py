@@ -13,10 +13,6 @@ quadrature), the other dataset's law, a ball where outputs crowd, and frequencie
 outputs. A w near 1/2 looks for another law, a small w for additional mass. Maps would mistake atoms
 for a density. So atoms that repeat in earlier outputs keep their mass under maps. All other outputs
 that may be atoms count 1 - w, as if g had no mass there.
-
-**Flips.** If T swaps two values of a column, an output belongs to a pair {y, Ty}, and is the
-likelier one with probability m = max(p, p')/(p + p'). So 1{y is the likelier} - m has expectation
-zero given the pair, and p (1 + 1{..} - m) and p (1 - 1{..} + m) are densities too.
 """
 
 from __future__ import annotations
@@ -44,7 +40,7 @@ _ODD_NOISES = (1e-6, 1e-3, 1e-2, 0.1, 0.3, 3.0, 10.0, 100.0)  # in units of the 
 _ODD_SHARES = (0.003, 0.01, 0.03, 0.1)
 _CROWDS = (8, 30, 120, 360)  # numbers of neighbors in a crowd
 _PLACES = 4000  # number of places in the search for crowds
-_MAX_COLUMNS = 8  # largest number of columns that are scaled, shifted or flipped separately
+_MAX_COLUMNS = 8  # largest number of columns that are scaled or shifted separately
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +150,6 @@ def _alternatives(sides: list[Side], known: list[dict[bytes, float]]) -> list[Be
 
     bets = _bets("runs on the other dataset", other, (*_ODD_SHARES, 0.5), masses="given")
     bets += _bets("frequencies of outputs", frequent, (0.5, 0.97), masses="given")
-    bets += _flips(sides)
     continuous = sides[0].continuous & sides[1].continuous
     moving = np.flatnonzero(continuous)
     if len(moving) == 0:
@@ -221,35 +216,6 @@ def _frequencies(side: Side, known: dict[bytes, float]) -> tuple[dict[bytes, flo
     others = total - sum(counts.values())
     left = math.log(others / total / rest) if rest > 1e-9 else -math.inf
     return {key: math.log(counts[key] / total) - known[key] for key in known}, left
-
-
-def _flips(sides: list[Side]) -> list[Bet]:
-    """Return bets on swaps of the two likeliest values of a column."""
-    bets: list[Bet] = []
-    for j in range(min(sides[0].rows.shape[1], 2 * _MAX_COLUMNS)):
-        column = np.concatenate([side.rows[:, j] for side in sides])
-        values, counts = np.unique(column, return_counts=True)
-        discrete = not any(side.continuous[j] for side in sides) and np.all(np.isfinite(values))
-        if discrete and len(values) > 1:
-            likeliest = values[np.argsort(-counts)[:2]]
-            for sign in (-1.0, 1.0):
-                ratio = partial(_flipped, column=j, values=likeliest, sign=sign)
-                name, shares = "two values of a column swapped", (0.02, 0.05, 0.15, 0.4)
-                bets += _bets(name, ratio, shares, masses="given")
-    return bets
-
-
-def _flipped(_: int, part: Side, *, column: int, values: FloatArray, sign: float) -> FloatArray:
-    """Return ln(1 + sign (1{output is the likelier of its pair} - m)); 0 for outputs with other
-    values.
-    """
-    rows, here = part.rows.copy(), part.rows[:, column]
-    rows[:, column] = np.where(here == values[0], values[1], values[0])
-    with np.errstate(all="ignore"):
-        log_odds = part.own - np.asarray(part.density(rows), dtype=float)
-        chance = 1 / (1 + np.exp(-np.minimum(np.abs(log_odds), 700.0)))
-        inside = np.isin(here, values) & ~np.isnan(log_odds) & (log_odds != 0)
-        return np.log1p(sign * np.where(inside, (log_odds > 0) - chance, 0.0))
 
 
 def _crowds(side: Side, i: int) -> list[Bet]:

@@ -134,7 +134,7 @@ def _search_atoms(loss: Loss, rows: FloatArray) -> FloatArray:
     # frequencies: add the corners of their simplex
     if k > 1 and np.all(rows >= 0) and np.ptp(totals) <= 1e-9 * abs(totals[0]):
         rows = np.vstack([rows, totals[0] * np.eye(k)])
-    found = []
+    found: list[tuple[float, FloatArray]] = []
     for start in rows[np.argsort(-loss(rows))[:4]]:
         point, value, before = start.copy(), float(loss(start[None, :])[0]), -1.0
         while value > before and np.isfinite(value):
@@ -300,8 +300,8 @@ def _refine_grid(loss: Loss, pool: FloatArray) -> FloatArray:
     x = np.unique(pool[:, 0])
     for _ in range(9):
         best = np.argsort(-loss(x[:, None]))[:12]
-        ends = np.stack([x[np.maximum(best - 1, 0)], x[np.minimum(best + 1, len(x) - 1)]])
-        x = np.unique(np.append(x[best], np.linspace(*ends, 65)))
+        low, high = x[np.maximum(best - 1, 0)], x[np.minimum(best + 1, len(x) - 1)]
+        x = np.unique(np.append(x[best], np.linspace(low, high, 65)))
     return x[:, None]
 
 
@@ -316,7 +316,8 @@ def _search_locally(
     """Return the best output of local searches from the best starting points, each in units of its
     own distance from the sample.
     """
-    best, top = pool[int(np.argmax(values))], float(values.max())
+    best: FloatArray = pool[int(np.argmax(values))]
+    top = float(values.max())
     signs = np.sign(loss.signed(pool)[0])
     heads = [
         i

@@ -10,7 +10,7 @@ arithmetic implies nothing about the low bits of a floating-point sampler.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from flint import arb
@@ -68,17 +68,12 @@ def log_ratio_span(first: Ball, second: Ball) -> Span:
     return -math.inf, math.inf
 
 
-def log_sum(logs: Sequence[Ball]) -> Ball:
-    """Return the logarithm of the sum of the exponentials of `logs`.
+def softmax(logits: Sequence[Ball]) -> list[Ball]:
+    """Return log-probabilities: `logits` minus the logarithm of their normalizing sum.
 
     No maximum is subtracted first, since balls do not overflow.
     """
-    return sum((x.exp() for x in logs), arb(0)).log()
-
-
-def softmax(logits: Sequence[Ball]) -> list[Ball]:
-    """Return log-probabilities: `logits` minus the logarithm of their normalizing sum."""
-    total = log_sum(logits)
+    total = sum((x.exp() for x in logits), arb(0)).log()
     return [x - total for x in logits]
 
 
@@ -143,7 +138,7 @@ def normal_mass(low: float | Ball, high: float | Ball, center: Ball, sigma: Ball
     return _between(arb(low), arb(high), center, lambda x: (x / root).erfc() / 2)
 
 
-def _between(low: Ball, high: Ball, center: Ball, tail) -> Ball:  # type: ignore[no-untyped-def]
+def _between(low: Ball, high: Ball, center: Ball, tail: Callable[[Ball], Ball]) -> Ball:
     """Return the mass of (low, high] under a law symmetric about `center`; P(noise > x) = tail(x)
     for x >= 0. Either end may be infinite.
     """

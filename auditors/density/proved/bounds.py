@@ -109,13 +109,6 @@ class LargestLossBounds(Side):
         """Enclose the largest privacy loss."""
         return self.cells.supremum(self.relative)
 
-    def epsilon(self, delta: float, relative: float = 0.0, edge: float | None = None) -> Span:
-        """Enclose epsilon at `delta`: pure DP implies approximate DP, so epsilon is at most the
-        largest loss.
-        """
-        low, high = self.supremum()
-        return (max(0.0, low), max(0.0, high)) if delta <= 0 else (0.0, max(0.0, high))
-
     def hockey_stick(self, epsilon: float, relative: float = 0.0, absolute: float = 0.0) -> Span:
         """Enclose the hockey-stick divergence at `epsilon`, at most 1 - e^(epsilon - sup L)."""
         high = self.supremum()[1]
@@ -276,8 +269,8 @@ def _bounds_of(sides: Sequence[Side], method: str, claim: Claim) -> Found | None
         [_maximum([side.hockey_stick(e, 1e-6, 1e-14) for side in sides]) for e in epsilons.tolist()]
     )
     lower, upper = np.clip(profile[:, 0], 0.0, 1.0), np.clip(profile[:, 1], 0.0, 1.0)
-    ends = [(End(*end),) for end in zip(parameter, ("proved",) * 2, epsilon, strict=True)]
-    return Found(method, *ends, epsilons, lower, upper)
+    low, high = (End(p, "proved", e) for p, e in zip(parameter, epsilon, strict=True))
+    return Found(method, (low,), (high,), epsilons, lower, upper)
 
 
 def _cover_outputs(
