@@ -295,14 +295,16 @@ def _refine_grid(loss: Loss, pool: FloatArray) -> FloatArray:
     """Return candidates for the best output in one dimension, from ever finer grids between the
     neighbors of the best points.
 
-    Grids find jumps as well as smooth maxima.
+    Grids find jumps as well as smooth maxima. The best point of the pool comes first, so that a
+    refined one replaces it only if its loss is larger.
     """
     x = np.unique(pool[:, 0])
+    first = x[int(np.argmax(loss(x[:, None])))]
     for _ in range(9):
         best = np.argsort(-loss(x[:, None]))[:12]
         low, high = x[np.maximum(best - 1, 0)], x[np.minimum(best + 1, len(x) - 1)]
         x = np.unique(np.append(x[best], np.linspace(low, high, 65)))
-    return x[:, None]
+    return np.append(first, x)[:, None]
 
 
 def _search_locally(
