@@ -135,8 +135,9 @@ def _search_atoms(loss: Loss, rows: FloatArray) -> FloatArray:
     if k > 1 and np.all(rows >= 0) and np.ptp(totals) <= 1e-9 * abs(totals[0]):
         rows = np.vstack([rows, totals[0] * np.eye(k)])
     found: list[tuple[float, FloatArray]] = []
-    for start in rows[np.argsort(-loss(rows))[:4]]:
-        point, value, before = start.copy(), float(loss(start[None, :])[0]), -1.0
+    values = loss(rows)
+    for i in np.argsort(-values)[:4]:
+        point, value, before = rows[i].copy(), float(values[i]), -1.0
         while value > before and np.isfinite(value):
             before = value
             for j in range(k):
@@ -319,7 +320,7 @@ def _search_locally(
     own distance from the sample.
     """
     best: FloatArray = pool[int(np.argmax(values))]
-    top = float(values.max())
+    top = float(loss(best[None, :])[0])
     signs = np.sign(loss.signed(pool)[0])
     heads = [
         i
