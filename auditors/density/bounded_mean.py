@@ -30,7 +30,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.density.density_check import BadOracle, fills_space, log_densities, rows_of
+from dpwitness.auditors.density.density_check import (
+    BadOracle,
+    density_of,
+    fills_space,
+    log_densities,
+    rows_of,
+)
 from dpwitness.auditors.statistics.mean_limits import (
     Stakes,
     bracket,
@@ -104,7 +110,7 @@ class PairOrder:
         # Repeated values are atoms, which a move could place on a density. So such columns, and
         # laws on a surface, are not moved.
         continuous = continuous_columns(first)
-        continuous &= fills_space(mechanism, pair.d1, first, continuous, rng)
+        continuous &= fills_space(density_of(mechanism, pair.d1), first, continuous, rng)
         center = np.where(continuous, np.median(first, axis=0), 0.0)
         spread = np.where(continuous, np.subtract(*np.percentile(first, [90, 10], axis=0)), 0.0)
         width = first.shape[1]

@@ -88,31 +88,25 @@ def bounds_from_law(law: EnclosedLaw, claim: Claim) -> Found:
     )
 
 
-def find_worst_output(mechanism: Any, pair: Pair, seed: int) -> WorstOutput | None:
-    """Return the output with the largest loss that a search finds; None for outputs that are not
-    rows of numbers.
+def with_worst_output(
+    found: Found, mechanism: Any, pair: Pair, seed: int, law: EnclosedLaw | None
+) -> Found:
+    """Return the bounds with the output that has the largest loss that a search finds, and raised
+    to this loss unless the law is exact. Outputs that are not rows of numbers are not searched.
 
     If the mechanism has independent parts and one part differs, the output is one of this part.
     """
     if has_capability(mechanism, HasFactors):
-        parts = [
-            (part, d0, d1)
-            for part, d0, d1 in mechanism.factors(pair.d0, pair.d1)
-            if not same_value(d0, d1)
-        ]
+        parts = [part for part in mechanism.factors(pair.d0, pair.d1) if not same_value(*part[1:])]
         if len(parts) == 1 and hasattr(parts[0][0], "sample"):
             (mechanism, d0, d1), *_ = parts
             pair = Pair(d0, d1, pair.relation, pair.why)
     try:
-        return worst_output(mechanism, pair, seed=seed)
+        worst = worst_output(mechanism, pair, seed=seed)
     except InvalidArgument:  # outputs are not rows of numbers
-        return None
-
-
-def with_worst_output(found: Found, worst: WorstOutput | None, law: EnclosedLaw | None) -> Found:
-    """Return the bounds, raised to the largest loss that a search over outputs has found."""
+        return found
     found = replace(found, worst=worst)
-    if worst is None or (law is not None and law.label == "exact"):
+    if law is not None and law.label == "exact":
         return found
     assumed = f"assumed: {_NO_LARGER_LOSS}"
     # an upper bound without proof is at least the observed loss
@@ -336,9 +330,9 @@ def _confirm_renyi(
     some = (law.p > 0) & np.isfinite(law.loss)
     p, loss = law.p[some], law.loss[some]
 
-    def moments(a: float) -> tuple[float, float, float]:
-        """Return the excess of D_a over the claim, D_a itself, and the median loss under e^((a-1)
-        L) p.
+    def moments(a: float) -> tuple[bool, float, float]:
+        """Return whether draws can be moved reliably for this order, the excess of D_a over the
+        claim, and the median loss under e^((a-1) L) p.
 
         The excess is in units of its standard error at one run.
         """
@@ -349,23 +343,14 @@ def _confirm_renyi(
         promised = claim.parameter * claim.divergence_at(a) * (a - 1)
         tilted = np.cumsum(weights) / total
         middle = float(loss[min(int(np.searchsorted(tilted, 0.5)), len(loss) - 1)])
-        with np.errstate(over="ignore"):
-            # with draws from the tilted law, the variance is about the squared mean
-            return (
-                float(np.expm1(min(top + math.log(total) - promised, 50.0))),
-                (top + math.log(total)) / (a - 1),
-                middle,
-            )
+        # with draws from the tilted law, the variance is about the squared mean
+        excess = float(np.expm1(min(top + math.log(total) - promised, 50.0)))
+        # least mass to which draws can be moved reliably
+        return float(law.hockey_stick(middle)) > 1e-6, excess, middle
 
-    orders = claim.orders_among(ORDERS[ORDERS < 64].tolist())
-    found = [moments(a) for a in orders]
-    # least mass to which draws can be moved reliably
-    near = [float(law.hockey_stick(middle)) > 1e-6 for _, _, middle in found]
-    if any(near):  # prefer orders for which draws can be moved reliably
-        orders = [a for a, use in zip(orders, near, strict=True) if use]
-        found = [moment for moment, use in zip(found, near, strict=True) if use]
-    i = int(np.argmax([excess for excess, _, _ in found]))
-    a, (excess, _, middle) = orders[i], found[i]
+    found = {a: moments(a) for a in claim.orders_among(ORDERS[ORDERS < 64].tolist())}
+    a = max(found, key=lambda order: found[order][:2])
+    _, excess, middle = found[a]
     if excess <= 0:
         return None
     order = PairOrder.unmoved(mechanism, pair, rng)

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -22,20 +22,18 @@ from dpwitness.auditors.density.bounds import (
     bounds_from_law,
     bounds_from_samples,
     confirmed,
-    find_worst_output,
     largest_loss_near_worst,
     with_worst_output,
 )
 from dpwitness.auditors.density.density_check import (
     FALSE_ALARM,
     BadOracle,
-    CheckedOracle,
     Underflow,
     check_oracle,
     contradiction_with_law,
 )
 from dpwitness.auditors.density.mismatch import TOLERANCE, Mismatch, check_scale, smallest_mismatch
-from dpwitness.auditors.density.proved.bounds import ProvedBounds, proved_bounds
+from dpwitness.auditors.density.proved.bounds import proved_bounds
 from dpwitness.auditors.density.result import CertifyResult, End, Found, decide
 from dpwitness.auditors.density.routes import enclosed_law
 from dpwitness.auditors.search.catalogue import pairs_for, require_domain
@@ -147,274 +145,82 @@ def certify(
     require_type("name", name, str, "be a text", "certify", optional=True)
     require_type("target", target, dict, "be a dict", "certify", optional=True)
     if pair is None:
-        domain = getattr(mechanism, "domain", None)
-        if domain is None:
-            raise InvalidArgument(
-                "certify: pair must be given for a mechanism without a domain, got None"
-            )
-        require_domain(domain, "certify")
-        pair = search(
-            mechanism, domain, claim, evaluations=len(pairs_for(domain)), seed=seed, keep=1
-        )[0][0]
+        pair = _worst_of_catalogue(mechanism, claim, seed)
     if not isinstance(pair, Pair):
         raise InvalidArgument(f"certify: pair must be a Pair, got {type(pair).__name__}")
     claim, claim_notes = resolved(claim, pair)
     declared = states_one_law(mechanism)
     if density_runs is None:
         density_runs = 0 if declared else min(4 * trials, 400_000)
-    name, target = name or name_of(mechanism), target or describe_target(mechanism)
-    request = _Request(
-        mechanism,
-        pair,
-        claim,
-        trials,
-        confidence,
-        seed,
-        density_runs,
-        route,
-        name,
-        target,
-        declared,
-        tuple(claim_notes),
-    )
-    return _certified(request, started)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Request:
-    """Validated arguments of `certify`, with the claim on the pair."""
-
-    mechanism: Any
-    pair: Pair
-    claim: Claim
-    trials: int
-    confidence: float
-    seed: int
-    density_runs: int
-    route: str
-    name: str
-    target: Json | None
-    declared: bool  # whether sampler and density follow from one declared law
-    claim_notes: tuple[str, ...]
-
-    @property
-    def checked_runs(self) -> int:
-        """Return the number of runs per side that compare density and sampler."""
-        return min(self.trials, 100_000)
-
-    @property
-    def edge(self) -> float:
-        """Return the claimed parameter, with an allowance for rounding."""
-        # mu and rho depend on relative errors in the tails
-        return self.claim.parameter * (1 + (1e-9 if self.claim.bounds_epsilon else 1e-6))
-
-
-def _certified(request: _Request, started: float) -> CertifyResult:
-    """Run the stages of a certification: each takes the request and what earlier stages
-    returned.
-    """
+    edge = claim.parameter * (1 + (1e-9 if claim.bounds_epsilon else 1e-6))  # allows for rounding
+    checked_runs = min(trials, 100_000)  # runs per side that compare density and sampler
+    runs, proved, mismatch = 2 * checked_runs, None, None
     streams = [
         np.random.Generator(np.random.SFC64(s))
-        for s in np.random.SeedSequence(request.seed, spawn_key=(0xCE27,)).spawn(6)
+        for s in np.random.SeedSequence(seed, spawn_key=(0xCE27,)).spawn(6)
     ]
     try:
-        checked = check_oracle(request.mechanism, request.pair, request.checked_runs, streams[0])
-        bets = check_scale(
-            request.mechanism, request.pair, checked, request.density_runs, streams[5]
-        )
-        proved = law = objection = None
-        if request.route != "sampling":
-            proved = proved_bounds(request.mechanism, request.pair, request.claim)
-            law = enclosed_law(request.mechanism, request.pair, checked.lonely())
+        checked = check_oracle(mechanism, pair, checked_runs, streams[0])
+        bets = check_scale(mechanism, pair, checked, density_runs, streams[5])
+        law = objection = None
+        if route != "sampling":
+            proved = proved_bounds(mechanism, pair, claim)
+            law = enclosed_law(mechanism, pair, checked.lonely())
         if law is not None:
             objection = contradiction_with_law(law, checked)
             law = law if objection is None else None
-        elif request.route == "law":
+        elif route == "law":
             raise InvalidArgument(
-                f"certify: no exact law can be computed for {request.name}; use route='sampling'"
+                f"certify: no exact law can be computed for {name or name_of(mechanism)}; use "
+                "route='sampling'"
             )
-        found = _bounds(request, checked, law, proved, streams[1:3])
-        found, confirming_runs = _confirm(request, found, law, streams[3])
+        if law is not None:
+            found = bounds_from_law(law, claim)
+        else:
+            found = bounds_from_samples(
+                mechanism, pair, claim, trials, 1 - confidence, streams[1:3]
+            )
+            runs += trials
+        if claim.is_pure:
+            found = with_worst_output(found, mechanism, pair, seed, law)
+            largest = max(checked.largest, 0.0)
+            found = found.with_lower(largest, "statistical(0)", largest)
+        if proved is not None:
+            lowers, uppers = proved.lowers, proved.uppers
+            if uppers[0].value > lowers[0].value * (1 + 1e-2):
+                # not so tight that other routes add no information
+                lowers, uppers = (*found.lowers, *lowers), (*found.uppers, *uppers)
+            found = replace(found, lowers=lowers, uppers=uppers)
+        excess = [end for end in found.lowers if end.value > edge]
+        if excess and not any(end.sound for end in excess):
+            end, confirming_runs = _confirm(
+                mechanism, pair, claim, found, law, trials, 1 - confidence, streams[3]
+            )
+            runs += confirming_runs
+            if end is not None and end.value > edge:
+                found = found.with_lower(end.value, end.why, end.epsilon)
         mismatch = smallest_mismatch(checked, streams[4], bets)
-        decision = _decide(request, found, objection, mismatch)
-        runs = mismatch.runs + (request.trials if law is None else 0) + confirming_runs
-        return _make_result(request, found, proved, decision, mismatch, runs, started)
-    except Underflow as error:
-        verdict, note = Verdict.INCONCLUSIVE, str(error)
-    except BadOracle as error:
-        verdict = Verdict.ERROR
-        note = f"{error} (false-alarm probability at most {FALSE_ALARM:g})"
-    except (ConvergenceError, ArithmeticError) as error:
-        verdict, note = Verdict.ERROR, f"the mechanism raises {type(error).__name__}: {error}"
-    found = Found("none", (), (), np.empty(0), np.empty(0), np.empty(0))
-    nothing = _Decision(
-        verdict, End(0.0, "numerical", 0.0), End(math.inf, "none", math.inf), (note,)
-    )
-    return _make_result(request, found, None, nothing, None, 2 * request.checked_runs, started)
-
-
-def _bounds(
-    request: _Request,
-    checked: CheckedOracle,
-    law: EnclosedLaw | None,
-    proved: ProvedBounds | None,
-    streams: list[np.random.Generator],
-) -> Found:
-    """Return the bounds from the law or from samples, with those from the worst output and from
-    proofs.
-    """
-    mechanism, pair, claim = request.mechanism, request.pair, request.claim
-    if law is not None:
-        found = bounds_from_law(law, claim)
-    else:
-        found = bounds_from_samples(
-            mechanism, pair, claim, request.trials, 1 - request.confidence, streams
-        )
-    if claim.is_pure:
-        found = with_worst_output(found, find_worst_output(mechanism, pair, request.seed), law)
-        largest = max(checked.largest, 0.0)
-        found = found.with_lower(largest, "statistical(0)", largest)
-    if proved is not None:
-        if proved.tight:  # other routes add no information
-            found = replace(found, lowers=(), uppers=())
-        found = found.with_lower(proved.parameter_lower, "proved", proved.epsilon_lower)
-        found = replace(
-            found,
-            uppers=(*found.uppers, End(proved.parameter_upper, "proved", proved.epsilon_upper)),
-        )
-    return found
-
-
-def _confirm(
-    request: _Request, found: Found, law: EnclosedLaw | None, rng: np.random.Generator
-) -> tuple[Found, int]:
-    """Return the bounds with the lower bound that samples give to a numerical excess over the
-    claim, and the number of runs.
-    """
-    claim, edge = request.claim, request.edge
-    over = [end for end in found.lowers if end.value > edge]
-    if not over or any(end.sound for end in over):
-        return found, 0
-    if claim.is_pure:
-        loss = (
-            largest_loss_near_worst(request.mechanism, request.pair, found.worst, rng)
-            if found.worst is not None
-            else 0.0
-        )
-        return found.with_lower(loss, "statistical(0)", loss) if loss > edge else found, 0
-    if law is None:
-        return found, 0
-    trials = max(request.trials, 200_000)
-    end = confirmed(
-        request.mechanism,
-        request.pair,
-        claim,
-        [law.lower, law.lower.swapped()],
-        trials,
-        1 - request.confidence,
-        rng,
-    )
-    if end is not None and end.value > edge:
-        found = found.with_lower(end.value, end.why, max(end.epsilon, found.lowers[0].epsilon))
-    return found, trials
-
-
-class _Decision(NamedTuple):
-    """Verdict, the bounds to report with it, and notes on doubts."""
-
-    verdict: Verdict
-    low: End
-    high: End
-    notes: tuple[str, ...] = ()
-
-
-def _decide(
-    request: _Request, found: Found, objection: str | None, mismatch: Mismatch
-) -> _Decision:
-    """Return the decision, after doubts about the density, about an unconfirmed excess, and about
-    the sampler.
-
-    A certificate becomes INCONCLUSIVE if the density does not integrate to 1. Unless density and
-    sampler follow from one declared law, it becomes SUPPORTED if the claim leaves no room for the
-    mismatch that would not have been noticed.
-    """
-    verdict, low, high = decide(found.lowers, found.uppers, request.edge)
-    notes: tuple[str, ...] = ()
-    if objection is not None:
-        notes = (
-            f"{objection}; sampled outputs do not confirm that the density is wrong, so the "
-            "computed law was not used",
-        )
-    if (
-        objection is not None
-        and verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED)
-        and "integrate" in objection
-    ):
-        verdict = Verdict.INCONCLUSIVE
-    elif verdict is Verdict.INCONCLUSIVE and low.value > request.edge:
-        notes = (
-            f"{request.claim.symbol} is {low.value:.6g} by numerics alone: this number of samples "
-            "does not confirm that it exceeds the claim",
-            *notes,
-        )
-    if request.declared:
-        return _Decision(verdict, low, high, notes)
-    if (
-        verdict is Verdict.VIOLATED
-        and math.isfinite(mismatch.scale)
-        and low.value <= request.edge * (1 + mismatch.scale)
-    ):
+        runs += mismatch.runs - 2 * checked_runs
+        verdict, low, high, doubts = _decide(found, objection, mismatch, claim, edge, declared)
+    except (Underflow, BadOracle, ConvergenceError, ArithmeticError) as error:
+        verdict = Verdict.INCONCLUSIVE if isinstance(error, Underflow) else Verdict.ERROR
         note = (
-            "the excess over the claim is smaller than the mismatch of sampler and density that "
-            "would have been noticed"
+            f"{error} (false-alarm probability at most {FALSE_ALARM:g})"
+            if isinstance(error, BadOracle)
+            else str(error)
+            if isinstance(error, Underflow)
+            else f"the mechanism raises {type(error).__name__}: {error}"
         )
-        notes = (note, *notes)
-    if verdict is not Verdict.CERTIFIED or mismatch.room(high.value, request.edge):
-        return _Decision(verdict, low, high, notes)
-    if mismatch.scale <= TOLERANCE:
-        why = (
-            f"the claim leaves no room for a noise scale that is {100 * mismatch.scale:.2g} % "
-            "smaller than that of the density"
-        )
-    else:
-        why = (
-            "a certificate of the mechanism needs runs that would notice a noise scale that "
-            f"differs by {100 * TOLERANCE:g} %: raise trials"
-        )
-    high = replace(
-        high, why=f"assumed: the sampler follows the density, whose upper end is {high.why}"
-    )
-    return _Decision(
-        Verdict.SUPPORTED,
-        low,
-        high,
-        (f"certified for the density, not for the mechanism: {why}", *notes),
-    )
-
-
-def _make_result(
-    request: _Request,
-    found: Found,
-    proved: ProvedBounds | None,
-    decision: _Decision,
-    mismatch: Mismatch | None,
-    runs: int,
-    started: float,
-) -> CertifyResult:
-    verdict, low, high, doubts = decision
-    route, unchecked = found.route, [request.pair.unchecked] if request.pair.unchecked else []
-    notes = (*doubts, *found.notes)
+        found = Found("none", (), (), np.empty(0), np.empty(0), np.empty(0))
+        low, high, doubts = End(0.0, "numerical", 0.0), End(math.inf, "none", math.inf), [note]
+        proved, mismatch, runs = None, None, 2 * checked_runs
+    shown, route = found, found.route
     if proved is not None and "proved" in (low.why, high.why):
-        route = f"proved: {proved.route}" + (
-            "" if low.why == high.why else f"; numerical bounds: {route}"
-        )
-        found = replace(
-            found,
-            epsilons=proved.epsilons,
-            delta_lower=proved.delta_lower,
-            delta_upper=proved.delta_upper,
-        )
+        shown, route = proved, f"proved: {proved.route}"
+        if low.why != high.why:
+            route += f"; numerical bounds: {found.route}"
     return CertifyResult(
+        name=name or name_of(mechanism),
         verdict=verdict,
         route=route,
         lower_end=low.why,
@@ -423,25 +229,118 @@ def _make_result(
         epsilon_upper=high.epsilon,
         parameter_lower=low.value,
         parameter_upper=high.value,
-        **{
-            key: getattr(found, key)
-            for key in (
-                "epsilons",
-                "delta_lower",
-                "delta_upper",
-                "fpr",
-                "tpr_lower",
-                "tpr_upper",
-                "worst",
-            )
-        },
-        notes=(*notes, *request.claim_notes, *unchecked),
+        epsilons=shown.epsilons,
+        delta_lower=shown.delta_lower,
+        delta_upper=shown.delta_upper,
+        fpr=found.fpr,
+        tpr_lower=found.tpr_lower,
+        tpr_upper=found.tpr_upper,
+        worst=found.worst,
+        notes=(*doubts, *found.notes, *claim_notes, *([pair.unchecked] if pair.unchecked else [])),
         mismatch=mismatch,
-        **{
-            key: getattr(request, key)
-            for key in ("name", "claim", "pair", "confidence", "seed", "target", "declared")
-        },
-        subject=request.mechanism,
+        claim=claim,
+        pair=pair,
+        confidence=confidence,
+        seed=seed,
+        target=target or describe_target(mechanism),
+        declared=declared,
+        subject=mechanism,
         trials=runs,
         seconds=time.perf_counter() - started,
     )
+
+
+def _worst_of_catalogue(mechanism: Any, claim: Claim, seed: int) -> Pair:
+    """Return the pair with the largest loss in the catalog of the mechanism's domain."""
+    domain = getattr(mechanism, "domain", None)
+    if domain is None:
+        raise InvalidArgument(
+            "certify: pair must be given for a mechanism without a domain, got None"
+        )
+    require_domain(domain, "certify")
+    count = len(pairs_for(domain))
+    return search(mechanism, domain, claim, evaluations=count, seed=seed, keep=1)[0][0]
+
+
+def _confirm(
+    mechanism: Any,
+    pair: Pair,
+    claim: Claim,
+    found: Found,
+    law: EnclosedLaw | None,
+    trials: int,
+    alpha: float,
+    rng: np.random.Generator,
+) -> tuple[End | None, int]:
+    """Return the lower bound that samples give where numerical bounds exceed the claim, and the
+    number of runs.
+    """
+    if claim.is_pure:
+        if found.worst is None:
+            return None, 0
+        loss = largest_loss_near_worst(mechanism, pair, found.worst, rng)
+        return End(loss, "statistical(0)", loss), 0
+    if law is None:
+        return None, 0
+    trials = max(trials, 200_000)
+    laws = [law.lower, law.lower.swapped()]
+    end = confirmed(mechanism, pair, claim, laws, trials, alpha, rng)
+    if end is None:
+        return None, trials
+    return replace(end, epsilon=max(end.epsilon, found.lowers[0].epsilon)), trials
+
+
+def _decide(
+    found: Found,
+    objection: str | None,
+    mismatch: Mismatch,
+    claim: Claim,
+    edge: float,
+    declared: bool,
+) -> tuple[Verdict, End, End, list[str]]:
+    """Return the verdict, the bounds to report with it, and notes on doubts: about the density,
+    about an unconfirmed excess, and about the sampler.
+
+    A certificate becomes INCONCLUSIVE if the density does not integrate to 1. Unless density and
+    sampler follow from one declared law, it becomes SUPPORTED if the claim leaves no room for the
+    mismatch that would not have been noticed.
+    """
+    verdict, low, high = decide(found.lowers, found.uppers, edge)
+    doubts = []
+    if verdict is Verdict.INCONCLUSIVE and low.value > edge:
+        doubts.append(
+            f"{claim.symbol} is {low.value:.6g} by numerics alone: this number of samples "
+            "does not confirm that it exceeds the claim"
+        )
+    if objection is not None:
+        doubts.append(
+            f"{objection}; sampled outputs do not confirm that the density is wrong, so the "
+            "computed law was not used"
+        )
+        if verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED) and "integrate" in objection:
+            verdict = Verdict.INCONCLUSIVE
+    if declared:
+        return verdict, low, high, doubts
+    if (
+        verdict is Verdict.VIOLATED
+        and math.isfinite(mismatch.scale)
+        and low.value <= edge * (1 + mismatch.scale)
+    ):
+        doubts.insert(
+            0,
+            "the excess over the claim is smaller than the mismatch of sampler and density that "
+            "would have been noticed",
+        )
+    if verdict is Verdict.CERTIFIED and not mismatch.room(high.value, edge):
+        verdict = Verdict.SUPPORTED
+        why = (
+            f"the claim leaves no room for a noise scale that is {100 * mismatch.scale:.2g} % "
+            "smaller than that of the density"
+            if mismatch.scale <= TOLERANCE
+            else "a certificate of the mechanism needs runs that would notice a noise scale that "
+            f"differs by {100 * TOLERANCE:g} %: raise trials"
+        )
+        doubts.insert(0, f"certified for the density, not for the mechanism: {why}")
+        why = f"assumed: the sampler follows the density, whose upper end is {high.why}"
+        high = replace(high, why=why)
+    return verdict, low, high, doubts

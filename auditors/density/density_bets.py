@@ -13,18 +13,14 @@ quadrature), the other dataset's law, a ball where outputs crowd, and frequencie
 outputs. A w near 1/2 looks for another law, a small w for additional mass. Maps would mistake atoms
 for a density. So atoms that repeat in earlier outputs keep their mass under maps. All other outputs
 that may be atoms count 1 - w, as if g had no mass there.
-
-**Flips.** If T swaps two values of a column, an output belongs to a pair {y, Ty}, and is the
-likelier one with probability m = max(p, p')/(p + p'). So 1{y is the likelier} - m has expectation
-zero given the pair, and p (1 + 1{..} - m) and p (1 - 1{..} + m) are densities too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +40,7 @@ _ODD_NOISES = (1e-6, 1e-3, 1e-2, 0.1, 0.3, 3.0, 10.0, 100.0)  # in units of the 
 _ODD_SHARES = (0.003, 0.01, 0.03, 0.1)
 _CROWDS = (8, 30, 120, 360)  # numbers of neighbors in a crowd
 _PLACES = 4000  # number of places in the search for crowds
-_MAX_COLUMNS = 8  # largest number of columns that are scaled, shifted or flipped separately
+_MAX_COLUMNS = 8  # largest number of columns that are scaled or shifted separately
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,15 +94,10 @@ class Bet:
     which: tuple[int, ...] = (0, 1)
     masses: str = "kept"  # mass of atoms in g: that of p, none, or given by the ratio itself
 
-    def gain(
-        self, i: int, side: Side, known: dict[bytes, float], ratio: FloatArray | None = None
-    ) -> float:
-        """Return the logarithm of the capital won on side `i`. `ratio` may be passed if it was
-        computed before, for another w.
-        """
-        ratio = self.log_ratio(i, side) if ratio is None else ratio
-        with np.errstate(divide="ignore"):
-            logs = np.logaddexp(math.log1p(-self.w), math.log(self.w) + np.minimum(ratio, 600.0))
+    def gain(self, i: int, side: Side, known: dict[bytes, float]) -> float:
+        """Return the logarithm of the capital won on side `i`."""
+        ratio = np.minimum(self.log_ratio(i, side), 600.0)
+        logs = np.logaddexp(math.log1p(-self.w), math.log(self.w) + ratio)
         if self.masses != "given" and side.alone.any():
             kept = [
                 self.masses == "kept" and row.tobytes() in known for row in side.rows[side.alone]
@@ -137,14 +128,8 @@ def _best_alternatives(sides: list[Side], known: list[dict[bytes, float]]) -> li
     """
     parts = [side.part(slice(-_SCREEN, None)) for side in sides]
     scored: list[tuple[float, Bet]] = []
-    ratios: dict[tuple[Callable[[int, Side], FloatArray], int], FloatArray] = {}
     for bet in _alternatives(sides, known):
-        gains = {}
-        for i in bet.which:
-            key = bet.log_ratio, i
-            if key not in ratios:
-                ratios[key] = bet.log_ratio(i, parts[i])
-            gains[i] = bet.gain(i, parts[i], known[i], ratios[key])
+        gains = {i: bet.gain(i, parts[i], known[i]) for i in bet.which}
         scored.append((sum(gains.values()), bet))
         scored += [(gain, replace(bet, which=(i,))) for i, gain in gains.items() if len(gains) > 1]
     scored.sort(key=lambda entry: -entry[0])
@@ -163,9 +148,8 @@ def _alternatives(sides: list[Side], known: list[dict[bytes, float]]) -> list[Be
         table, left = tables[i]
         return np.array([table.get(row.tobytes(), left) for row in part.rows])
 
-    bets = [Bet("runs on the other dataset", other, w, masses="given") for w in (*_ODD_SHARES, 0.5)]
-    bets += [Bet("frequencies of outputs", frequent, w, masses="given") for w in (0.5, 0.97)]
-    bets += _flips(sides)
+    bets = _bets("runs on the other dataset", other, (*_ODD_SHARES, 0.5), masses="given")
+    bets += _bets("frequencies of outputs", frequent, (0.5, 0.97), masses="given")
     continuous = sides[0].continuous & sides[1].continuous
     moving = np.flatnonzero(continuous)
     if len(moving) == 0:
@@ -185,19 +169,29 @@ def _alternatives(sides: list[Side], known: list[dict[bytes, float]]) -> list[Be
         for step in SCALE_STEPS:
             for scale in (math.exp(step), math.exp(-step)):
                 ratio = mapped(np.where(unit > 0, scale, 1.0), np.zeros(k))
-                bets.append(Bet(f"scale{where} off by about {abs(scale - 1) / 2:.2g}", ratio, 0.5))
+                bets += _bets(f"scale{where} off by about {abs(scale - 1) / 2:.2g}", ratio)
     between = (centers[0] - centers[1]) * continuous
     for direction in [*np.eye(k)[moving[:_MAX_COLUMNS]] * spread, between]:
-        if np.any(direction):
-            shifts = [h * direction for h in (*_SHIFTS, *-_SHIFTS)]
-            bets += [Bet("shifted", mapped(np.ones(k), shift), 0.5) for shift in shifts]
+        for h in (*_SHIFTS, *-_SHIFTS) if np.any(direction) else ():
+            bets += _bets("shifted", mapped(np.ones(k), h * direction))
     for noise in _ODD_NOISES:
-        ratio = mapped(np.full(k, 1 / noise), np.zeros(k))
-        name = "a share of about {:g} of the runs with {:g} of the noise"
-        bets += [Bet(name.format(w, noise), ratio, w) for w in _ODD_SHARES]
+        name = f"a share of about {{:g}} of the runs with {noise:g} of the noise"
+        bets += _bets(name, mapped(np.full(k, 1 / noise), np.zeros(k)), _ODD_SHARES)
     if len(moving) == k <= _MAX_COLUMNS:
         bets += [bet for i, side in enumerate(sides) for bet in _crowds(side, i)]
     return bets
+
+
+def _bets(
+    name: str,
+    log_ratio: Callable[[int, Side], FloatArray],
+    shares: Sequence[float] = (0.5,),
+    which: tuple[int, ...] = (0, 1),
+    masses: str = "kept",
+) -> list[Bet]:
+    """Return one bet for each w in `shares`; the ratio is computed once for all of them."""
+    ratio = cache(log_ratio)
+    return [Bet(name.format(w), ratio, w, which, masses) for w in shares]
 
 
 def _frequencies(side: Side, known: dict[bytes, float]) -> tuple[dict[bytes, float], float]:
@@ -222,35 +216,6 @@ def _frequencies(side: Side, known: dict[bytes, float]) -> tuple[dict[bytes, flo
     others = total - sum(counts.values())
     left = math.log(others / total / rest) if rest > 1e-9 else -math.inf
     return {key: math.log(counts[key] / total) - known[key] for key in known}, left
-
-
-def _flips(sides: list[Side]) -> list[Bet]:
-    """Return bets on swaps of the two likeliest values of a column."""
-    bets: list[Bet] = []
-    for j in range(min(sides[0].rows.shape[1], 2 * _MAX_COLUMNS)):
-        column = np.concatenate([side.rows[:, j] for side in sides])
-        values, counts = np.unique(column, return_counts=True)
-        discrete = not any(side.continuous[j] for side in sides) and np.all(np.isfinite(values))
-        if discrete and len(values) > 1:
-            likeliest = values[np.argsort(-counts)[:2]]
-            for sign in (-1.0, 1.0):
-                ratio = partial(_flipped, column=j, values=likeliest, sign=sign)
-                name = "two values of a column swapped"
-                bets += [Bet(name, ratio, w, masses="given") for w in (0.02, 0.05, 0.15, 0.4)]
-    return bets
-
-
-def _flipped(_: int, part: Side, *, column: int, values: FloatArray, sign: float) -> FloatArray:
-    """Return ln(1 + sign (1{output is the likelier of its pair} - m)); 0 for outputs with other
-    values.
-    """
-    rows, here = part.rows.copy(), part.rows[:, column]
-    rows[:, column] = np.where(here == values[0], values[1], values[0])
-    with np.errstate(all="ignore"):
-        log_odds = part.own - np.asarray(part.density(rows), dtype=float)
-        chance = 1 / (1 + np.exp(-np.minimum(np.abs(log_odds), 700.0)))
-        inside = np.isin(here, values) & ~np.isnan(log_odds) & (log_odds != 0)
-        return np.log1p(sign * np.where(inside, (log_odds > 0) - chance, 0.0))
 
 
 def _crowds(side: Side, i: int) -> list[Bet]:
@@ -284,7 +249,7 @@ def _crowds(side: Side, i: int) -> list[Bet]:
                 content=volume[at],
             )
             name = "a share of about {:g} of the runs crowded at one place"
-            bets += [Bet(name.format(w), ratio, w, (i,), "none") for w in _ODD_SHARES]
+            bets += _bets(name, ratio, _ODD_SHARES, (i,), "none")
     return bets
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, expit
 
-from dpwitness.auditors.density.density_bets import Side, log_capital_won
+from dpwitness.auditors.density.density_bets import LogDensity, Side, log_capital_won
 from dpwitness.auditors.statistics.anytime import log_dependence
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import log_density_at
@@ -56,8 +56,10 @@ class Underflow(ValueError):
     """
 
 
-def _step_aside(rows: FloatArray, columns: NDArray[np.bool_]) -> FloatArray:
-    """Return small moves of rows in `columns`, of at least a few units in the last place.
+def _step_aside(
+    rows: FloatArray, columns: NDArray[np.bool_], rng: np.random.Generator
+) -> FloatArray:
+    """Return small random moves of rows in `columns`, of at least a few units in the last place.
 
     The unit is the distance between the 10 and the 90 % quantile of each column; the size of the
     numbers if the quantiles agree.
@@ -66,15 +68,19 @@ def _step_aside(rows: FloatArray, columns: NDArray[np.bool_]) -> FloatArray:
         spread = np.subtract(*np.percentile(rows, [90, 10], axis=0))
     usable = np.isfinite(spread) & (spread > 0)
     spread = np.where(usable, spread, np.abs(rows).max(axis=0, initial=0.0))
-    return np.asarray((1e-7 * spread + 8 * np.spacing(np.abs(rows))) * columns)
+    sizes = (1e-7 * spread + 8 * np.spacing(np.abs(rows))) * columns
+    return np.asarray(
+        sizes * rng.uniform(0.5, 1.0, rows.shape) * rng.choice([-1.0, 1.0], rows.shape)
+    )
+
+
+def density_of(mechanism: Any, dataset: Any) -> LogDensity:
+    """Return the log-density of a mechanism on one dataset, as a function of rows."""
+    return lambda rows: log_density_at(mechanism, rows, dataset)
 
 
 def fills_space(
-    mechanism: Any,
-    dataset: Any,
-    rows: FloatArray,
-    columns: NDArray[np.bool_],
-    rng: np.random.Generator,
+    density: LogDensity, rows: FloatArray, columns: NDArray[np.bool_], rng: np.random.Generator
 ) -> bool:
     """Return whether outputs stay possible after small moves in `columns`.
 
@@ -82,9 +88,8 @@ def fills_space(
     area of the surface, and cannot be compared with the density at a point next to the surface.
     """
     rows = rows[:256]
-    signs = rng.uniform(0.5, 1.0, rows.shape) * rng.choice([-1.0, 1.0], rows.shape)
     try:
-        aside = log_density_at(mechanism, rows + signs * _step_aside(rows, columns), dataset)
+        aside = density(rows + _step_aside(rows, columns, rng))
     except Exception:
         return False
     return int(np.isneginf(aside).sum()) <= 2
@@ -200,8 +205,7 @@ def check_oracle(mechanism: Any, pair: Pair, size: int, rng: np.random.Generator
     """Raise BadOracle if runs and log-density contradict each other; a correct oracle is refused
     with probability at most 1e-6.
     """
-    datasets = {"D1": pair.d1, "D0": pair.d0}
-    rows = [rows_of(mechanism, dataset, size, rng) for dataset in datasets.values()]
+    rows = [rows_of(mechanism, dataset, size, rng) for dataset in (pair.d1, pair.d0)]
     if rows[0].shape[1] != rows[1].shape[1]:
         raise BadOracle(
             f"outputs have {rows[0].shape[1]} numbers on D1 and {rows[1].shape[1]} on D0"
@@ -209,14 +213,14 @@ def check_oracle(mechanism: Any, pair: Pair, size: int, rng: np.random.Generator
     logs = [log_densities(mechanism, part, pair) for part in rows]
     with np.errstate(invalid="ignore"):
         losses = logs[0][0] - logs[0][1], logs[1][0] - logs[1][1]
-    for i, (name, dataset) in enumerate(datasets.items()):
-        _check_outputs_possible(mechanism, dataset, name, rows[i], logs[i][i])
+    first = make_side(density_of(mechanism, pair.d1), rows[0], *logs[0], rng)
+    second = make_side(density_of(mechanism, pair.d0), rows[1], *logs[1][::-1], rng)
+    named = (("D1", first), ("D0", second))
+    for name, side in named:
+        _check_outputs_possible(name, side)
     _check_ratio(losses)
-    for i, (name, dataset) in enumerate(datasets.items()):
-        _check_total(mechanism, dataset, name, rows[i], logs[i][i], rng)
-    first = make_side(mechanism, pair.d1, rows[0], *logs[0], rng)
-    second = make_side(mechanism, pair.d0, rows[1], *logs[1][::-1], rng)
-    for name, side in zip(datasets, (first, second), strict=True):
+    for name, side in named:
+        _check_total(name, side, rng)
         _check_repeated(name, side)
     log_capital, alternative = log_capital_won([first, second])
     if log_capital >= math.log(1 / _BET_ALARM):
@@ -229,27 +233,24 @@ def check_oracle(mechanism: Any, pair: Pair, size: int, rng: np.random.Generator
     return CheckedOracle(losses, (first, second), math.log(1 / _BET_ALARM))
 
 
-def _check_outputs_possible(
-    mechanism: Any, dataset: Any, name: str, rows: FloatArray, own: FloatArray
-) -> None:
+def _check_outputs_possible(name: str, side: Side) -> None:
     """Raise BadOracle if a drawn output has density zero, also after moves by a few units in the
     last place.
     """
-    missed = np.flatnonzero(np.isneginf(own))
+    missed = np.flatnonzero(np.isneginf(side.own))
     for sign in (-1.0, 1.0):
         if len(missed):
-            aside = rows[missed] + sign * 4 * np.spacing(np.abs(rows[missed]))
-            missed = missed[np.isneginf(log_density_at(mechanism, aside, dataset))]
+            rows = side.rows[missed]
+            missed = missed[np.isneginf(side.density(rows + sign * 4 * np.spacing(np.abs(rows))))]
     if len(missed):
         raise BadOracle(
-            f"log_density on {name} is minus infinity at {len(missed)} of {len(rows)} "
+            f"log_density on {name} is minus infinity at {len(missed)} of {len(side.rows)} "
             f"outputs sampled on {name}"
         )
 
 
 def make_side(
-    mechanism: Any,
-    dataset: Any,
+    density: LogDensity,
     rows: FloatArray,
     own: FloatArray,
     other: FloatArray,
@@ -259,16 +260,11 @@ def make_side(
 
     The density differs next to an atom, on one side or on both.
     """
-
-    def density(at: FloatArray) -> FloatArray:
-        return log_density_at(mechanism, at, dataset)
-
     finite = np.all(np.isfinite(rows), axis=0)
     columns = finite & np.array([len(np.unique(column)) > 0.5 * len(column) for column in rows.T])
     jumps = alone = np.zeros(len(rows), dtype=bool)
     if columns.any():
-        step = _step_aside(rows, columns) * rng.uniform(0.5, 1.0, rows.shape)
-        step = step * rng.choice([-1.0, 1.0], rows.shape)
+        step = _step_aside(rows, columns, rng)
         try:
             with np.errstate(all="ignore"):
                 same = [np.abs(density(rows + s * step) - own) <= 1e-2 for s in (-1.0, 1.0)]
@@ -429,26 +425,19 @@ def _check_ratio(losses: tuple[FloatArray, FloatArray]) -> None:
             )
 
 
-def _check_total(
-    mechanism: Any,
-    dataset: Any,
-    name: str,
-    rows: FloatArray,
-    log_own: FloatArray,
-    rng: np.random.Generator,
-) -> None:
+def _check_total(name: str, side: Side, rng: np.random.Generator) -> None:
     """Raise BadOracle if the density does not integrate to one.
 
     Uses the bridge identity with a normal law that is fitted to the first fifth of the outputs, and
     tested on the others.
     """
-    cut, k = len(rows) // 5, rows.shape[1]
-    fit, rest = rows[:cut], rows[cut:]
+    cut, k = len(side.rows) // 5, side.rows.shape[1]
+    fit, rest = side.rows[:cut], side.rows[cut:]
     if (
         k > 200
-        or not np.all(np.isfinite(rows))
+        or not np.all(np.isfinite(side.rows))
         or any(len(np.unique(column)) < cut // 2 for column in fit.T)
-        or not fills_space(mechanism, dataset, fit, np.ones(k, dtype=bool), rng)
+        or not fills_space(side.density, fit, np.ones(k, dtype=bool), rng)
     ):
         return
     middle = fit.mean(axis=0)
@@ -459,13 +448,13 @@ def _check_total(
     volume = float(np.log(np.diag(root)).sum()) + 0.5 * k * math.log(2 * math.pi)
     z = rng.standard_normal((len(rest), k))
     try:
-        log_p = log_density_at(mechanism, middle + z @ root.T, dataset)
+        log_p = side.density(middle + z @ root.T)
     except Exception:  # log_density may fail at impossible outputs, which allow no conclusion
         return
     if np.isnan(log_p).any():
         raise BadOracle(f"log_density on {name} is NaN at a point near its outputs")
     own_z = np.linalg.solve(root, (rest - middle).T).T
-    own_share = expit(-0.5 * (own_z**2).sum(axis=1) - volume - log_own[cut:])
+    own_share = expit(-0.5 * (own_z**2).sum(axis=1) - volume - side.own[cut:])
     normal_share = expit(log_p + 0.5 * (z**2).sum(axis=1) + volume)
     if _means_differ(own_share, normal_share, _LEVEL):
         value = float(normal_share.mean()) / max(float(own_share.mean()), 1e-300)

@@ -142,7 +142,7 @@ def best_event(law: LossLaw, claim: Claim, trials: int, alpha: float) -> BestEve
                 )
         return both
 
-    grids = [_spread_indices(np.arange(len(right)), _THRESHOLDS) for right, _ in sides]
+    grids = [_spread_indices(0, len(right) - 1) for right, _ in sides]
     best = BestEvent(0.0, 0.0, 1, 0.0)
     for _ in range(4):
         with np.errstate(invalid="ignore"):
@@ -163,7 +163,7 @@ def best_event(law: LossLaw, claim: Claim, trials: int, alpha: float) -> BestEve
             (grid[max(k - 1, 0)], grid[min(k + 1, len(grid) - 1)])
             for grid, k in zip(grids, (int(i), int(j)), strict=True)
         ]
-        grids = [_spread_indices(np.arange(low, high + 1), _THRESHOLDS) for low, high in ends]
+        grids = [_spread_indices(low, high) for low, high in ends]
     return best
 
 
@@ -216,11 +216,10 @@ def _event_rates(law: LossLaw, trials: int) -> tuple[FloatArray, FloatArray]:
     return right[keep], wrong[keep]
 
 
-def _spread_indices(index: NDArray[np.intp], most: int) -> NDArray[np.intp]:
-    """Return at most `most` indices, evenly spread."""
-    if len(index) <= most:
-        return index
-    return index[np.unique(np.linspace(0, len(index) - 1, most).astype(np.intp))]
+def _spread_indices(low: int, high: int) -> NDArray[np.intp]:
+    """Return at most `_THRESHOLDS` indices from `low` to `high`, evenly spread."""
+    steps = np.linspace(0, high - low, min(_THRESHOLDS, high - low + 1))
+    return low + np.unique(steps.astype(np.intp))
 
 
 def finite(p: ArrayLike, q: ArrayLike) -> LossLaw:

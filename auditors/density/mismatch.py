@@ -12,7 +12,7 @@ bets of `density_bets`, which look for all other mismatches.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from dpwitness.auditors.density.density_check import (
     SCALE_ALARM,
     BadOracle,
     CheckedOracle,
+    density_of,
     log_density_on,
     make_side,
     rows_of,
@@ -80,7 +81,7 @@ def check_scale(
             own = log_density_on(mechanism, rows, dataset, name)
             # `check_oracle` tests for impossible outputs
             rows, own = rows[np.isfinite(own)], own[np.isfinite(own)]
-            part = make_side(mechanism, dataset, rows, own, own, rng)
+            part = make_side(density_of(mechanism, dataset), rows, own, own, rng)
             log_capital += [bet.gain(i, part, known[i]) if i in bet.which else 0.0 for bet in bets]
     total = float(logsumexp(log_capital)) - math.log(len(bets))
     if total >= math.log(1 / SCALE_ALARM):
@@ -225,33 +226,33 @@ def smallest_mismatch(
         spread = math.sqrt(runs * sum(variances))
         return runs * (mean - math.log(2) * lost) - _DEVIATIONS * spread >= threshold
 
-    def smallest(errors: Iterable[float], is_noticed: Callable[[float], bool]) -> float:
-        return next((error for error in errors if is_noticed(error)), math.inf)
-
     scale = odd = math.inf
     if all(side.continuous.any() and len(side.rows) > 100 for side in samples):
         steps = tuple(sign * step for step in SCALE_STEPS for sign in (1.0, -1.0))
-        for made in (ScaleBets(size, steps, needed), bets):
-            if made is not None:
-                factors = [[0.5 + 0.5 * r for r in ratios(step)] for step in made.steps]
-                both = [
-                    smallest(
-                        _SCALE_ERRORS,
-                        lambda v, s=sign, f=factors, m=made: any(  # type: ignore[misc]
-                            noticed(ratios(s * math.log1p(v)), bet, m.runs, m.threshold)
-                            for bet in f
-                        ),
-                    )
-                    for sign in (1.0, -1.0)
-                ]
-                scale = min(scale, max(both))
+        tests = [
+            (made, [0.5 + 0.5 * r for r in ratios(step)])
+            for made in (bets, ScaleBets(size, steps, needed))
+            if made is not None
+            for step in made.steps
+        ]
+
+        def scale_noticed(log_scale: float) -> bool:
+            """Return whether some bet notices a sampler with another scale."""
+            true = ratios(log_scale)
+            return any(noticed(true, bet, made.runs, made.threshold) for made, bet in tests)
+
+        scale = max(
+            next((v for v in _SCALE_ERRORS if scale_noticed(sign * math.log1p(v))), math.inf)
+            for sign in (1.0, -1.0)
+        )
         tenth = ratios(math.log(10.0))
 
         def odd_noticed(share: float) -> bool:
+            """Return whether the bet on this share of odd runs notices them."""
             mixed = [1 + share * (r - 1) for r in tenth]
             return noticed(mixed, mixed, size, needed)
 
-        odd = smallest(_ODD_SHARES, odd_noticed)
+        odd = next((share for share in _ODD_SHARES if odd_noticed(share)), math.inf)
     runs = 2 * (first + (bets.runs if bets is not None else 0))
     return Mismatch(scale, odd, atom if atom > 0 else math.inf, runs)
 

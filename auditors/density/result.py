@@ -285,15 +285,11 @@ class CertifyResult(ClaimResult):
                 else self._with_mismatch("proved from its density")
             )
             return f"CERTIFIED: {symbol} is {low} {scope}, within the claim {self.claim} ({proof})"
-        if self.verdict is Verdict.CERTIFIED:
+        if self.verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED):
+            unproved = ", not proved" if self.verdict is Verdict.SUPPORTED else ""
             return (
-                f"CERTIFIED {scope}: {symbol} lies in {bounds_text}, within the claim "
-                f"{self.claim} ({evidence_text})"
-            )
-        if self.verdict is Verdict.SUPPORTED:
-            return (
-                f"SUPPORTED {scope}, not proved: {symbol} lies in {bounds_text}, within the "
-                f"claim {self.claim} ({evidence_text})"
+                f"{self.verdict.value} {scope}{unproved}: {symbol} lies in {bounds_text}, within "
+                f"the claim {self.claim} ({evidence_text})"
             )
         if self.verdict is Verdict.INCONCLUSIVE and self.route == "none":
             return f"INCONCLUSIVE: {self.notes[0]}"

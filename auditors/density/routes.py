@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.density.composition import compose, content_key
-from dpwitness.auditors.density.density_check import fills_space
+from dpwitness.auditors.density.density_check import density_of, fills_space
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw, atoms, unaccounted_mass
 from dpwitness.core.datasets.pairs import Pair
@@ -110,94 +110,86 @@ def _product(axes: list[FloatArray]) -> FloatArray:
     return out
 
 
-class _Boxes:
-    """Boxes [low, high] with the rule's results for each box."""
+# boxes [low, high], of a combination `which` of discrete columns, with the rule's results for each
+_Boxes = np.recarray[Any, np.dtype[np.void]]
 
-    def __init__(self, low: FloatArray, high: FloatArray, which: NDArray[np.intp]) -> None:
-        self.low, self.high, self.which = low, high, which
-        n = len(low)
-        self.p, self.q, self.error = np.zeros(n), np.zeros(n), np.zeros(n)
-        self.least, self.most = np.full(n, np.inf), np.full(n, -np.inf)
-        self.axis = np.zeros(n, dtype=np.intp)
-        self.sure_least, self.sure_most = np.full(n, np.inf), np.full(n, -np.inf)
 
-    def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> _Boxes:
-        """Return the boxes at `index`."""
-        out = _Boxes.__new__(_Boxes)
-        out.__dict__.update({name: values[index] for name, values in self.__dict__.items()})
-        return out
-
-    def join(self, other: _Boxes) -> _Boxes:
-        """Return these boxes and the other boxes together."""
-        out = _Boxes.__new__(_Boxes)
-        out.__dict__.update(
-            {
-                name: np.concatenate([values, other.__dict__[name]])
-                for name, values in self.__dict__.items()
-            }
+def _evaluated(
+    low: FloatArray,
+    high: FloatArray,
+    which: NDArray[np.intp],
+    f: LogDensities,
+    rule: _Rule,
+    tolerance: float,
+) -> _Boxes:
+    """Apply the rule to all boxes, and return them with masses, errors and ranges of the loss."""
+    n, k = low.shape
+    m = len(rule.points)
+    half = 0.5 * (high - low)
+    points = (0.5 * (high + low))[:, None, :] + half[:, None, :] * rule.points
+    log_p, log_q = (v.reshape(n, m) for v in f(points.reshape(-1, k), np.repeat(which, m)))
+    volume = np.prod(2 * half, axis=1)
+    p, q = np.exp(log_p), np.exp(log_q)
+    mass_p, mass_q = volume * (p @ rule.weights), volume * (q @ rule.weights)
+    # (axis, n): sizes of the last coefficients, summed over both densities
+    tails = (
+        sum(np.abs(np.einsum("nm,ajm->ajn", f_, rule.tails)).sum(axis=1) for f_ in (p, q)) * volume
+    )
+    if k > 1:
+        # The error of a Gauss rule of n nodes is given by the coefficients from 2n on. With
+        # geometric decay, they are about the square of the n-th coefficient; with slow decay, as at
+        # a kink, the n-th coefficient itself is the estimate.
+        larger = np.maximum(np.maximum(mass_p, mass_q), 1e-300)
+        tails = tails * np.minimum(1.0, 20.0 * tails / larger)
+    error = tails.max(axis=0)
+    with np.errstate(invalid="ignore"):
+        loss = log_p - log_q
+    seen = ~np.isnan(loss)
+    upper, lower = np.maximum(log_p, log_q), np.minimum(log_p, log_q)
+    sure = seen & (upper > -_MAX_LOG_DENSITY) & ~((lower <= -_MAX_LOG_DENSITY) & np.isfinite(loss))
+    # exclude densities that underflowed before the logarithm was taken
+    sure &= ~(((lower > -745.2) & (lower < -707.0)) | ((upper < -707.0) & np.isinf(loss)))
+    axis = np.zeros(n, dtype=np.intp)
+    if k > 1:
+        cube = np.nan_to_num(loss, nan=0.0, posinf=1e3, neginf=-1e3).reshape(
+            n, *[round(m ** (1 / k))] * k
         )
-        return out
+        spread = np.array([np.ptp(cube, axis=a + 1).reshape(n, -1).mean(axis=1) for a in range(k)])
+        score = np.where(error > tolerance, tails / np.maximum(tails.max(axis=0), 1e-300), spread)
+        axis = np.argmax(score + 1e-9 * half.T, axis=0)
+    columns = {
+        "low": low,
+        "high": high,
+        "which": which,
+        "p": mass_p,
+        "q": mass_q,
+        "error": error,
+        "least": np.min(loss, axis=1, where=seen, initial=np.inf),
+        "most": np.max(loss, axis=1, where=seen, initial=-np.inf),
+        "sure_least": np.min(loss, axis=1, where=sure, initial=np.inf),
+        "sure_most": np.max(loss, axis=1, where=sure, initial=-np.inf),
+        "axis": axis,  # along which the box is cut
+    }
+    kinds = [(name, values.dtype, values.shape[1:]) for name, values in columns.items()]
+    boxes = np.recarray(n, dtype=kinds)
+    for name, values in columns.items():
+        boxes[name] = values
+    return boxes
 
-    def halved(self) -> _Boxes:
-        """Return the two halves of each box, cut along the box's `axis`."""
-        rows = np.arange(len(self.low))
-        middle = 0.5 * (self.low[rows, self.axis] + self.high[rows, self.axis])
-        first, second = self.high.copy(), self.low.copy()
-        first[rows, self.axis] = second[rows, self.axis] = middle
-        return _Boxes(
-            np.concatenate([self.low, second]),
-            np.concatenate([first, self.high]),
-            np.tile(self.which, 2),
-        )
 
-    def evaluate(self, f: LogDensities, rule: _Rule, tolerance: float) -> _Boxes:
-        """Apply the rule to all boxes, store masses, errors and ranges of the loss, and return the
-        boxes.
-        """
-        n, k = self.low.shape
-        m = len(rule.points)
-        half = 0.5 * (self.high - self.low)
-        points = (0.5 * (self.high + self.low))[:, None, :] + half[:, None, :] * rule.points
-        log_p, log_q = (v.reshape(n, m) for v in f(points.reshape(-1, k), np.repeat(self.which, m)))
-        volume = np.prod(2 * half, axis=1)
-        p, q = np.exp(log_p), np.exp(log_q)
-        self.p, self.q = volume * (p @ rule.weights), volume * (q @ rule.weights)
-        # (axis, n): sizes of the last coefficients, summed over both densities
-        tails = (
-            sum(np.abs(np.einsum("nm,ajm->ajn", f_, rule.tails)).sum(axis=1) for f_ in (p, q))
-            * volume
-        )
-        if k > 1:
-            # The error of a Gauss rule of n nodes is given by the coefficients from 2n on. With
-            # geometric decay, they are about the square of the n-th coefficient; with slow decay,
-            # as at a kink, the n-th coefficient itself is the estimate.
-            tails = tails * np.minimum(
-                1.0, 20.0 * tails / np.maximum(np.maximum(self.p, self.q), 1e-300)
-            )
-        self.error = tails.max(axis=0)
-        with np.errstate(invalid="ignore"):
-            loss = log_p - log_q
-        seen = ~np.isnan(loss)
-        self.least = np.min(loss, axis=1, where=seen, initial=np.inf)
-        self.most = np.max(loss, axis=1, where=seen, initial=-np.inf)
-        high, low = np.maximum(log_p, log_q), np.minimum(log_p, log_q)
-        sure = seen & (high > -_MAX_LOG_DENSITY) & ~((low <= -_MAX_LOG_DENSITY) & np.isfinite(loss))
-        # exclude densities that underflowed before the logarithm was taken
-        sure &= ~(((low > -745.2) & (low < -707.0)) | ((high < -707.0) & np.isinf(loss)))
-        self.sure_least = np.min(loss, axis=1, where=sure, initial=np.inf)
-        self.sure_most = np.max(loss, axis=1, where=sure, initial=-np.inf)
-        if k > 1:
-            cube = np.nan_to_num(loss, nan=0.0, posinf=1e3, neginf=-1e3).reshape(
-                n, *[round(m ** (1 / k))] * k
-            )
-            spread = np.array(
-                [np.ptp(cube, axis=a + 1).reshape(n, -1).mean(axis=1) for a in range(k)]
-            )
-            score = np.where(
-                self.error > tolerance, tails / np.maximum(tails.max(axis=0), 1e-300), spread
-            )
-            self.axis = np.argmax(score + 1e-9 * half.T, axis=0)
-        return self
+def _halved(boxes: _Boxes) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:
+    """Return the corners of the two halves of each box, and their combinations."""
+    rows = np.arange(len(boxes))
+    middle = 0.5 * (boxes.low[rows, boxes.axis] + boxes.high[rows, boxes.axis])
+    first, second = boxes.high.copy(), boxes.low.copy()
+    first[rows, boxes.axis] = second[rows, boxes.axis] = middle
+    low, high = np.concatenate([boxes.low, second]), np.concatenate([first, boxes.high])
+    return low, high, np.tile(boxes.which, 2)
+
+
+def _joined(boxes: Sequence[_Boxes]) -> _Boxes:
+    """Return all boxes together."""
+    return np.concatenate(boxes).view(np.recarray)
 
 
 def integrate(
@@ -212,9 +204,10 @@ def integrate(
     """
     k = rows.shape[1]
     settings, rule = _SETTINGS[k], _Rule(_SETTINGS[k].nodes, k)
-    boxes = _initial_boxes(rows, prefixes, breaks).evaluate(f, rule, settings.tolerance)
-    spent = len(boxes.low) * len(rule.points)
-    finished_boxes: _Boxes | None = None
+    corners = _initial_boxes(rows, prefixes, breaks)
+    boxes = _evaluated(*corners, f, rule, settings.tolerance)
+    spent = len(boxes) * len(rule.points)
+    finished: list[_Boxes] = []
     for _ in range(200):
         heavy = (boxes.p > settings.light) | (boxes.q > settings.light)
         if not heavy.any():
@@ -223,21 +216,16 @@ def integrate(
         width = np.max(boxes.high - boxes.low, axis=1)
         thin = width <= 1e-14 * np.maximum(1.0, np.max(np.abs(boxes.low), axis=1))
         more = (score > 1) & ~thin
-        finished = boxes.take(~more)
-        finished_boxes = finished if finished_boxes is None else finished_boxes.join(finished)
-        boxes = boxes.take(more)
+        finished.append(boxes[~more])
+        boxes = boxes[more]
         room = (settings.evaluations - spent) // (2 * len(rule.points))
-        if len(boxes.low) == 0 or room <= 0:
+        if len(boxes) == 0 or room <= 0:
             break
-        if len(boxes.low) > room:
-            order = np.argsort(-score[more])
-            finished_boxes, boxes = (
-                finished_boxes.join(boxes.take(order[room:])),
-                boxes.take(order[:room]),
-            )
-        boxes = boxes.halved().evaluate(f, rule, settings.tolerance)
-        spent += len(boxes.low) * len(rule.points)
-    boxes = boxes if finished_boxes is None else finished_boxes.join(boxes)
+        order = np.argsort(-score[more]) if len(boxes) > room else np.arange(len(boxes))
+        finished.append(boxes[order[room:]])
+        boxes = _evaluated(*_halved(boxes[order[:room]]), f, rule, settings.tolerance)
+        spent += len(boxes) * len(rule.points)
+    boxes = _joined([*finished, boxes])
     found = _enclosure(boxes, k)
     if found is None or k > 1:
         return found
@@ -256,9 +244,8 @@ def integrate(
                 crossed &= width > 1e-15 * np.maximum(1.0, np.abs(cells.low[:, 0]))
                 if not crossed.any() or np.count_nonzero(crossed) > 1000:
                     break
-                cells = cells.take(~crossed).join(
-                    cells.take(crossed).halved().evaluate(f, rule, settings.tolerance)
-                )
+                halves = _evaluated(*_halved(cells[crossed]), f, rule, settings.tolerance)
+                cells = _joined([cells[~crossed], halves])
         return _enclosure(cells, k) or found
 
     return replace(found, refine=refine)
@@ -282,8 +269,10 @@ def _scores(boxes: _Boxes, heavy: NDArray[np.bool_], settings: _Settings, k: int
     return np.asarray(np.maximum(boxes.error / settings.tolerance, spread_score))
 
 
-def _initial_boxes(rows: FloatArray, prefixes: int, breaks: FloatArray | None) -> _Boxes:
-    """Return boxes whose sizes grow geometrically with the distance from the sampled outputs."""
+def _initial_boxes(
+    rows: FloatArray, prefixes: int, breaks: FloatArray | None
+) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:
+    """Return corners of boxes whose sizes grow geometrically with the distance from the samples."""
     k = rows.shape[1]
     edges = []
     for column in rows.T:
@@ -298,10 +287,12 @@ def _initial_boxes(rows: FloatArray, prefixes: int, breaks: FloatArray | None) -
             far = max(abs(column.max() - middle), abs(column.min() - middle)) * 3
             grid = [g[np.abs(g - middle) <= 2 * far] for g in grid]
         edges.append(np.unique(np.concatenate(grid)))
-    lows = np.stack(np.meshgrid(*[e[:-1] for e in edges], indexing="ij"), axis=-1).reshape(-1, k)
-    highs = np.stack(np.meshgrid(*[e[1:] for e in edges], indexing="ij"), axis=-1).reshape(-1, k)
+    lows, highs = (
+        np.stack(np.meshgrid(*ends, indexing="ij"), axis=-1).reshape(-1, k)
+        for ends in ([e[:-1] for e in edges], [e[1:] for e in edges])
+    )
     which = np.repeat(np.arange(prefixes), len(lows))
-    return _Boxes(np.tile(lows, (prefixes, 1)), np.tile(highs, (prefixes, 1)), which)
+    return np.tile(lows, (prefixes, 1)), np.tile(highs, (prefixes, 1)), which
 
 
 def _enclosure(boxes: _Boxes, k: int) -> EnclosedLaw | None:
@@ -316,8 +307,7 @@ def _enclosure(boxes: _Boxes, k: int) -> EnclosedLaw | None:
         float(boxes.sure_least.min(initial=np.inf)),
         float(boxes.sure_most.max(initial=-np.inf)),
     )
-    some = (boxes.p > 0) | (boxes.q > 0)
-    boxes = boxes.take(some)
+    boxes = boxes[(boxes.p > 0) | (boxes.q > 0)]
     with np.errstate(divide="ignore", invalid="ignore"):
         middle = np.log(boxes.p) - np.log(boxes.q)
     # A mass that underflows is not zero: use the loss at the nodes, on the safe side for the order
@@ -510,7 +500,7 @@ def _integrated(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray) -> Enclosed
         np.count_nonzero(~discrete) > 3
         or np.any(distinct[~discrete] < len(rows) // 2)
         or not all(
-            fills_space(mechanism, d, part.values, ~discrete, rng)
+            fills_space(density_of(mechanism, d), part.values, ~discrete, rng)
             for d, part in zip((d0, d1), parts, strict=True)
         )
     ):

@@ -9,6 +9,7 @@ that no smaller epsilon holds. Claims CM-05 and CM-06.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -120,8 +121,8 @@ class Loss:
         return share if share > 0.1 else 0.0
 
 
-def search_atoms(loss: Loss, rows: FloatArray) -> tuple[FloatArray, float]:
-    """Return the output with the largest loss found by coordinate search, and its loss.
+def _search_atoms(loss: Loss, rows: FloatArray) -> FloatArray:
+    """Return the output with the largest loss found by coordinate search.
 
     The search starts from the best outputs. A column may take any value seen in this column, or a
     power of ten, while the loss grows.
@@ -133,24 +134,21 @@ def search_atoms(loss: Loss, rows: FloatArray) -> tuple[FloatArray, float]:
     # frequencies: add the corners of their simplex
     if k > 1 and np.all(rows >= 0) and np.ptp(totals) <= 1e-9 * abs(totals[0]):
         rows = np.vstack([rows, totals[0] * np.eye(k)])
+    found: list[tuple[float, FloatArray]] = []
     values = loss(rows)
-    order = np.argsort(-values)[:4]
-    best, top = rows[int(order[0])], float(values[int(order[0])])
-    for i in order:
-        point, value = rows[int(i)].copy(), float(values[int(i)])
-        improved = True
-        while improved and np.isfinite(value):
-            improved = False
+    for i in np.argsort(-values)[:4]:
+        point, value, before = rows[i].copy(), float(values[i]), -1.0
+        while value > before and np.isfinite(value):
+            before = value
             for j in range(k):
                 trials = np.repeat(point[None, :], len(seen[j]), axis=0)
                 trials[:, j] = seen[j]
-                found = loss(trials)
-                at = int(np.argmax(found))
-                if found[at] > value + 1e-12:
-                    point, value, improved = trials[at], float(found[at]), True
-        if value > top:
-            best, top = point, value
-    return best, top
+                losses = loss(trials)
+                at = int(np.argmax(losses))
+                if losses[at] > value + 1e-12:
+                    point, value = trials[at], float(losses[at])
+        found.append((value, point))
+    return max(found, key=lambda entry: entry[0])[1]
 
 
 Kind = Literal["attained", "ray", "singularity", "impossible"]
@@ -211,9 +209,12 @@ def worst_output(
     samples = require_integer("samples", samples, "worst_output", most=10**7)
     starts = None if starts is None else require_numbers("starts", starts, "worst_output")
     loss = Loss(mechanism, pair)
-    atom = _worst_of_support(mechanism, pair, loss)
-    if atom is not None:
-        return atom
+    if has_capability(mechanism, HasSupport):
+        listed = None
+        with suppress(InvalidArgument, MemoryError):  # too many outputs
+            listed = support_rows(mechanism, pair)
+        if listed is not None:
+            return _worst_of(loss, listed)
     first, second = (sampled(mechanism, dataset, samples, rng) for dataset in (pair.d0, pair.d1))
     rows = np.vstack([first, second])
     if starts is not None:
@@ -223,23 +224,23 @@ def worst_output(
                 f"{starts.shape}"
             )
         rows = np.vstack([rows, starts.reshape(-1, rows.shape[1])])
-    values = loss(rows)
-    if np.isinf(values).any():
-        return _describe_output(loss, rows[int(np.argmax(values))])
+    if np.isinf(loss(rows)).any():
+        return _worst_of(loss, rows)
     # A row that is NaN from some column on, where the mechanism stopped, is compared with similar
     # rows and not moved.
     atoms = 1.0 if np.isnan(rows).any() else loss.share_of_atoms(rows, rng)
     if atoms == 0:
         return _search_continuous(mechanism, pair, loss, first, second, rows, rng, thorough)
-    atom = _describe_output(loss, search_atoms(loss, rows)[0])
+    atom = _worst_of(loss, _search_atoms(loss, rows)[None, :])
     if atoms == 1:
         return atom
     other = _search_continuous(mechanism, pair, loss, first, second, rows, rng, thorough)
     return other if other.loss > atom.loss else atom
 
 
-def _describe_output(loss: Loss, output: FloatArray) -> WorstOutput:
-    """Return the WorstOutput at `output`, with its loss and kind."""
+def _worst_of(loss: Loss, rows: FloatArray) -> WorstOutput:
+    """Return the WorstOutput among `rows`, with its loss and kind."""
+    output = rows[int(np.argmax(loss(rows)))]
     value = float(loss(output[None, :])[0])
     likelier = 1 if loss.signed(output[None, :])[0][0] > 0 else 0
     if np.isfinite(value):
@@ -247,20 +248,6 @@ def _describe_output(loss: Loss, output: FloatArray) -> WorstOutput:
     first, second = loss.logs(output[None, :])
     kind: Kind = "singularity" if max(first[0], second[0]) == np.inf else "impossible"
     return WorstOutput(output, value, kind=kind, likelier=likelier)
-
-
-def _worst_of_support(mechanism: Any, pair: Pair, loss: Loss) -> WorstOutput | None:
-    """Return the worst of finitely many outputs, or None if the outputs are too many or a
-    continuum.
-    """
-    if not has_capability(mechanism, HasSupport):
-        return None
-    try:
-        rows = support_rows(mechanism, pair)
-    except (InvalidArgument, MemoryError):
-        return None
-    values = loss(rows)
-    return _describe_output(loss, rows[int(np.argmax(values))])
 
 
 def _search_continuous(
@@ -298,39 +285,33 @@ def _search_continuous(
         pool = np.vstack([pool, (center + spread * np.sinh(np.linspace(-20, 20, 4001))[:, None])])
     values = loss(pool)
     if np.isinf(values).any():
-        return _describe_output(loss, pool[int(np.argmax(values))])
-    best = pool[int(np.argmax(values))]
+        return _worst_of(loss, pool)
     if k == 1:
-        return _describe_output(loss, _refine_grid(loss, pool, values))
-    return _describe_output(loss, _search_locally(loss, pool, values, best, spread, rng, thorough))
+        return _worst_of(loss, _refine_grid(loss, pool))
+    best = _search_locally(loss, pool, values, spread, rng, thorough)
+    return _worst_of(loss, best[None, :])
 
 
-def _refine_grid(loss: Loss, pool: FloatArray, values: FloatArray) -> FloatArray:
-    """Return the best output in one dimension, from ever finer grids between the neighbors of the
-    best points.
+def _refine_grid(loss: Loss, pool: FloatArray) -> FloatArray:
+    """Return candidates for the best output in one dimension, from ever finer grids between the
+    neighbors of the best points.
 
-    Grids find jumps as well as smooth maxima.
+    Grids find jumps as well as smooth maxima. The best point of the pool comes first, so that a
+    refined one replaces it only if its loss is larger.
     """
-    order = np.argsort(pool[:, 0])
-    x, v = pool[order, 0], values[order]
-    best, top = float(x[int(np.argmax(v))]), float(v.max())
-    for i in np.argsort(-v)[:12]:
-        low, high = float(x[max(i - 1, 0)]), float(x[min(i + 1, len(x) - 1)])
-        for _ in range(8):
-            grid = np.linspace(low, high, 65)
-            found = loss(grid[:, None])
-            j = int(np.argmax(found))
-            if found[j] > top:
-                best, top = float(grid[j]), float(found[j])
-            low, high = float(grid[max(j - 1, 0)]), float(grid[min(j + 1, 64)])
-    return np.array([best])
+    x = np.unique(pool[:, 0])
+    first = x[int(np.argmax(loss(x[:, None])))]
+    for _ in range(9):
+        best = np.argsort(-loss(x[:, None]))[:12]
+        low, high = x[np.maximum(best - 1, 0)], x[np.minimum(best + 1, len(x) - 1)]
+        x = np.unique(np.append(x[best], np.linspace(low, high, 65)))
+    return np.append(first, x)[:, None]
 
 
 def _search_locally(
     loss: Loss,
     pool: FloatArray,
     values: FloatArray,
-    best: FloatArray,
     spread: FloatArray,
     rng: Generator,
     thorough: bool,
@@ -338,6 +319,7 @@ def _search_locally(
     """Return the best output of local searches from the best starting points, each in units of its
     own distance from the sample.
     """
+    best: FloatArray = pool[int(np.argmax(values))]
     top = float(loss(best[None, :])[0])
     signs = np.sign(loss.signed(pool)[0])
     heads = [
@@ -520,7 +502,7 @@ def _unbounded_ray(
     points = center + (_DOUBLING_DISTANCES[None, :, None] * directions[:, None, :] * spread.max())
     signed, rounding = loss.signed(points.reshape(-1, len(center)))
     signed, rounding = (np.asarray(a).reshape(len(directions), -1) for a in (signed, rounding))
-    best: tuple[float, WorstOutput] | None = None
+    rays: list[tuple[float, WorstOutput]] = []
     for direction, value, error in zip(directions, signed, rounding, strict=True):
         reliable = np.flatnonzero(np.isfinite(value) & (error < 1e-3))
         last = int(reliable[-1]) + 1 if len(reliable) and len(reliable) == reliable[-1] + 1 else 0
@@ -528,13 +510,9 @@ def _unbounded_ray(
             continue
         increments = np.diff(np.abs(value[:last]))[-7:]
         if increments.min() > 0.02 and increments[-1] > 0.8 * increments[0]:
-            height = float(np.abs(value[last - 1]))
-            if best is None or height > best[0]:
-                best = (
-                    height,
-                    WorstOutput(center, np.inf, direction, "ray", 1 if value[last - 1] > 0 else 0),
-                )
-    return best[1] if best else None
+            ray = WorstOutput(center, np.inf, direction, "ray", int(value[last - 1] > 0))
+            rays.append((float(np.abs(value[last - 1])), ray))
+    return max(rays, key=lambda entry: entry[0])[1] if rays else None
 
 
 def _kinks(mechanism: Any, pair: Pair, k: int) -> list[FloatArray]:

@@ -10,7 +10,7 @@ arithmetic implies nothing about the low bits of a floating-point sampler.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from flint import arb
@@ -49,22 +49,31 @@ def span(*values: Ball) -> Span:
     return min(low for low, _ in bounds), max(high for _, high in bounds)
 
 
-def over(low: float, high: float) -> Ball:
-    """Return a ball that contains the interval [low, high]; both endpoints are finite."""
-    return arb(low) if low == high else arb(low).union(arb(high))
+def over(low: float | Ball, high: float | Ball) -> Ball:
+    """Return a ball that contains the interval [low, high]; not a number if it is unbounded."""
+    first, last = arb(low), arb(high)
+    if not (first.is_finite() and last.is_finite()):
+        return arb("nan")
+    return first if first == last else first.union(last)
 
 
-def log_sum(logs: Sequence[Ball]) -> Ball:
-    """Return the logarithm of the sum of the exponentials of `logs`.
-
-    No maximum is subtracted first, since balls do not overflow.
-    """
-    return sum((x.exp() for x in logs), arb(0)).log()
+def log_ratio_span(first: Ball, second: Ball) -> Span:
+    """Return the span of a difference of log-densities, either of which may be minus infinity."""
+    if first.is_finite() and second.is_finite():
+        return endpoints(first - second)
+    if first.is_finite() and not second.is_nan() and second < 0:
+        return math.inf, math.inf
+    if second.is_finite() and not first.is_nan() and first < 0:
+        return -math.inf, -math.inf
+    return -math.inf, math.inf
 
 
 def softmax(logits: Sequence[Ball]) -> list[Ball]:
-    """Return log-probabilities: `logits` minus the logarithm of their normalizing sum."""
-    total = log_sum(logits)
+    """Return log-probabilities: `logits` minus the logarithm of their normalizing sum.
+
+    No maximum is subtracted first, since balls do not overflow.
+    """
+    total = sum((x.exp() for x in logits), arb(0)).log()
     return [x - total for x in logits]
 
 
@@ -106,67 +115,49 @@ def laplace_cdf(x: Ball) -> Ball:
     """Return P(Laplace(1) <= x); the function is increasing, so the ends of the ball give the
     enclosure.
     """
-    low, high = _cdf(x.lower()), _cdf(x.upper())
+    low, high = (
+        end.exp() / 2 if end <= 0 else 1 - (-end).exp() / 2 for end in (x.lower(), x.upper())
+    )
     return low if x.is_exact() else low.union(high)
 
 
-def _cdf(x: Ball) -> Ball:
-    """Return the Laplace distribution function at a ball, without the sharpening by endpoints."""
-    if x <= 0:
-        return x.exp() / 2
-    if x >= 0:
-        return 1 - (-x).exp() / 2
-    return (
-        (-abs(x)).exp() / 2
-        if x.is_zero()
-        else arb(0.5).union(_cdf(abs(x).upper())).union(1 - _cdf(abs(x).upper()))
-    )
-
-
-def laplace_mass(low: float, high: float, center: Ball, scale: Ball) -> Ball:
+def laplace_mass(low: float | Ball, high: float | Ball, center: Ball, scale: Ball) -> Ball:
     """Return P(low < center + Laplace(scale) <= high).
 
     The mass is computed from the smaller tails, so that little precision cancels.
     """
-    return _between(low, high, center, lambda x: (-x / scale).exp() / 2)
+    return _between(arb(low), arb(high), center, lambda x: (-x / scale).exp() / 2)
 
 
-def normal_mass(low: float, high: float, center: Ball, sigma: Ball) -> Ball:
+def normal_mass(low: float | Ball, high: float | Ball, center: Ball, sigma: Ball) -> Ball:
     """Return P(low < center + N(0, sigma^2) <= high).
 
     The mass is computed from the smaller tails, so that little precision cancels.
     """
     root = sigma * arb(2).sqrt()
-    return _between(low, high, center, lambda x: (x / root).erfc() / 2)
+    return _between(arb(low), arb(high), center, lambda x: (x / root).erfc() / 2)
 
 
-def _between(low: float, high: float, center: Ball, tail) -> Ball:  # type: ignore[no-untyped-def]
+def _between(low: Ball, high: Ball, center: Ball, tail: Callable[[Ball], Ball]) -> Ball:
     """Return the mass of (low, high] under a law symmetric about `center`; P(noise > x) = tail(x)
-    for x >= 0.
+    for x >= 0. Either end may be infinite.
     """
-    if not low < high:
+    if high <= low:
         return arb(0)
-
-    def above(x: float) -> Ball:
-        """Return the mass above `x`, for `x` at or above the center."""
-        return arb(0) if x == math.inf else tail(arb(x) - center)
-
-    def below(x: float) -> Ball:
-        """Return the mass below `x`, for `x` at or below the center."""
-        return arb(0) if x == -math.inf else tail(center - arb(x))
-
-    if low > -math.inf and arb(low) >= center:
-        return above(low) - above(high)
-    if high < math.inf and arb(high) <= center:
-        return below(high) - below(low)
+    # the masses beyond each end, if the center lies between the ends
+    left = arb(0) if low == -math.inf else tail(center - low)
+    right = arb(0) if high == math.inf else tail(high - center)
+    if low >= center:
+        return tail(low - center) - right
+    if high <= center:
+        return tail(center - high) - left
     # The center lies inside, or the ball is too wide to tell on which side of an endpoint it lies.
     # erfc is correct on both sides, but an exponential tail is correct on its own side only: take
     # the union of both formulas.
-    left, right = below(low), above(high)
-    if low > -math.inf and not arb(low) <= center:
-        left = left.union(1 - tail(arb(low) - center))
-    if high < math.inf and not arb(high) >= center:
-        right = right.union(1 - tail(center - arb(high)))
+    if not low <= center:
+        left = left.union(1 - tail(low - center))
+    if not high >= center:
+        right = right.union(1 - tail(center - high))
     return 1 - left - right
 
 

@@ -15,14 +15,16 @@ from flint import arb, arb_mat
 from numpy.typing import NDArray
 
 from dpwitness.core.balls.ball import Ball, Box, over
-from dpwitness.core.balls.law import LineLaw, LineLawEnclosures, Shift
+from dpwitness.core.balls.law import LineLaw, LineLawEnclosures
 from dpwitness.core.balls.plane import PlaneLoss
+from dpwitness.core.balls.profiles import ShiftProfile
 from dpwitness.core.balls.risk import (
     RiskLaw,
     curvature_over,
     differing,
     minimizer_ball,
     rows_of,
+    shift_by,
     shift_of,
     slope_over,
 )
@@ -65,29 +67,18 @@ class OutputPerturbationEnclosures(_RiskBalls):
         center = minimizer_ball(problem)
         if center is None:
             return [arb("nan") for _ in boxes]
-        return [_shifted_log_density(noise, box, center) for box in boxes]
+        found = []
+        for box in boxes:
+            gaps = [abs(over(*s) - c) for s, c in zip(box, center, strict=True)]
+            found.append(noise_log_density(noise, sum((gap * gap for gap in gaps), arb(0))))
+        return found
 
-    def shift_ball(self, d1: Any, d0: Any) -> Shift | None:
+    def shift_ball(self, d1: Any, d0: Any) -> ShiftProfile | None:
         """Return the pair as a shift of the noise, or None if the minimizers of this loss cannot be
         enclosed.
         """
         (first, noise), (second, _) = self._risk(d1), self._risk(d0)
         return shift_of(first, second, noise)
-
-
-def _shifted_log_density(noise: SphericalNoise, box: Box, center: list[Ball]) -> Ball:
-    """Enclose the log-density of center + noise over a box; not a number if the box is
-    unbounded.
-    """
-    if not all(np.isfinite(x) for s in box for x in s):
-        return arb("nan")
-    return noise_log_density(
-        noise,
-        sum(
-            (abs(over(*s) - c) * abs(over(*s) - c) for s, c in zip(box, center, strict=True)),
-            arb(0),
-        ),
-    )
 
 
 class ObjectivePerturbationEnclosures(_RiskBalls, LineLawEnclosures):
@@ -113,7 +104,7 @@ class ObjectivePerturbationEnclosures(_RiskBalls, LineLawEnclosures):
             return LineLawEnclosures.log_density_ball(self, boxes, dataset)
         return [_perturbed_log_density(problem, noise, box) for box in boxes]
 
-    def shift_ball(self, d1: Any, d0: Any) -> Shift | None:
+    def shift_ball(self, d1: Any, d0: Any) -> ShiftProfile | None:
         """Return the pair as a shift of the noise, or None if the pair is not a shift.
 
         The pair is a shift if the records that differ have losses linear in w, since b(w) then
@@ -128,10 +119,7 @@ class ObjectivePerturbationEnclosures(_RiskBalls, LineLawEnclosures):
         shift = [arb(0)] * noise.dimension
         for row, m in differing(rows_of(first), rows_of(second)):
             shift = [total + m * row.y * x for total, x in zip(shift, row.x, strict=True)]
-        shift_size = sum((x * x for x in shift), arb(0)).sqrt() * noise.rate
-        if noise.kind == "gaussian":
-            return Shift("normal", shift_size, noise.dimension)
-        return Shift("Laplace" if noise.dimension == 1 else "gamma", shift_size, noise.dimension)
+        return shift_by(shift, noise)
 
     def axis_ball(self, d1: Any, d0: Any) -> tuple[RiskLaw, RiskLaw, int, str] | None:
         """Return (law on D1, law on D0, axis, kind of noise) if d >= 2 and all records lie on one
@@ -159,7 +147,7 @@ class ObjectivePerturbationEnclosures(_RiskBalls, LineLawEnclosures):
         if noise.dimension != 2 or noise.kind != "gamma" or first.loss.name == "squared":
             return None
         radius = 4 * (max(first.slope_total, second.slope_total) + 4 / noise.rate) / first.ridge
-        return PlaneLoss.of(first, second, noise.rate), float(radius)
+        return PlaneLoss(first, second, noise.rate), float(radius)
 
     def breakpoints(self, dataset: Any) -> NDArray[np.float64]:
         """Return points along one axis at which the log-density may have a kink.
@@ -183,8 +171,6 @@ def _perturbed_log_density(problem: Problem, noise: SphericalNoise, box: Box) ->
     """Enclose the log-density of the perturbed minimizer over a box; not a number if the box is
     unbounded.
     """
-    if not all(np.isfinite(x) for s in box for x in s):
-        return arb("nan")
     w = [over(*s) for s in box]
     gradient = [arb(problem.ridge) * x for x in w]
     d = len(w)

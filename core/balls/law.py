@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from flint import arb
 
@@ -23,6 +23,7 @@ from dpwitness.core.balls.ball import (
     geometric_mass,
     laplace_log_density,
     laplace_mass,
+    log_ratio_span,
     normal_mass,
     over,
     span,
@@ -60,14 +61,10 @@ class LaplaceLaw(LineLaw):
     center: Ball
     scale: Ball
 
-    def log_density(self, low: float, high: float) -> Ball:
-        return (
-            laplace_log_density(over(low, high) - self.center, self.scale)
-            if math.isfinite(low) and math.isfinite(high)
-            else arb("nan")
-        )
+    def log_density(self, low: float | Ball, high: float | Ball) -> Ball:
+        return laplace_log_density(over(low, high) - self.center, self.scale)
 
-    def mass(self, low: float, high: float) -> Ball:
+    def mass(self, low: float | Ball, high: float | Ball) -> Ball:
         return laplace_mass(low, high, self.center, self.scale)
 
     def loss(self, low: float, high: float, other: LaplaceLaw) -> Span:
@@ -93,40 +90,23 @@ class NormalLaw(LineLaw):
     center: Ball
     sigma: Ball
 
-    def log_density(self, low: float, high: float) -> Ball:
-        if math.isinf(low) or math.isinf(high):
-            return arb("nan")
+    def log_density(self, low: float | Ball, high: float | Ball) -> Ball:
         z = (over(low, high) - self.center) / self.sigma
         return -z * z / 2 - (self.sigma * (2 * arb.pi()).sqrt()).log()
 
-    def mass(self, low: float, high: float) -> Ball:
+    def mass(self, low: float | Ball, high: float | Ball) -> Ball:
         return normal_mass(low, high, self.center, self.sigma)
 
     def loss(self, low: float, high: float, other: NormalLaw) -> Span:
         """Bound the loss (c - c') (2 y - c - c') / (2 sigma^2) over (low, high]; the loss is linear
-        in y.
+        in y, which may be infinite.
         """
         shift = self.center - other.center
         if shift.is_exact() and shift == 0:
             return 0.0, 0.0
-
-        def at(y: float) -> Span:
-            """Return float bounds on the loss at `y`, which may be infinite."""
-            if math.isinf(y):
-                rising = shift > 0 if y > 0 else shift < 0
-                falling = shift < 0 if y > 0 else shift > 0
-                return (
-                    (math.inf, math.inf)
-                    if rising
-                    else (-math.inf, -math.inf)
-                    if falling
-                    else (-math.inf, math.inf)
-                )
-            return endpoints(
-                shift * (2 * arb(y) - self.center - other.center) / (2 * self.sigma * self.sigma)
-            )
-
-        return _hull(at(low), at(high))
+        slope = shift / (self.sigma * self.sigma)
+        middle = (self.center + other.center) / 2
+        return span(*(slope * (arb(y) - middle) for y in (low, high)))
 
 
 class _Lattice(LineLaw):
@@ -162,10 +142,13 @@ class _Lattice(LineLaw):
         lattice_ends = self.points(low, high)
         if lattice_ends is None:
             return arb("-inf")
-        mass = self.between(*lattice_ends)
-        if mass.is_exact() and mass == 0:
-            return arb("-inf")
-        return mass.log() if lattice_ends[0] == lattice_ends[1] else arb("nan")
+        log = self._log_mass(*lattice_ends)
+        return log if lattice_ends[0] == lattice_ends[1] or log == -math.inf else arb("nan")
+
+    def _log_mass(self, first: float, last: float) -> Ball:
+        """Return log P(first <= k <= last), minus infinity for a mass of exactly 0."""
+        mass = self.between(first, last)
+        return arb("-inf") if mass.is_exact() and mass == 0 else mass.log()
 
     def mass(self, low: float, high: float) -> Ball:
         lattice_ends = self.points(low, high)
@@ -175,20 +158,12 @@ class _Lattice(LineLaw):
         lattice_ends = self.points(low, high)
         if lattice_ends is None:
             return 0.0, 0.0
-        return _hull(*(self.loss_at(k, other) for k in lattice_ends))
+        first, last = (self.loss_at(k, other) for k in lattice_ends)
+        return min(first[0], last[0]), max(first[1], last[1])
 
     def loss_at(self, k: float, other: Any) -> Span:
         """Return float bounds on the log-ratio of the two masses at k."""
-        here, there = self.between(k, k), other.between(k, k)
-        if here > 0 and there > 0:
-            return endpoints(here.log() - there.log())
-        if there.is_exact() and there == 0:
-            return (math.inf, math.inf) if here > 0 else (-math.inf, math.inf)
-        return (
-            (-math.inf, -math.inf)
-            if here.is_exact() and here == 0 and there > 0
-            else (-math.inf, math.inf)
-        )
+        return log_ratio_span(self._log_mass(k, k), other._log_mass(k, k))
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,10 +235,7 @@ class RoundedNormalLaw(_Lattice):
         density_bounds = unrounded.loss(
             (k - 0.5) * self.step, (k + 0.5) * self.step, unrounded_other
         )
-        here, there = self.between(k, k), other.between(k, k)
-        if not (here > 0 and there > 0):
-            return density_bounds
-        low, high = endpoints(here.log() - there.log())
+        low, high = _Lattice.loss_at(self, k, other)
         return max(low, density_bounds[0]), min(high, density_bounds[1])
 
 
@@ -329,20 +301,3 @@ class LineLawEnclosures(ABC):
         """Return float bounds on the privacy loss over each interval (low, high]."""
         first, second = self._line_law(d1), self._line_law(d0)
         return [first.loss(*box[0], second) for box in boxes]
-
-
-def _hull(*spans: Span) -> Span:
-    """Return the smallest span that contains all given spans."""
-    return min(low for low, _ in spans), max(high for _, high in spans)
-
-
-@dataclass(frozen=True, slots=True)
-class Shift:
-    """The pair of laws of c + b and c' + b, for noise b in R^d."""
-
-    # density of b. "Laplace": proportional to exp(-|b|) in d = 1. "normal": proportional to
-    # exp(-|b|^2 / 2). "gamma": proportional to exp(-|b|) in d >= 2. "radius": proportional to
-    # exp(-|b|) / |b|^(d-1) in d >= 2. Lengths are in units of the noise scale.
-    law: Literal["Laplace", "normal", "gamma", "radius"]
-    size: Ball  # |c - c'|, in units of the noise scale
-    dimension: int = 1  # d. Irrelevant for the normal law.

@@ -1,16 +1,9 @@
-"""Laws of the index and the value of the largest of several numbers with Laplace noise, in ball
-arithmetic.
-
-Between two adjacent answers every distribution function is a + b t, where t is e^(y / scale) or its
-inverse. Products of these functions are Laurent polynomials in t, which are integrated term by
-term.
-"""
+"""Law of the largest of several numbers with Laplace noise, in ball arithmetic."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 
 from flint import arb
 
@@ -19,44 +12,10 @@ from dpwitness.core.balls.ball import (
     Box,
     Span,
     endpoints,
-    exponential_integral,
     laplace_cdf,
     laplace_log_density,
-    product,
-    span,
+    over,
 )
-
-
-def argmax_probability(answers: Sequence[Ball], winner: int, scale: Ball) -> Ball:
-    """Return P(answers[winner] + noise is the largest noisy answer)."""
-    knots = sorted({float(q): q for q in answers}.values(), key=float)
-    top = knots[-1]
-    total = arb(0)
-    for low, high in pairwise([None, *knots, None]):
-        # falling[k] is the coefficient of t^(rising - k), up to `factor`, with t = e^((y - top) /
-        # scale)
-        falling, rising, factor = [arb(1)], 0, arb(1)
-        for j, q in enumerate(answers):
-            above = low is not None and float(q) <= float(low)
-            shift = ((q - top) / scale).exp()
-            if j == winner:
-                # the winner's density, times the scale: t^-1 e^(q / scale) / 2 above its answer, t
-                # e^(-q / scale) / 2 below it
-                falling = [arb(0), *falling] if above else falling
-                rising, factor = (
-                    rising + (not above),
-                    factor * (shift if above else 1 / shift) / (2 * scale),
-                )
-            elif above:
-                falling = product(falling, [arb(1), -shift / 2])
-            else:
-                rising, factor = rising + 1, factor / shift / 2
-        for k, c in enumerate(falling):
-            if c.is_exact() and c == 0:
-                continue
-            ends_of = [None if x is None else x - top for x in (low, high)]
-            total = total + factor * c * exponential_integral((rising - k) / scale, *ends_of)
-    return total
 
 
 def max_log_density(answers: Sequence[Ball], scale: Ball, boxes: Sequence[Box]) -> list[Ball]:
@@ -68,9 +27,7 @@ def _log_density(answers: Sequence[Ball], scale: Ball, low: float, high: float) 
     """Enclose the log-density of the largest noisy answer over [low, high]: a sum over the winning
     index.
     """
-    if math.isinf(low) or math.isinf(high):
-        return arb("nan")
-    y = arb(low) if low == high else arb(low).union(arb(high))
+    y = over(low, high)
     cdfs = [laplace_cdf((y - q) / scale) for q in answers]
     joint_cdf = math.prod(cdfs, start=arb(1))
     return (
@@ -130,38 +87,7 @@ def max_loss(
         if high > edge_high:
             parts.append(max_loss(first, second, scale, edge_high, high))
         return min(a for a, _ in parts), max(b for _, b in parts)
-    direct = _log_density(first, scale, low, high) - _log_density(second, scale, low, high)
-    if low == high or any(low < float(q) < high for q in (*first, *second)):
-        return span(direct)
-    # The mean value form is tighter on narrow cells; it applies where no answer lies inside, since
-    # the slope is smooth there.
-    middle, y = low / 2 + high / 2, arb(low).union(arb(high))
-    at_middle = _log_density(first, scale, middle, middle) - _log_density(
-        second, scale, middle, middle
-    )
-    mean_value_form = at_middle + (
-        _slope(first, scale, y, middle) - _slope(second, scale, y, middle)
-    ) * (y - middle)
-    (a, b), (c, d) = span(direct), span(mean_value_form)
-    return max(a, c), min(b, d)
-
-
-def _slope(answers: Sequence[Ball], scale: Ball, y: Ball, middle: float) -> Ball:
-    """Return an enclosure of the derivative of the log-density over a ball `y` that contains no
-    answer.
-
-    With hazards h = f/F and S their sum, the derivative is S + S'/S, where h' = -h (h + 1/scale).
-    Above an answer h = 1 / (scale (2 e^z - 1)), z = (y - q) / scale; below an answer h is constant.
-    """
-    total, hazard_slope = arb(0), arb(0)
-    for q in answers:
-        if float(q) <= middle:
-            hazard = 1 / (scale * (2 * ((y - q) / scale).exp() - 1))
-            hazard_slope = hazard_slope - hazard * (hazard + 1 / scale)
-        else:
-            hazard = 1 / scale
-        total = total + hazard
-    return total + hazard_slope / total
+    return endpoints(_log_density(first, scale, low, high) - _log_density(second, scale, low, high))
 
 
 def _scaled_tail_density(answers: Sequence[Ball], scale: Ball, u: Ball) -> Ball:

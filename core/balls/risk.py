@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 from flint import arb
 
-from dpwitness.core.balls.ball import Ball, Span, endpoints, laplace_cdf, laplace_log_density, span
-from dpwitness.core.balls.law import LineLaw, Shift
+from dpwitness.core.balls.ball import Ball, Span, endpoints, over, span
+from dpwitness.core.balls.law import LaplaceLaw, LineLaw, NormalLaw
+from dpwitness.core.balls.profiles import Gaussian, Laplace, Radial, ShiftProfile, Singular
 from dpwitness.core.numerics.losses import Loss
 from dpwitness.core.numerics.noise import SphericalNoise
 from dpwitness.core.numerics.solvers import Problem, minimise
@@ -43,7 +44,10 @@ def rows_of(problem: Problem) -> list[Row]:
     ]
 
 
-def differing(first: Sequence[Row], second: Sequence[Row]) -> list[tuple[Row, Ball]]:
+Weighted = list[tuple[Row, Ball]]
+
+
+def differing(first: Sequence[Row], second: Sequence[Row]) -> Weighted:
     """Return the records whose weights differ, each with its weight in `first` minus its weight in
     `second`.
     """
@@ -52,6 +56,15 @@ def differing(first: Sequence[Row], second: Sequence[Row]) -> list[tuple[Row, Ba
         for row in rows:
             weights[row.x, row.y] = weights.get((row.x, row.y), arb(0)) + sign * arb(row.m)
     return [(Row(x, y, 1.0), m) for (x, y), m in weights.items() if not (m.is_exact() and m == 0)]
+
+
+def shared(rows: Sequence[Row], gained: Weighted) -> Weighted:
+    """Return the records that both problems have: `rows` of the first, without the weights that it
+    has in addition.
+    """
+    more = {(row.x, row.y): m for row, m in gained}
+    left = [(row, m - more.get((row.x, row.y), arb(0))) for row, m in differing(rows, ())]
+    return [(row, m) for row, m in left if m > 0]
 
 
 def slope_at(loss: Loss, u: Ball, y: float) -> Ball:
@@ -143,11 +156,6 @@ def third_derivative_over(loss: Loss, low: Ball, high: Ball, y: float) -> Ball |
     return None
 
 
-def _ball_of_float(x: float) -> Ball:
-    """Return the ball of a float, which may be infinite."""
-    return arb("inf") if x == math.inf else arb("-inf") if x == -math.inf else arb(x)
-
-
 @dataclass(frozen=True, slots=True)
 class RiskLaw(LineLaw):
     """The law of argmin ridge w^2 / 2 + b w + sum m l(x w; y) in dimension 1.
@@ -176,37 +184,28 @@ class RiskLaw(LineLaw):
     def pull(self, w: float) -> Ball:
         """Return the noise b(w) whose minimizer is w; minus infinity for w = infinity."""
         if math.isinf(w):
-            return _ball_of_float(-w)
+            return arb(-w)
         total = arb(self.ridge) * w
         for row in self.rows:
             total = total + arb(row.m) * row.x[0] * slope_at(self.loss_of, arb(w) * row.x[0], row.y)
         return -total
 
-    def _tail(self, b: Ball) -> Ball:
-        """Return P(noise > b)."""
-        if not b.is_finite():
-            return arb(0) if b > 0 else arb(1)
-        if self.kind == "normal":
-            return (b * self.rate / arb(2).sqrt()).erfc() / 2
-        return laplace_cdf(-b * self.rate)
+    @property
+    def noise(self) -> NormalLaw | LaplaceLaw:
+        """Return the law of the noise b."""
+        make = NormalLaw if self.kind == "normal" else LaplaceLaw
+        return make(arb(0), 1 / arb(self.rate))
 
     def mass(self, low: float, high: float) -> Ball:
         """Return the mass of (low, high]."""
-        if not low < high:
-            return arb(0)
-        near, far = self.pull(high), self.pull(low)
-        if far <= 0:  # differences of the smaller tails lose less precision
-            return self._tail(-far) - self._tail(-near)
-        return self._tail(near) - self._tail(far)
+        return self.noise.mass(self.pull(high), self.pull(low)) if low < high else arb(0)
 
-    def hessian(
-        self, low: float, high: float, rows: Sequence[tuple[Row, Ball]] | None = None
-    ) -> Ball:
+    def hessian(self, low: float, high: float, rows: Weighted | None = None) -> Ball:
         """Return an enclosure of the sum of m x^2 l'' over w in [low, high].
 
         Without `rows` the sum runs over all records and the ridge is added.
         """
-        start, stop = _ball_of_float(low), _ball_of_float(high)
+        start, stop = arb(low), arb(high)
         total = arb(self.ridge) if rows is None else arb(0)
         for row, m in rows if rows is not None else [(row, arb(row.m)) for row in self.rows]:
             a, b = self._prediction(row, start, stop)
@@ -221,14 +220,7 @@ class RiskLaw(LineLaw):
         return (a, a) if start.is_exact() and start.is_finite() and start == stop else (a, b)
 
     def log_density(self, low: float, high: float) -> Ball:
-        if math.isinf(low) or math.isinf(high):
-            return arb("nan")
-        b = self.pull(low) if low == high else self.pull(low).union(self.pull(high))
-        if self.kind == "normal":
-            z = b * self.rate
-            noise = -z * z / 2 + arb(self.rate).log() - (2 * arb.pi()).log() / 2
-        else:
-            noise = laplace_log_density(b, 1 / arb(self.rate))
+        noise = self.noise.log_density(self.pull(high), self.pull(low))
         return noise + self.hessian(low, high).log()
 
     def loss(self, low: float, high: float, other: RiskLaw) -> Span:
@@ -241,7 +233,7 @@ class RiskLaw(LineLaw):
             return direct
         middle = low / 2 + high / 2
         at = add_spans(*self.loss_parts(middle, middle, other))
-        deviation = endpoints(slope * (arb(low).union(arb(high)) - middle))
+        deviation = endpoints(slope * (over(low, high) - middle))
         mean_value_form = add_spans(at, deviation)
         return max(direct[0], mean_value_form[0]), min(direct[1], mean_value_form[1])
 
@@ -249,7 +241,7 @@ class RiskLaw(LineLaw):
         self,
         low: float,
         high: float,
-        rows: Sequence[tuple[Row, Ball]],
+        rows: Weighted,
         here: tuple[Ball, Ball],
         there: tuple[Ball, Ball],
     ) -> Span:
@@ -309,7 +301,7 @@ class RiskLaw(LineLaw):
             return jacobian + (hessians[0] + hessians[1]) * self.rate * (1 if pulls[0] > 0 else -1)
         return None
 
-    def _jacobian(self, low: float, high: float, rows: Sequence[tuple[Row, Ball]]) -> Span:
+    def _jacobian(self, low: float, high: float, rows: Weighted) -> Span:
         """Return float bounds on log (C + K) / (C + K'), where C is common to both Hessians.
 
         The expression is monotone in each of C, K and K', so that the corners bound it.
@@ -317,10 +309,7 @@ class RiskLaw(LineLaw):
         more = [(row, m) for row, m in rows if m > 0]
         less = [(row, -m) for row, m in rows if m < 0]
         gain, drop = (self.hessian(low, high, part).nonnegative_part() for part in (more, less))
-        # the ridge, plus the records of both datasets, each with the smaller of its two weights
-        extra = {(row.x, row.y): m for row, m in more}
-        shared = [(row, arb(row.m) - extra.get((row.x, row.y), arb(0))) for row in self.rows]
-        common = arb(self.ridge) + self.hessian(low, high, [(row, m) for row, m in shared if m > 0])
+        common = arb(self.ridge) + self.hessian(low, high, shared(self.rows, more))
         tops = [
             ((c + gain.upper()) / (c + drop.lower().nonnegative_part())).log()
             for c in (common.lower(), common.upper())
@@ -336,7 +325,7 @@ class RiskLaw(LineLaw):
         [low, high].
         """
         rows = differing(self.rows, other.rows)
-        start, stop = _ball_of_float(low), _ball_of_float(high)
+        start, stop = arb(low), arb(high)
         slope = arb(0)  # F' of this problem minus F' of the other, which is b' - b
         for row, m in rows:
             slope = slope + m * row.x[0] * slope_over(
@@ -400,24 +389,23 @@ def minimizer_ball(problem: Problem) -> list[Ball] | None:
     return [arb(x) + error for x in w]
 
 
-def shift_of(first: Problem, second: Problem, noise: SphericalNoise) -> Shift | None:
+def shift_of(first: Problem, second: Problem, noise: SphericalNoise) -> ShiftProfile | None:
     """Return the pair "minimizer plus noise" as a shift of the noise; None if a minimizer cannot be
     enclosed.
-
-    The density of the noise depends on the length of the noise vector only, so that the distance
-    between the minimizers is all that matters.
     """
-    minimizers = minimizer_ball(first), minimizer_ball(second)
-    if minimizers[0] is None or minimizers[1] is None:
+    one, other = minimizer_ball(first), minimizer_ball(second)
+    if one is None or other is None:
         return None
-    size = (
-        sum(
-            ((a - b) * (a - b) for a, b in zip(minimizers[0], minimizers[1], strict=True)), arb(0)
-        ).sqrt()
-        * noise.rate
-    )
+    return shift_by([a - b for a, b in zip(one, other, strict=True)], noise)
+
+
+def shift_by(vector: Sequence[Ball], noise: SphericalNoise) -> ShiftProfile:
+    """Return the shift of the noise by a vector, whose length is all that matters: the density of
+    the noise depends on the length of the noise vector only.
+    """
+    size = sum((x * x for x in vector), arb(0)).sqrt() * noise.rate
     if noise.kind == "gaussian":
-        return Shift("normal", size, noise.dimension)
+        return Gaussian(size)
     if noise.dimension == 1:
-        return Shift("Laplace", size)
-    return Shift("gamma" if noise.kind == "gamma" else "radius", size, noise.dimension)
+        return Laplace(size)
+    return Radial(size, noise.dimension) if noise.kind == "gamma" else Singular(size)

@@ -36,7 +36,7 @@ def pattern_masses(
             tuple(sorted(answers[i] for i in chosen if row[i] == call)) for call in (BELOW, ABOVE)
         )  # type: ignore[assignment]
         if marks not in masses:
-            masses[marks] = _integral(*marks, center, noise)
+            masses[marks] = threshold_mass(*marks, center, noise)
         return masses[marks]
 
     out = []
@@ -68,9 +68,14 @@ def _stretches(row: Sequence[float], noise: Noise) -> list[list[int]] | None:
     return parts
 
 
-def _integral(below: Sequence[float], above: Sequence[float], center: float, noise: Noise) -> Ball:
+def threshold_mass(
+    below: Sequence[float], above: Sequence[float], center: float, noise: Noise
+) -> Ball:
     """Return P(every query in `below` lies below the noisy threshold and every query in `above`
     does not).
+
+    If all noise has one scale, and `below` holds all answers but the threshold, this is the
+    probability that the threshold is the largest noisy number.
     """
     b = arb(noise.threshold)
     if noise.query == 0:

@@ -16,7 +16,7 @@ from dpwitness.core.numerics.noise import LAPLACE_FROM_STATE
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import InvalidArgument
 
-_GAUSS, _GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(16)
+GAUSS, GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
 def as_vector(dataset: Any, owner: str, length: int | None = None) -> FloatArray:
@@ -177,10 +177,21 @@ def geometric_radius(rate: float) -> int:
 def laplace_nodes(breaks: FloatArray, scale: float, width: float) -> tuple[FloatArray, FloatArray]:
     """Return nodes and log-weights of a quadrature rule over Laplace(scale) noise.
 
-    The integrand must be smooth between `breaks`. The rule is composite Gauss-Legendre with 16
-    nodes per panel. Panels are at most `width` wide, never cross a break, and extend 40 scales
-    beyond the outermost breaks. For products of a Laplace density and Laplace distribution
-    functions the relative error is about 1e-15.
+    The rule is composite Gauss-Legendre with 16 nodes for each of `laplace_panels`. For products of
+    a Laplace density and Laplace distribution functions the relative error is about 1e-15.
+    """
+    grid = laplace_panels(breaks, scale, width)
+    half, middle = np.diff(grid) / 2, (grid[1:] + grid[:-1]) / 2
+    nodes = middle[:, None] + half[:, None] * GAUSS
+    return nodes.ravel(), np.log(half[:, None] * GAUSS_WEIGHTS).ravel()
+
+
+def laplace_panels(breaks: FloatArray, scale: float, width: float) -> FloatArray:
+    """Return the ends of panels over which an integrand that is smooth between `breaks` is
+    integrated.
+
+    Panels are at most `width` wide, never cross a break, and extend 40 scales beyond the outermost
+    breaks.
     """
     sorted_breaks = np.unique(breaks)
     knots = np.concatenate(
@@ -190,7 +201,4 @@ def laplace_nodes(breaks: FloatArray, scale: float, width: float) -> tuple[Float
         np.linspace(a, b, int(np.ceil((b - a) / width)) + 1)[:-1]
         for a, b in pairwise(knots.tolist())
     ]
-    grid = np.concatenate([*edges, knots[-1:]])
-    half, middle = np.diff(grid) / 2, (grid[1:] + grid[:-1]) / 2
-    nodes = middle[:, None] + half[:, None] * _GAUSS
-    return nodes.ravel(), np.log(half[:, None] * _GAUSS_WEIGHTS).ravel()
+    return np.concatenate([*edges, knots[-1:]])

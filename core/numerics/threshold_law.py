@@ -8,7 +8,6 @@ are independent, so that every probability is a one-dimensional integral over Z.
 from __future__ import annotations
 
 from functools import cache, lru_cache
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -16,10 +15,13 @@ from numpy.random import Generator
 
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.numerics.laplace_laws import (
+    GAUSS,
+    GAUSS_WEIGHTS,
     fair_coins,
     laplace_log_cdf,
     laplace_log_density,
     laplace_nodes,
+    laplace_panels,
     standard_laplace,
 )
 from dpwitness.core.protocols.mechanism import FloatArray
@@ -192,22 +194,16 @@ def _log_integral_up_to(
             + laplace_log_cdf(z[..., None] - answers, s).sum(axis=-1)
         )
 
-    breaks = np.append(answers, center)
-    start, stop, rate = breaks.min(), breaks.max() + 40 * b, 1 / b + answers.size / s
-    knots = np.append(np.unique(breaks), stop)
-    pieces = [
-        np.linspace(u, v, int(np.ceil((v - u) / min(b, s))) + 1)[:-1]
-        for u, v in pairwise(knots.tolist())
-    ]
-    edges = np.append(np.concatenate(pieces), stop)
-    nodes, weights = np.polynomial.legendre.leggauss(16)
+    edges = laplace_panels(np.append(answers, center), b, min(b, s))
+    start, stop, rate = edges[0], edges[-1], 1 / b + answers.size / s
 
     def panel(left: FloatArray, right: FloatArray) -> FloatArray:
         """Return the log-integral over each panel [left, right]."""
         half = (right - left) / 2
-        z = left[:, None] + half[:, None] * (nodes + 1)
+        z = left[:, None] + half[:, None] * (GAUSS + 1)
+        logs = log_integrand(z) + np.log(GAUSS_WEIGHTS)
         with np.errstate(divide="ignore"):
-            return np.asarray(logsumexp(log_integrand(z) + np.log(weights), axis=1) + np.log(half))
+            return np.asarray(logsumexp(logs, axis=1) + np.log(half))
 
     cumulative = np.logaddexp.accumulate(
         np.append(log_integrand(np.array([start])) - np.log(rate), panel(edges[:-1], edges[1:]))

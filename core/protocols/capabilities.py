@@ -123,8 +123,8 @@ class HasDensityBall(Protocol):
 
 
 class HasMassBall(Protocol):
-    """Mechanism on the line with an enclosure of the mass of each (low, high]; otherwise masses are
-    density times width.
+    """Mechanism on the line with an enclosure of the mass of each (low, high], which cells on the
+    line need.
     """
 
     def mass_ball(self, boxes: Any, dataset: Any, /) -> Any: ...

@@ -18,6 +18,7 @@ from flint import arb
 from numpy.random import Generator
 
 from dpwitness.core import GDP, ApproxDP, InvalidArgument, Pair, Records, Truth
+from dpwitness.core.balls import profiles
 from dpwitness.core.balls.law import (
     GeometricLaw,
     LaplaceLaw,
@@ -25,7 +26,6 @@ from dpwitness.core.balls.law import (
     LineLawEnclosures,
     NormalLaw,
     RoundedNormalLaw,
-    Shift,
 )
 from dpwitness.core.numerics.draws import Draws, SampledByDraws
 from dpwitness.core.numerics.jit import jit
@@ -178,10 +178,10 @@ class Laplace(PureMechanism, _NoisySum):
             else GeometricLaw(center, self._step / scale, self._step)
         )
 
-    def shift_ball(self, d1: Any, d0: Any) -> Shift | None:
+    def shift_ball(self, d1: Any, d0: Any) -> profiles.ShiftProfile | None:
         """Return the pair as a shift of continuous noise; None in discrete arithmetic."""
         shift = abs(arb(self._center(d1)) - self._center(d0)) / self.scale
-        return Shift("Laplace", shift) if self.arithmetic == "float" else None
+        return profiles.Laplace(shift) if self.arithmetic == "float" else None
 
     @available_if(lambda self: self.arithmetic != "float")
     def support(self, dataset: Any) -> FloatArray:
@@ -474,10 +474,10 @@ class Gaussian(_NoisySum):
             else RoundedNormalLaw(center, sigma, GRID)
         )
 
-    def shift_ball(self, d1: Any, d0: Any) -> Shift | None:
+    def shift_ball(self, d1: Any, d0: Any) -> profiles.ShiftProfile | None:
         """Return the pair as a shift of continuous noise; None in discrete arithmetic."""
         shift = abs(arb(self._center(d1)) - self._center(d0)) / self.sigma
-        return Shift("normal", shift) if self.arithmetic == "float" else None
+        return profiles.Gaussian(shift) if self.arithmetic == "float" else None
 
     @available_if(lambda self: self.arithmetic == "grid")
     def support(self, dataset: Any) -> FloatArray:

@@ -30,12 +30,8 @@ from dpwitness.core.balls.ball import (
     product,
     softmax,
 )
-from dpwitness.core.balls.maximum import (
-    argmax_probability,
-    max_interval_mass,
-    max_log_density,
-    max_loss,
-)
+from dpwitness.core.balls.maximum import max_interval_mass, max_log_density, max_loss
+from dpwitness.core.balls.threshold import threshold_mass
 from dpwitness.core.numerics.draws import Draws, SampledByDraws
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.numerics.laplace_laws import (
@@ -47,6 +43,7 @@ from dpwitness.core.numerics.laplace_laws import (
     laplace_nodes,
     standard_laplace,
 )
+from dpwitness.core.numerics.threshold_law import Noise
 from dpwitness.core.protocols.capabilities import one_law
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
@@ -423,7 +420,11 @@ class NoisyMax(_Selection):
         return np.where(possible, chosen, -np.inf)
 
     def _log_mass_balls(self, answers: list[Ball]) -> list[Ball]:
-        return [argmax_probability(answers, i, arb(self.scale)).log() for i in range(len(answers))]
+        noise, found = Noise(self.scale, self.scale, 1), []
+        for i, answer in enumerate(answers):
+            others = [float(q) for q in (*answers[:i], *answers[i + 1 :])]
+            found.append(threshold_mass(others, [], float(answer), noise).log())
+        return found
 
     @available_if(lambda self: self.release != "both")
     def log_density_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:

@@ -5,17 +5,7 @@ A mechanism supports proofs by its method `log_density_ball` (see `core/protocol
 A proof is about the law that the mechanism states. Whether its sampler follows this law is tested
 by runs, not proved.
 
-**Shifts of known noise** in closed form, in balls. The noise is Laplace, normal, or has density
-exp(-|b|) in the plane and in space.
-
-*Normal.* The loss is normal: delta(epsilon) = Q(epsilon/mu - mu/2) - e^epsilon Q(epsilon/mu +
-mu/2), D_a = a mu^2 / 2 (Balle and Wang 2018; Mironov 2017), and the pair is mu-GDP by definition.
-
-*Density proportional to exp(-|b|), d = 1, 2, 3.* The loss at y is |y - c'| - |y - c|. Its level
-sets are hyperbolas with foci c, c' at a distance s = 2 f. Use elliptic coordinates |y - c| + |y -
-c'| = 2 f cosh m and |y - c'| - |y - c| = s t, t in [-1, 1]. Their volume element is f^2 (cosh^2 m
-- t^2) dm dt / sqrt(1 - t^2) in each of two half planes (d = 2). So the density of t is one
-integral in m.
+**Shifts of known noise** have closed forms (`core/balls/profiles.py`).
 
 **Perturbed minimizers**, with records on one axis in any dimension, or any records in the plane.
 
@@ -36,18 +26,17 @@ to infinity. Lower bounds come from the loss over a tiny box around the middle o
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from flint import acb, arb, ctx
+from flint import arb, ctx
 
-from dpwitness.auditors.density.proved.cells import Cells, Side
+from dpwitness.auditors.density.composition import content_key
+from dpwitness.auditors.density.proved.cells import Cell, Cells, Side
 from dpwitness.auditors.density.proved.space import (
     cells_of,
     cells_of_draw,
@@ -55,10 +44,10 @@ from dpwitness.auditors.density.proved.space import (
     product_cells,
     sample_and_check_balls,
 )
-from dpwitness.core.balls.ball import PRECISION, Ball, Box, EnclosureUnavailable, Span, endpoints
-from dpwitness.core.balls.law import Shift
+from dpwitness.auditors.density.result import End, Found
+from dpwitness.core.balls.ball import PRECISION, EnclosureUnavailable, Span, endpoints
 from dpwitness.core.balls.plane import PlaneLoss
-from dpwitness.core.balls.profiles import Gaussian, Laplace
+from dpwitness.core.balls.profiles import Gaussian, ShiftProfile, Singular
 from dpwitness.core.balls.risk import RiskLaw
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
@@ -72,141 +61,39 @@ from dpwitness.core.protocols.capabilities import (
     has_capability,
     log_density_at,
 )
-from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_codec import same_value
 
 
 @dataclass(frozen=True, slots=True)
-class ShiftDivergences(Side):
-    """Divergences of a shift in known noise, in closed form. Both orders of the pair
-    are equivalent.
-    """
+class ClosedForm(Side):
+    """Divergences of a shift of known noise. Both orders of the pair are equivalent."""
 
-    shift: Shift
-
-    @property
-    def profile(self) -> Gaussian | Laplace | None:
-        """Return the profile of normal or Laplace noise; None for other noise."""
-        if self.shift.law == "normal":
-            return Gaussian(self.shift.size)
-        return Laplace(self.shift.size) if self.shift.law == "Laplace" else None
+    profile: ShiftProfile
 
     @property
     def mu(self) -> Span | None:
         """Enclose the GDP parameter of a normal shift; None for other noise."""
-        return endpoints(self.shift.size) if self.shift.law == "normal" else None
+        return endpoints(self.profile.mu) if isinstance(self.profile, Gaussian) else None
 
     def hockey_stick(self, epsilon: float, relative: float = 1e-7, absolute: float = 0.0) -> Span:
         """Enclose the hockey-stick divergence delta(epsilon)."""
-        return endpoints(self._delta(arb(epsilon)))
+        return endpoints(self.profile.delta(arb(epsilon)))
 
     def supremum(self) -> Span:
         """Enclose the largest loss."""
-        if self.shift.size.is_exact() and self.shift.size == 0:
-            return 0.0, 0.0
-        # if the noise density is unbounded at 0, so is the loss: near the center of one law the
-        # other density is bounded
-        positive_shift = self.shift.size > 0
-        return (
-            (math.inf if positive_shift else 0.0, math.inf)
-            if self.shift.law in ("normal", "radius")
-            else endpoints(self.shift.size)
-        )
-
-    def epsilon(self, delta: float, relative: float = 1e-9, edge: float | None = None) -> Span:
-        """Enclose the smallest epsilon with delta(epsilon) <= delta. The closed form is cheap."""
-        return Side.epsilon(self, delta, relative, edge)
+        low, high = endpoints(self.profile.supremum)
+        return max(0.0, low), high
 
     def renyi(self, order: float, relative: float = 1e-7) -> Span:
         """Enclose the Renyi divergence of this order."""
-        a = arb(order)
-        if self.profile is not None:
-            return endpoints(self.profile.renyi(a))
-        if self.shift.law == "radius" or self.shift.dimension > 3:
-            return 0.0, self.supremum()[1]
-        return endpoints(self._expectation(lambda loss: ((a - 1) * loss).exp()).log() / (a - 1))
+        low, high = endpoints(self.profile.renyi(arb(order)))
+        return max(0.0, low), high
 
     def concentrated(self) -> Span:
         """Enclose the supremum of D_a / a over a > 1."""
-        if self.shift.law == "normal":
-            return endpoints(self.shift.size**2 / 2)
+        if isinstance(self.profile, Gaussian):
+            return endpoints(self.profile.mu**2 / 2)
         return Side.concentrated(self)
-
-    def _delta(self, epsilon: Ball) -> Ball:
-        """Return a ball around delta(epsilon)."""
-        size = self.shift.size
-        if self.profile is not None:
-            return self.profile.delta(epsilon)
-        if self.shift.law == "radius":
-            return arb(0).union(arb(1))
-        if self.shift.dimension > 3:
-            return arb(0).union(-((epsilon - size).min(arb(0))).expm1())
-        if size <= epsilon:
-            return arb(0)
-        return self._expectation(lambda loss: -(epsilon - loss).expm1(), epsilon / size)
-
-    def _expectation(self, value: Callable[[Any], Any], start: Ball | None = None) -> Ball:
-        """Return a ball around E_P value(L), restricted to losses L = s t with t >= `start`.
-
-        d = 2, t = cos v: the density of v in (0, pi) is f^2 / pi e^(f cos v) (A - cos^2 v
-        K_0(f)). A is the integral over m > 0 of cosh^2 m e^(-f cosh m), which is (K_0 + K_2) / 2.
-
-        d = 3: the density of t in (-1, 1) is f^3 / 4 e^(f t) (A - t^2 B). A is the integral over
-        m > 0 of sinh m cosh^2 m e^(-f cosh m), which is e^-f (1/f + 2/f^2 + 2/f^3). B is that of
-        sinh m e^(-f cosh m), which is e^-f / f.
-        """
-        f = self.shift.size / 2
-        if self.shift.dimension == 2:
-            k0, k2 = f.bessel_k(0), f.bessel_k(2)
-            a, b, factor = (k0 + k2) / 2, k0, f * f / arb.pi()
-            top = arb.pi() if start is None else start.acos()
-
-            def planar(v: Any, _: bool) -> Any:
-                t = v.cos()
-                return value(2 * f * t) * (f * t).exp() * (a - t * t * b)
-
-            return (acb.integral(planar, acb(0), acb(top)) * factor).real
-        decay = (-f).exp()
-        a, b, factor = decay * (1 / f + 2 / f**2 + 2 / f**3), decay / f, f**3 / 4
-
-        def solid(t: Any, _: bool) -> Any:
-            return value(2 * f * t) * (f * t).exp() * (a - t * t * b)
-
-        return (acb.integral(solid, acb(-1 if start is None else start), acb(1)) * factor).real
-
-
-class _LinePair:
-    """Two laws on the line in the form of a mechanism. The laws take the place of datasets."""
-
-    def __init__(self, cuts: Any) -> None:
-        self._cuts = cuts
-
-    def breakpoints(self, law: RiskLaw) -> Any:
-        """Return the points at which the line is cut."""
-        return self._cuts
-
-    def mass_ball(self, boxes: list[Box], law: RiskLaw) -> list[Ball]:
-        """Enclose the mass of each interval."""
-        return [law.mass(*box[0]) for box in boxes]
-
-    def loss_ball(self, boxes: list[Box], first: RiskLaw, second: RiskLaw) -> list[Span]:
-        """Enclose the privacy loss over each interval."""
-        return [first.loss(*box[0], second) for box in boxes]
-
-
-class _LinePairLargestLoss(_LinePair):
-    """Two laws on the line, where the loss of a coordinate along the axis is the largest over all
-    other coordinates.
-    """
-
-    def loss_ball(self, boxes: list[Box], first: RiskLaw, second: RiskLaw) -> list[Span]:
-        """Enclose the largest loss over each interval of the coordinate along the axis."""
-        found = []
-        for box in boxes:
-            low, high = first.loss(*box[0], second)  # value at t = 0
-            least, most = first.loss_parts(*box[0], second)[1]  # limit as t grows
-            found.append((max(low, least), max(high, most)))
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,18 +102,12 @@ class LargestLossBounds(Side):
     bounded from above by L.
     """
 
-    cells: Any  # encloses a largest loss by `supremum`
+    cells: Cells
+    relative: float = 3e-9  # width of the enclosure of the largest loss
 
     def supremum(self) -> Span:
         """Enclose the largest privacy loss."""
-        return cast(Span, self.cells.supremum())
-
-    def epsilon(self, delta: float, relative: float = 0.0, edge: float | None = None) -> Span:
-        """Enclose epsilon at `delta`: pure DP implies approximate DP, so epsilon is at most the
-        largest loss.
-        """
-        low, high = self.supremum()
-        return (max(0.0, low), max(0.0, high)) if delta <= 0 else (0.0, max(0.0, high))
+        return self.cells.supremum(self.relative)
 
     def hockey_stick(self, epsilon: float, relative: float = 0.0, absolute: float = 0.0) -> Span:
         """Enclose the hockey-stick divergence at `epsilon`, at most 1 - e^(epsilon - sup L)."""
@@ -244,148 +125,113 @@ class LargestLossBounds(Side):
         return 0.0, float("inf")
 
 
-def cells_on_axis(
+def _cells_on_axis(
     mechanism: Any, d1: Any, d0: Any, axial: tuple[RiskLaw, RiskLaw, int, str], seconds: float
 ) -> tuple[Side, ...]:
-    """Return cells for both orders of a pair whose records lie on one axis."""
+    """Return cells for both orders of a pair whose records lie on one axis.
+
+    For normal noise the loss is that of the coordinate along the axis. For other noise, the largest
+    loss over all other coordinates is either its value at t = 0 or its limit as t grows.
+    """
     first, second, axis, kind = axial
-    samples = sample_and_check_balls(mechanism, d1, d0)[:, axis]
+    seen = sample_and_check_balls(mechanism, d1, d0)[:, axis]
     cuts = np.unique(np.concatenate([mechanism.breakpoints(d) for d in (d1, d0)]))
+
+    def cells(law: RiskLaw, other: RiskLaw) -> Cells:
+        """Return the cells of one order of the pair."""
+
+        def losses(spans: list[Span]) -> list[Span]:
+            found = [law.loss(*span, other) for span in spans]
+            if kind == "gaussian":
+                return found
+            limits = [law.loss_parts(*span, other)[1] for span in spans]
+            return [_maximum(list(pair)) for pair in zip(found, limits, strict=True)]
+
+        masses = [lambda spans, side=side: [side.mass(*s) for s in spans] for side in (law, other)]
+        return line(masses, losses, np.empty(0), cuts, seen, seconds)
+
     if kind == "gaussian":
-        cells = line(_LinePair(cuts), first, second, samples, seconds)
-        return cells, cells.turned()
-    orders = [
-        line(_LinePairLargestLoss(cuts), a, b, samples, seconds)
-        for a, b in ((first, second), (second, first))
-    ]
-    return tuple(LargestLossBounds(cells) for cells in orders)
+        along = cells(first, second)
+        return along, along.turned()
+    return LargestLossBounds(cells(first, second)), LargestLossBounds(cells(second, first))
 
 
-_CELLS = 30_000
+_CELLS = 30_000  # cells of the plane that are split at most, for each order of the pair
+_WIDTH = 5e-4  # relative width of the largest loss at which the plane needs no further split
+_BEYOND = (0.0, math.inf)  # marks the box of an arc
 
 
-@dataclass(slots=True, eq=False)
-class PlaneSearch:
-    """Search for the largest loss of one order of a pair."""
-
-    loss: PlaneLoss
-    reach: float  # half the side of the square, and the radius beyond which arcs are used
-    seconds: float
-    hints: Sequence[Span]  # points with a large loss, which are tried first
-    known: Span | None = None
-
-    def supremum(self, relative: float = 5e-4) -> Span:
-        """Enclose the largest loss, to this relative width if the limits on cells and
-        time allow.
-        """
-        if self.known is None:
-            with ctx.workprec(64):  # the width of the cells limits the accuracy
-                self.known = self._search(relative)
-        return self.known
-
-    def _search(self, relative: float) -> Span:
-        """Run branch and bound, best cell first. The points in `hints` are evaluated before all
-        cells.
-        """
-        started, count = time.monotonic(), itertools.count()
-        r = self.reach
-        cells: list[tuple[bool, Span, Span]] = [(True, (-r, r), (-r, r))]
-        cells += [
-            (False, (k * math.pi / 4, (k + 1.0001) * math.pi / 4), (0.0, 1.0)) for k in range(8)
-        ]
-        heap = [(-self._loss_span(cell)[1], next(count), cell) for cell in cells]
-        heapq.heapify(heap)
-        best = max((self._point_lower_bound(x, y) for x, y in self.hints), default=-math.inf)
-        while next(count) < 2 * _CELLS and time.monotonic() - started < self.seconds:
-            if -heap[0][0] <= best + relative * abs(best):
-                break
-            _, _, (inner, first, second) = heapq.heappop(heap)
-            best = max(best, self._middle_lower_bound(inner, first, second))
-            split_first = first[1] - first[0] >= (second[1] - second[0]) * (1.0 if inner else 2.0)
-            a, b = first if split_first else second
-            cut = a / 2 + b / 2
-            for half in ((a, cut), (cut, b)):
-                cell = (inner, half, second) if split_first else (inner, first, half)
-                upper = self._loss_span(cell)[1]
-                if upper > best:
-                    heapq.heappush(heap, (-upper, next(count), cell))
-            if not heap:
-                return best, best
-        return best, max(best, -heap[0][0])
-
-    def _loss_span(self, cell: tuple[bool, Span, Span]) -> Span:
-        """Enclose the loss over a cell."""
-        inner, first, second = cell
-        return (
-            self.loss.over((first, second))
-            if inner
-            else self.loss.beyond(self.reach, first, second)
-        )
-
-    def _middle_lower_bound(self, inner: bool, first: Span, second: Span) -> float:
-        """Return a lower bound on the loss over a tiny box in the middle of a cell."""
-        x, y = first[0] / 2 + first[1] / 2, second[0] / 2 + second[1] / 2
-        if not inner:
-            # stay where the arc is thin: a record's prediction stays bounded while w moves out
-            # orthogonally to the record
-            length = min(self.reach / max(y, 1e-6), max(self.reach, 0.05 / (first[1] - first[0])))
-            x, y = length * math.cos(x), length * math.sin(x)
-        return self._point_lower_bound(x, y)
-
-    def _point_lower_bound(self, x: float, y: float) -> float:
-        """Return a lower bound on the loss over a tiny box around (x, y)."""
-        half = 1e-12 * max(abs(x), abs(y), 1e-3)
-        return self.loss.over(((x - half, x + half), (y - half, y + half)))[0]
-
-
-def search_plane(
+def _search_plane(
     mechanism: Any, d1: Any, d0: Any, found: tuple[PlaneLoss, float], seconds: float
-) -> tuple[LargestLossBounds, LargestLossBounds]:
-    """Return a search for each order of the pair, with half of the time each. Sampled outputs,
-    scaled in and out, are the hints.
+) -> tuple[Side, Side]:
+    """Return the largest loss for each order of the pair, with half of the time each. Sampled
+    outputs, scaled in and out, are tried first.
     """
     loss, reach = found
     samples = sample_and_check_balls(mechanism, d1, d0)
-    points = np.concatenate(
-        [samples * scale for scale in (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 1e3, 1e6)]
-    )
+    scales = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 1e3, 1e6)
+    points = np.concatenate([samples * scale for scale in scales])
     values = log_density_at(mechanism, points, d1) - log_density_at(mechanism, points, d0)
     sides = []
-    for side, signed_losses in ((loss, values), (loss.turned(), -values)):
+    # the time of both orders starts now
+    for side, signed_losses, time in (
+        (loss, values, seconds / 2),
+        (loss.turned(), -values, seconds),
+    ):
         hints = points[np.argsort(signed_losses)[-3:]].tolist()
-        sides.append(
-            LargestLossBounds(PlaneSearch(side, reach, seconds / 2, [(x, y) for x, y in hints]))
-        )
+        sides.append(LargestLossBounds(_plane_cells(side, reach, hints, time), _WIDTH))
     return sides[0], sides[1]
+
+
+def _plane_cells(loss: PlaneLoss, reach: float, hints: list[list[float]], seconds: float) -> Cells:
+    """Return cells that cover the plane: a square around the origin, and arcs beyond the radius
+    `reach`. The span of a cell reaches from a loss inside it to a bound on all losses inside.
+
+    An arc has the angle as first coordinate and `reach` over the distance as second one.
+    """
+    count = itertools.count()
+
+    def make(arc: bool, first: Span, second: Span, least: float = -math.inf) -> Cell:
+        """Return a cell in which a loss of at least `least` is attained."""
+        with ctx.workprec(64):  # the width of the cells limits the accuracy
+            low, high = loss.beyond(reach, first, second) if arc else loss.over((first, second))
+        box = (first, second, _BEYOND) if arc else (first, second)
+        return Cell(arb(1), arb(1), (max(low, least), high), box)
+
+    def point(x: float, y: float) -> Cell:
+        """Return a tiny box around (x, y)."""
+        half = 1e-12 * max(abs(x), abs(y), 1e-3)
+        return make(False, (x - half, x + half), (y - half, y + half))
+
+    def split(cell: Cell) -> list[Cell]:
+        """Return the halves of a cell, across its longer side."""
+        first, second, *beyond = cell.box
+        arc = bool(beyond)
+        if next(count) >= _CELLS:
+            return []
+        x, y = first[0] / 2 + first[1] / 2, second[0] / 2 + second[1] / 2
+        along = first[1] - first[0] >= (second[1] - second[0]) * (2.0 if arc else 1.0)
+        halves = [((first[0], x), second), ((x, first[1]), second)]
+        if not along:
+            halves = [(first, (second[0], y)), (first, (y, second[1]))]
+        if arc:
+            # stay where the arc is thin: a record's prediction stays bounded while w moves out
+            # orthogonally to the record
+            length = min(reach / max(y, 1e-6), max(reach, 0.05 / (first[1] - first[0])))
+            x, y = length * math.cos(x), length * math.sin(x)
+        middle = point(x, y).loss[0]
+        return [make(arc, *half, middle) for half in halves]
+
+    leaves = [make(False, (-reach, reach), (-reach, reach)), *(point(x, y) for x, y in hints)]
+    for k in range(8):
+        leaves.append(make(True, (k * math.pi / 4, (k + 1.0001) * math.pi / 4), (0.0, 1.0)))
+    return Cells(leaves, split, seconds, infinite_splits=_CELLS)
 
 
 _MOST_PARTS = 2048  # largest number of independent parts that are composed
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ProvedBounds:
-    """Proved bounds for one pair, the larger of its two orders: 0 or infinity where nothing could
-    be proved.
-    """
-
-    route: str  # how the bounds were proved, for the headline
-    parameter_lower: float
-    parameter_upper: float
-    epsilon_lower: float  # at the claim's delta, or at delta = 0 for notions without one
-    epsilon_upper: float
-    epsilons: FloatArray
-    delta_lower: FloatArray
-    delta_upper: FloatArray
-
-    @property
-    def tight(self) -> bool:
-        """Return whether the two bounds agree so well that other routes add no information."""
-        return self.parameter_upper <= self.parameter_lower * (1 + 1e-2)
-
-
-def proved_bounds(
-    mechanism: Any, pair: Pair, claim: Claim, seconds: float = 20.0
-) -> ProvedBounds | None:
+def proved_bounds(mechanism: Any, pair: Pair, claim: Claim, seconds: float = 20.0) -> Found | None:
     """Enclose the claim's parameter and the privacy profile of a pair, in balls, over all outputs.
 
     Returns None if the mechanism or the claim offers no enclosure. Raises BadOracle if the balls
@@ -396,7 +242,7 @@ def proved_bounds(
     >>> from dpwitness.mechanisms import Laplace, PureDP
     >>> laplace = Laplace(0.5)
     >>> found = proved_bounds(laplace, laplace.worst_pair(), PureDP(0.5))
-    >>> found.epsilon_lower <= 0.5 <= found.epsilon_upper < 0.5000001
+    >>> found.lowers[0].epsilon <= 0.5 <= found.uppers[0].epsilon < 0.5000001
     True
     """
     with ctx.workprec(PRECISION):
@@ -407,7 +253,7 @@ def proved_bounds(
             return None
 
 
-def _bounds_of(sides: Sequence[Side], method: str, claim: Claim) -> ProvedBounds | None:
+def _bounds_of(sides: Sequence[Side], method: str, claim: Claim) -> Found | None:
     """Return the bounds over both orders of the pair, or None if the claim has no enclosure."""
     spans = [claim.enclosed(side) for side in sides]
     known = [span for span in spans if span is not None]
@@ -423,7 +269,8 @@ def _bounds_of(sides: Sequence[Side], method: str, claim: Claim) -> ProvedBounds
         [_maximum([side.hockey_stick(e, 1e-6, 1e-14) for side in sides]) for e in epsilons.tolist()]
     )
     lower, upper = np.clip(profile[:, 0], 0.0, 1.0), np.clip(profile[:, 1], 0.0, 1.0)
-    return ProvedBounds(method, *parameter, *epsilon, epsilons, lower, upper)
+    low, high = (End(p, "proved", e) for p, e in zip(parameter, epsilon, strict=True))
+    return Found(method, (low,), (high,), epsilons, lower, upper)
 
 
 def _cover_outputs(
@@ -436,13 +283,10 @@ def _cover_outputs(
         shift = mechanism.shift_ball(d1, d0)
         if shift is not None:
             sample_and_check_balls(mechanism, d1, d0)
-            if shift.law == "radius":
-                return (
-                    ShiftDivergences(shift),
-                ), "a density unbounded at the minimum, which moves, in balls"
-            return (
-                ShiftDivergences(shift),
-            ), f"closed form of a shift in {shift.law} noise, in balls"
+            method = f"closed form of a shift in {shift.noise} noise, in balls"
+            if isinstance(shift, Singular):
+                method = "a density unbounded at the minimum, which moves, in balls"
+            return (ClosedForm(shift),), method
     if has_capability(mechanism, HasDrawsBall):
         sample_and_check_balls(mechanism, d1, d0)
         drawn = [
@@ -471,16 +315,12 @@ def _cover_outputs(
         if 1 < len(differing) <= _MOST_PARTS and all(
             has_capability(part, HasDensityBall) for part, _, _ in differing
         ):
-            each: list[Cells | None] = []
-            for k, (part, b, a) in enumerate(differing):
-                twins = (
-                    i
-                    for i, (other, y, x) in enumerate(differing[:k])
-                    if other == part and same_value(y, b) and same_value(x, a)
-                )
-                twin = next(twins, None)
-                each.append(cells_of(part, b, a, seconds) if twin is None else each[twin])
-            parts_of = [cells for cells in each if cells is not None]
+            known: dict[Any, Cells | None] = {}
+            keys = [content_key(*twin) or k for k, twin in enumerate(differing)]
+            for key, (part, b, a) in zip(keys, differing, strict=True):
+                if key not in known:
+                    known[key] = cells_of(part, b, a, seconds)
+            parts_of = [cells for key in keys if (cells := known[key]) is not None]
             if len(parts_of) == len(differing):
                 whole = product_cells(parts_of)
                 return (
@@ -490,13 +330,13 @@ def _cover_outputs(
     if has_capability(mechanism, HasAxisBall):
         axial = mechanism.axis_ball(d1, d0)
         if axial is not None:
-            return cells_on_axis(
+            return _cells_on_axis(
                 mechanism, d1, d0, axial, seconds
             ), "cells along the one axis on which all records lie, bisected in balls"
     if has_capability(mechanism, HasPlaneBall):
         planar = mechanism.plane_ball(d1, d0)
         if planar is not None:
-            return search_plane(
+            return _search_plane(
                 mechanism, d1, d0, planar, seconds / 2
             ), "branch and bound over the plane of outputs, in balls"
     cells = cells_of(mechanism, d1, d0, seconds)

@@ -13,20 +13,17 @@ once the cells cover all outputs.
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from flint import arb
 
 from dpwitness.core.balls.ball import Ball, Box, Span, endpoints
 
-# splits of cells with an infinite bound, after which the bound is accepted as infinite
-_MAX_INFINITE_SPLITS = 60
 # Orders for zCDP. Chords bound the values between them. D_a / a is flat at its maximum, so few
 # orders suffice.
 _ZCDP_ORDERS = [1 + 10 ** (k / 8) for k in range(-24, 33)]
@@ -67,73 +64,49 @@ class Side(ABC):
             upper.append(_chord(a, first, b, second))
         return lower * (1 - 1e-15), max(upper) * (1 + 1e-15)
 
-    def epsilon(self, delta: float, relative: float = 2e-9, edge: float | None = None) -> Span:
+    def epsilon(self, delta: float, relative: float = 1e-9, edge: float | None = None) -> Span:
         """Enclose the smallest epsilon >= 0 with delta(epsilon) <= delta, on a known side of `edge`
         where possible.
         """
         if delta <= 0:
             low, high = self.supremum()
             return max(0.0, low), max(0.0, high)
-        low, high = self._epsilon(delta, relative)
-        if edge is not None and low <= edge < high:
-            here = self.hockey_stick(edge, 1e-13, 1e-30)
-            low, high = (
-                (edge, high)
-                if here[0] > delta
-                else (low, edge)
-                if here[1] <= delta
-                else (low, high)
-            )
-        return low, high
-
-    def _epsilon(self, delta: float, relative: float) -> Span:
-        """Enclose epsilon at `delta` by bisection, without the shortcut that `edge` allows."""
-        low, high = 0.0, 1.0
-        at_low = self.hockey_stick(0.0)
-        if at_low[1] <= delta:
+        at_zero = self.hockey_stick(0.0)
+        if at_zero[1] <= delta:
             return 0.0, 0.0
-        if at_low[0] <= delta:  # the sign at 0 is undecided
-            high = 1e-9
-            while self.hockey_stick(high, 1e-9, 1e-9 * delta)[1] > delta and high < 1e3:
-                high *= 2.0
-            return 0.0, high if high < 1e3 else math.inf
-        while True:
-            here = self.hockey_stick(high, 1e-9, 1e-9 * delta)
-            if here[1] <= delta:
-                break
-            if here[0] > delta:
-                low = high
+
+        def below(epsilon: float) -> bool:
+            """Return whether `epsilon` is proved to be below the root."""
+            return self.hockey_stick(epsilon, 1e-9, 1e-9 * delta)[0] > delta
+
+        def above(epsilon: float) -> bool:
+            """Return whether `epsilon` is proved to be at or above the root."""
+            return self.hockey_stick(epsilon, 1e-9, 1e-9 * delta)[1] <= delta
+
+        low, high = 0.0, 1.0 if at_zero[0] > delta else 1e-9
+        while not above(high):
+            low = high if below(high) else low
             if high > 700:
                 return self._least_beyond(delta, low), math.inf
             high *= 2.0
-        while high - low > relative * max(low, 1e-9):
-            middle = 0.5 * (low + high)
-            here = self.hockey_stick(middle, 1e-9, 1e-9 * delta)
-            if here[1] <= delta:
-                high = middle
-            elif here[0] > delta:
-                low = middle
-            else:
-                return self._narrow(delta, low, middle, relative), self._narrow(
-                    delta, high, middle, relative
-                )
+
+        def last(proved: Callable[[float], bool], end: float, other: float) -> Span:
+            """Return the last value from `end` towards `other` that is proved, and its neighbor."""
+            while abs(other - end) > relative * max(min(end, other), 1e-9):
+                middle = 0.5 * (end + other)
+                end, other = (middle, other) if proved(middle) else (end, middle)
+            return end, other
+
+        low, undecided = last(below, low, high)
+        high = undecided if above(undecided) else last(above, high, undecided)[0]
+        if edge is not None and low <= edge < high:
+            least, most = self.hockey_stick(edge, 1e-13, 1e-30)
+            low, high = edge if least > delta else low, edge if most <= delta else high
         return low, high
 
     def _least_beyond(self, delta: float, low: float) -> float:
         """Return a lower bound of epsilon at `delta` if it is above `low` and beyond the search."""
         return low
-
-    def _narrow(self, delta: float, sure: float, open_at: float, relative: float) -> float:
-        """Bisect between an epsilon whose side of the root is proved and one whose side is
-        undecided.
-        """
-        below = sure < open_at
-        while abs(open_at - sure) > relative * max(sure, open_at, 1e-9):
-            middle = 0.5 * (sure + open_at)
-            here = self.hockey_stick(middle, 1e-9, 1e-9 * delta)
-            proved = here[0] > delta if below else here[1] <= delta
-            sure, open_at = (middle, open_at) if proved else (sure, middle)
-        return sure
 
 
 @dataclass(slots=True, eq=False)
@@ -146,12 +119,10 @@ class Cell:
     q: Ball
     loss: Span
     box: Box = ()
-    # masses come from densities only, so the loss gives a tighter ratio p/q than the masses do
-    rough: bool = False
 
     def turned(self) -> Cell:
         """Return the cell for the other order of the pair."""
-        return Cell(self.q, self.p, (-self.loss[1], -self.loss[0]), self.box, self.rough)
+        return Cell(self.q, self.p, (-self.loss[1], -self.loss[0]), self.box)
 
     def outer(self) -> Ball:
         """Return the mass p at the upper end of the span, in the two-point law that preserves p and
@@ -175,6 +146,8 @@ class Cells(Side):
     split: Callable[[Cell], list[Cell]] | None = None
     seconds: float = 20.0  # time after which no cell is split: enclosures then stay valid but wide
     started: float = field(default_factory=time.monotonic)
+    # splits of cells with an infinite bound, after which the bound is accepted as infinite
+    infinite_splits: int = 60
     largest: Span | None = None
 
     def turned(self) -> Cells:
@@ -215,38 +188,28 @@ class Cells(Side):
         """Enclose the largest loss on outputs that have mass under P. The result is cached."""
         if self.largest is not None:
             return self.largest
-        # best-first splitting
-        leaves = [cell for cell in self.leaves if not (cell.p.is_exact() and cell.p == 0)]
-        best = max((cell.loss[0] for cell in leaves if cell.p > 0), default=-math.inf)
-        count = itertools.count()
-        heap = [(-cell.loss[1], next(count), cell) for cell in leaves]
-        heapq.heapify(heap)
-        done: list[float] = []
-        split_ids: set[int] = set()
-        new_cells: list[Cell] = []
-        infinite_splits = 0
-        while heap:
-            upper, _, cell = heap[0]
-            infinite_splits += upper == -math.inf
-            # after many splits, to fewer digits
-            enough = relative if len(new_cells) < 2000 else 100 * relative
-            if -upper <= best + enough * abs(best) or infinite_splits > _MAX_INFINITE_SPLITS:
-                break
-            parts = self._split_cell(cell)
-            heapq.heappop(heap)
-            if not parts:
-                done.append(-upper)
-                continue
-            split_ids.add(id(cell))
-            new_cells += parts
-            for part in parts:
-                if part.p.is_exact() and part.p == 0:
-                    continue
-                if part.p > 0:
-                    best = max(best, part.loss[0])
-                heapq.heappush(heap, (-part.loss[1], next(count), part))
-        self._replace(split_ids, new_cells)
-        self.largest = best, max([best, *done, *(-upper for upper, _, _ in heap[:1])])
+        best = -math.inf
+
+        def upper(cell: Cell) -> float:
+            """Return the largest loss of a cell that may have mass under P."""
+            nonlocal best
+            if cell.p > 0:
+                best = max(best, cell.loss[0])
+            return -math.inf if cell.p.is_exact() and cell.p == 0 else cell.loss[1]
+
+        def goal(uppers: list[float]) -> float:
+            """Return a loss between the largest one that is attained and the largest bound."""
+            top = max(uppers, default=-math.inf)
+            # with many cells, to fewer digits
+            enough = abs(best) * (relative if len(self.leaves) < 2000 else max(relative, 3e-7))
+            if top <= best + enough:
+                return math.inf
+            if not math.isfinite(top - best):
+                return math.nextafter(top, -math.inf)
+            return max(best + enough, best / 4 + top * 3 / 4)
+
+        self._split_above(upper, goal)
+        self.largest = best, max([best, *map(upper, self.leaves)])
         return self.largest
 
     def _least_beyond(self, delta: float, low: float) -> float:
@@ -254,61 +217,54 @@ class Cells(Side):
         infinite = sum((c.p for c in self.leaves if c.loss[0] == math.inf), arb(0)) > delta
         return math.inf if infinite else low
 
-    def _split_cell(self, cell: Cell) -> list[Cell]:
-        """Return the parts of a cell; an empty list if it cannot be split or the time is up."""
-        if self.split is None or time.monotonic() - self.started > self.seconds:
-            return []
-        return self.split(cell)
-
-    def _replace(self, split_ids: set[int], new_cells: Iterable[Cell]) -> None:
-        """Replace the leaves with ids in `split_ids` by `new_cells`."""
-        if split_ids:
-            self.leaves = [
-                cell
-                for cell in itertools.chain(self.leaves, new_cells)
-                if id(cell) not in split_ids
-            ]
+    def _split_above(
+        self, rank: Callable[[Cell], float], goal: Callable[[list[float]], float]
+    ) -> None:
+        """Split the leaves whose rank exceeds the goal, in rounds. The goal depends on the ranks of
+        the leaves that may be split: none is once the time is up.
+        """
+        ranks: dict[Cell, float] = {}
+        whole: set[Cell] = set()  # leaves that cannot be split
+        infinite = 0
+        while infinite <= self.infinite_splits:
+            ranks |= {cell: rank(cell) for cell in self.leaves if cell not in ranks}
+            least = goal([ranks[cell] for cell in self.leaves if cell not in whole])
+            chosen = [c for c in self.leaves if c not in whole and ranks[c] > least]
+            if not chosen or self.split is None:
+                return
+            parts: dict[Cell, list[Cell]] = {}
+            for cell in chosen:
+                if time.monotonic() - self.started > self.seconds:
+                    break
+                parts[cell] = self.split(cell)
+            whole |= {cell for cell in chosen if not parts.get(cell)}
+            infinite += sum(math.isinf(ranks[cell]) for cell in chosen)
+            self.leaves = [part for cell in self.leaves for part in parts.get(cell) or [cell]]
 
     def _refined_sum(self, value: Callable[[Cell], Ball], relative: float, absolute: float) -> Span:
         """Enclose the sum of `value` over the leaves, splitting the widest until the requested
         width is met.
         """
-        known: dict[int, Ball] = {}
-        heap: list[tuple[float, int, Cell]] = []
-        count = itertools.count()
-        width, least = 0.0, 0.0
+        values: dict[Cell, Ball] = {}
+        lows: dict[Cell, float] = {}
 
-        def enter(cell: Cell) -> None:
-            nonlocal width, least
-            ball = known[id(cell)] = value(cell)
-            low, high = endpoints(ball)
-            least += low if math.isfinite(low) else 0.0
-            if high > low and self.split is not None:
-                width += high - low if math.isfinite(high) else 0.0
-                heapq.heappush(heap, (low - high, next(count), cell))
+        def gap(cell: Cell) -> float:
+            """Return the width of the value's enclosure."""
+            values[cell] = value(cell)
+            low, high = endpoints(values[cell])
+            lows[cell] = low if math.isfinite(low) else 0.0
+            return high - low if high > low else 0.0
 
-        for cell in self.leaves:
-            enter(cell)
-        split_ids: set[int] = set()
-        new_cells: list[Cell] = []
-        infinite_splits = 0
-        while heap and (-heap[0][0] == math.inf or width > max(relative * least, absolute)):
-            gap, _, cell = heapq.heappop(heap)
-            infinite_splits += gap == -math.inf
-            if -gap <= 1e-16 * least or infinite_splits > _MAX_INFINITE_SPLITS:
-                break
-            parts = self._split_cell(cell)
-            if not parts:
-                continue
-            low, _ = endpoints(known.pop(id(cell)))
-            least -= low if math.isfinite(low) else 0.0
-            width -= -gap if math.isfinite(gap) else 0.0
-            split_ids.add(id(cell))
-            new_cells += parts
-            for part in parts:
-                enter(part)
-        self._replace(split_ids, new_cells)
-        return endpoints(sum((known[id(cell)] for cell in self.leaves), arb(0)))
+        def goal(gaps: list[float]) -> float:
+            """Return the share of a cell in the requested width."""
+            if math.inf in gaps:
+                return math.nextafter(math.inf, 0.0)
+            least = sum(lows[cell] for cell in self.leaves)
+            width = max(relative * least, absolute)
+            return math.inf if sum(gaps) <= width else max(width / len(gaps), 1e-16 * least)
+
+        self._split_above(gap, goal)
+        return endpoints(sum((values[cell] for cell in self.leaves), arb(0)))
 
 
 def hockey_stick_contribution(cell: Cell, epsilon: float, factor: Ball) -> Ball:
@@ -317,11 +273,7 @@ def hockey_stick_contribution(cell: Cell, epsilon: float, factor: Ball) -> Ball:
     if high <= epsilon:
         return arb(0)
     if low >= epsilon:
-        if not cell.rough:
-            return cell.p if low == math.inf else cell.p - factor * cell.q
-        inner = cell.p * -(epsilon - arb(low)).expm1() if math.isfinite(low) else cell.p
-        outer = cell.p * -(epsilon - arb(high)).expm1() if math.isfinite(high) else cell.p
-        return _intersection(cell.p - factor * cell.q, inner.union(outer)).nonnegative_part()
+        return cell.p if low == math.inf else cell.p - factor * cell.q
     least = (cell.p - factor * cell.q).lower()
     most = cell.outer().upper()
     if math.isfinite(high):
@@ -341,7 +293,7 @@ def _moment_contribution(cell: Cell, order: float, shift: Ball) -> Ball:
     if high == math.inf:
         return arb(0).union(arb("inf")) if low < high else arb("inf")
     power = arb(order) - 1
-    if low == high and not cell.rough:
+    if low == high:
         return cell.p * (power * (arb(low) - shift)).exp()
     far = cell.outer()
     most = (power * (arb(high) - shift)).exp() * far
@@ -360,15 +312,6 @@ def _moment_contribution(cell: Cell, order: float, shift: Ball) -> Ball:
         other = cell.p * (power * (arb(low) - shift)).exp()
         least = other if not least.lower() > other.lower() else least
     return least.lower().nonnegative_part().union(most.upper())
-
-
-def _intersection(first: Ball, second: Ball) -> Ball:
-    """Return the intersection of two balls that enclose the same number."""
-    if not (first.is_finite() and second.is_finite()):
-        return first if first.is_finite() else second
-    low = first.lower() if first.lower() >= second.lower() else second.lower()
-    high = first.upper() if first.upper() <= second.upper() else second.upper()
-    return low.union(high)
 
 
 def _chord(a: float, first: float, b: float, second: float, pieces: int = 64) -> float:

@@ -16,7 +16,9 @@ from __future__ import annotations
 import itertools
 import math
 from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,7 @@ from flint import arb
 
 from dpwitness.auditors.density.density_check import BadOracle
 from dpwitness.auditors.density.proved.cells import Cell, Cells, hockey_stick_contribution
-from dpwitness.core.balls.ball import Ball, Box, Span, endpoints, over, span
+from dpwitness.core.balls.ball import Ball, Span, endpoints, log_ratio_span, over, span
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.protocols.capabilities import (
     HasDensityBall,
@@ -51,9 +53,21 @@ def cells_of(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells | None:
         cells = _cells_of_support(mechanism, d1, d0, seconds)
     else:
         seen = sample_and_check_balls(mechanism, d1, d0)
-        if seen.shape[1] > 1:
+        if seen.shape[1] > 1 or not has_capability(mechanism, HasMassBall):
             return None
-        cells = line(mechanism, d1, d0, seen[:, 0], seconds)
+
+        def masses(dataset: Any, spans: list[Span]) -> list[Ball]:
+            return list(mechanism.mass_ball([[span] for span in spans], dataset))
+
+        atoms, cuts = (_method_values(mechanism, name, d1, d0) for name in ("atoms", "breakpoints"))
+        cells = line(
+            [partial(masses, d) for d in (d1, d0)],
+            partial(_losses, mechanism, d1, d0),
+            atoms,
+            cuts,
+            seen[:, 0],
+            seconds,
+        )
     for side, total in zip(("D1", "D0"), cells.total(), strict=True):
         if not total.contains(1):
             raise BadOracle(
@@ -73,7 +87,7 @@ def _cells_of_support(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells
     boxes = [[(x, x) for x in row] for row in rows.tolist()]
     first, second = (mechanism.log_density_ball(boxes, d) for d in (d1, d0))
     leaves = [
-        Cell(a.exp(), b.exp(), _log_ratio_span(a, b), box)
+        Cell(a.exp(), b.exp(), log_ratio_span(a, b), box)
         for a, b, box in zip(first, second, boxes, strict=True)
     ]
     _require_floats_in_balls(mechanism, rows[:_SAMPLE_RUNS], first[:_SAMPLE_RUNS], d1)
@@ -93,7 +107,7 @@ def cells_of_draw(p: list[Ball], q: list[Ball], seconds: float) -> Cells:
     """Return the cells of one draw, from its log-probabilities; balls are equal numbers only if
     they are the same object.
     """
-    spans = [(0.0, 0.0) if a is b else _log_ratio_span(a, b) for a, b in zip(p, q, strict=True)]
+    spans = [(0.0, 0.0) if a is b else log_ratio_span(a, b) for a, b in zip(p, q, strict=True)]
     return Cells(
         [Cell(a.exp(), b.exp(), loss) for a, b, loss in zip(p, q, spans, strict=True)],
         None,
@@ -120,101 +134,55 @@ def sample_and_check_balls(mechanism: Any, d1: Any, d0: Any) -> FloatArray:
     return np.concatenate(seen)
 
 
-def line(mechanism: Any, d1: Any, d0: Any, seen: FloatArray, seconds: float) -> Cells:
-    """Return cells on the line: intervals (low, high], and points that have positive mass."""
-    atoms = _method_values(mechanism, "atoms", d1, d0)
-    cuts = np.unique(
-        np.concatenate(
-            [
-                atoms,
-                _method_values(mechanism, "breakpoints", d1, d0),
-                np.quantile(seen, [0.1, 0.5, 0.9]),
-            ]
-        )
-    ).tolist()
-    middle = float(np.median(seen))
-    spread = float(np.quantile(seen, 0.9) - np.quantile(seen, 0.1)) or 1.0
-    exact = has_capability(mechanism, HasMassBall)
+def line(
+    masses: Sequence[Callable[[list[Span]], list[Ball]]],
+    losses: Callable[[list[Span]], list[Span]],
+    atoms: FloatArray,
+    breaks: FloatArray,
+    seen: FloatArray,
+    seconds: float,
+) -> Cells:
+    """Return cells on the line: intervals (low, high], and points that have positive mass.
+
+    `masses` on D1 and on D0 and `losses` enclose those of each interval. `seen` are sampled
+    outputs, which choose the cuts.
+    """
+    low, middle, high = np.quantile(seen, [0.1, 0.5, 0.9]).tolist()
+    spread = high - low or 1.0
 
     def make(spans: list[Span]) -> list[Cell]:
-        boxes: list[Box] = [[s] for s in spans]
-        p, q = (
-            mechanism.mass_ball(boxes, d) if exact else masses_from_density(mechanism, boxes, d)
-            for d in (d1, d0)
-        )
-        losses = loss_spans(mechanism, boxes, d1, d0)
-        found = [
-            Cell(a, b, loss, box, not exact)
-            for a, b, loss, box in zip(p, q, losses, boxes, strict=True)
-        ]
+        parts = (*(mass(spans) for mass in masses), losses(spans), spans)
+        found = [Cell(p, q, loss, [each]) for p, q, loss, each in zip(*parts, strict=True)]
         return [cell for cell in found if not _has_no_mass(cell)]
 
     def split(cell: Cell) -> list[Cell]:
         low, high = cell.box[0]
-        if not low < high:
-            return []
-        if math.isinf(low) or math.isinf(high):
-            near = high if math.isinf(low) else low
-            step = max(spread, 2 * abs(near - middle)) if math.isfinite(near) else 0.0
-            cut = middle if math.isinf(near) else near + (step if math.isinf(high) else -step)
+        if math.isinf(low) and math.isinf(high):
+            cut = middle
+        elif math.isinf(high):
+            cut = low + max(spread, 2 * abs(low - middle))
+        elif math.isinf(low):
+            cut = high - max(spread, 2 * abs(high - middle))
         else:
             cut = low + (high - low) / 2
         return make([(low, cut), (cut, high)]) if low < cut < high and math.isfinite(cut) else []
 
-    edges = [-math.inf, *cuts, math.inf]
-    spans = [(a, b) for a, b in itertools.pairwise(edges)] + [(a, a) for a in atoms.tolist()]
+    cuts = np.unique(np.concatenate([atoms, breaks, [low, middle, high]])).tolist()
+    spans = [*itertools.pairwise([-math.inf, *cuts, math.inf]), *((a, a) for a in atoms.tolist())]
     return Cells(make(spans), split, seconds)
 
 
-def masses_from_density(mechanism: Any, boxes: list[Box], dataset: Any) -> list[Ball]:
-    """Enclose each box's mass as density times volume, or by the tail mass outside of it if the box
-    is unbounded.
-    """
-    finite = [i for i, box in enumerate(boxes) if all(math.isfinite(x) for s in box for x in s)]
-    out = [arb(0).union(arb(1))] * len(boxes)
-    for i, log in zip(
-        finite, mechanism.log_density_ball([boxes[i] for i in finite], dataset), strict=True
-    ):
-        volume = math.prod((arb(high) - arb(low) for low, high in boxes[i]), start=arb(1))
-        mass = log.exp() * volume
-        out[i] = mass if mass.is_finite() else out[i]
-    if has_capability(mechanism, HasTailBall):
-        for i in set(range(len(boxes))) - set(finite):
-            outside = [
-                (high, math.inf) if math.isinf(low) else (-math.inf, low) for low, high in boxes[i]
-            ]
-            out[i] = mechanism.tail_ball(outside, dataset)
-    return out
-
-
-def loss_spans(mechanism: Any, boxes: list[Box], d1: Any, d0: Any) -> list[Span]:
-    """Enclose the loss over each box: by the mechanism's own method, or as a difference of
+def _losses(mechanism: Any, d1: Any, d0: Any, spans: list[Span]) -> list[Span]:
+    """Enclose the loss over each interval: by the mechanism's own method, or as a difference of
     log-densities.
     """
     if has_capability(mechanism, HasLossBall):
-        return list(mechanism.loss_ball(boxes, d1, d0))
-    finite = [i for i, box in enumerate(boxes) if all(math.isfinite(x) for s in box for x in s)]
-    out: list[Span] = [(-math.inf, math.inf)] * len(boxes)
-    some = [boxes[i] for i in finite]
-    for i, a, b in zip(
-        finite,
-        mechanism.log_density_ball(some, d1),
-        mechanism.log_density_ball(some, d0),
-        strict=True,
-    ):
-        out[i] = _log_ratio_span(a, b)
-    return out
-
-
-def _log_ratio_span(first: Ball, second: Ball) -> Span:
-    """Return the span of a difference of log-densities, either of which may be minus infinity."""
-    if first.is_finite() and second.is_finite():
-        return endpoints(first - second)
-    if first.is_finite() and not second.is_nan() and second < 0:
-        return math.inf, math.inf
-    if second.is_finite() and not first.is_nan() and first < 0:
-        return -math.inf, -math.inf
-    return -math.inf, math.inf
+        return list(mechanism.loss_ball([[span] for span in spans], d1, d0))
+    bounded = [[span] for span in spans if math.isfinite(span[1] - span[0])]
+    logs = (mechanism.log_density_ball(bounded, d) for d in (d1, d0))
+    found = iter([log_ratio_span(a, b) for a, b in zip(*logs, strict=True)])
+    unknown = (-math.inf, math.inf)
+    return [next(found) if math.isfinite(high - low) else unknown for low, high in spans]
 
 
 def _has_no_mass(cell: Cell) -> bool:
@@ -336,8 +304,6 @@ def product_cells(parts: list[Cells]) -> Product:
                         _add_rounded(a.loss[0], b.loss[0], -math.inf),
                         _add_rounded(a.loss[1], b.loss[1], math.inf),
                     ),
-                    (),
-                    a.rough or b.rough,
                 )
                 for a, b in itertools.product(whole, outcomes)
             ]
@@ -448,11 +414,7 @@ def _merge_close(cells: list[Cell], width: float) -> list[Cell]:
         if key in merged:
             old = merged[key]
             merged[key] = Cell(
-                old.p + cell.p,
-                old.q + cell.q,
-                (min(old.loss[0], low), max(old.loss[1], high)),
-                (),
-                old.rough or cell.rough,
+                old.p + cell.p, old.q + cell.q, (min(old.loss[0], low), max(old.loss[1], high))
             )
         else:
             merged[key] = cell

@@ -17,6 +17,7 @@ from dpwitness.auditors.density.density_bets import log_capital_won
 from dpwitness.auditors.density.density_check import (
     BadOracle,
     check_oracle,
+    density_of,
     log_densities,
     make_side,
 )
@@ -510,7 +511,9 @@ def test_bets_against_a_right_density_win_seldom(law, seeds):
         datasets = ZERO_ONE.d1, ZERO_ONE.d0
         rows = [law.sample(dataset, 1000, rng) for dataset in datasets]
         sides = [
-            make_side(law, datasets[i], rows[i], *log_densities(law, rows[i], pair), rng)
+            make_side(
+                density_of(law, datasets[i]), rows[i], *log_densities(law, rows[i], pair), rng
+            )
             for i, pair in enumerate((ZERO_ONE, ZERO_ONE.swapped()))
         ]
         rich += log_capital_won(sides)[0] >= math.log(10)

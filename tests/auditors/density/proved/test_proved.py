@@ -52,14 +52,14 @@ def test_cells_enclose_balle_and_wang(epsilon, delta):
         ).erfc() / 2
     assert arb(low) <= exact and exact <= arb(high) and high <= low * WIDTH
     closed = proved_bounds(gaussian, pair, m.parse_claim(f"approx:{epsilon},{delta}"))
-    assert closed.parameter_lower <= gaussian.truth.parameter * (
-        1 + 1e-9
-    ) and closed.parameter_upper >= gaussian.truth.parameter * (1 - 1e-9)
+    assert closed.lowers[0].value <= gaussian.truth.parameter * (1 + 1e-9) and closed.uppers[
+        0
+    ].value >= gaussian.truth.parameter * (1 - 1e-9)
     assert (
         epsilon
-        < closed.parameter_lower
-        <= closed.parameter_upper
-        <= closed.parameter_lower * (1 + 1e-6)
+        < closed.lowers[0].value
+        <= closed.uppers[0].value
+        <= closed.lowers[0].value * (1 + 1e-6)
     )
 
 
@@ -92,10 +92,10 @@ def test_the_supremum_of_the_loss_is_the_truth_to_1e_6(mechanism):
     )
     truth = mechanism.truth.parameter
     assert (
-        found.parameter_lower <= truth * (1 + 1e-12)
-        and truth * (1 - 1e-12) <= found.parameter_upper
+        found.lowers[0].value <= truth * (1 + 1e-12)
+        and truth * (1 - 1e-12) <= found.uppers[0].value
     )
-    assert found.parameter_upper <= found.parameter_lower * (1 + 1e-6)
+    assert found.uppers[0].value <= found.lowers[0].value * (1 + 1e-6)
 
 
 def test_the_profile_at_zero_is_the_total_variation():
@@ -116,8 +116,8 @@ def test_renyi_divergences(order):
     found = proved_bounds(gaussian, gaussian.worst_pair(), m.parse_claim(f"rdp:{order},1"))
     exact = order / (2 * gaussian.sigma**2)
     assert (
-        found.parameter_lower <= exact * (1 + 1e-14)
-        and exact * (1 - 1e-14) <= found.parameter_upper
+        found.lowers[0].value <= exact * (1 + 1e-14)
+        and exact * (1 - 1e-14) <= found.uppers[0].value
     )
     coin = m.RandomizedResponse(0.9)
     found = proved_bounds(coin, coin.worst_pair(), m.parse_claim(f"rdp:{order},1"))
@@ -129,18 +129,18 @@ def test_renyi_divergences(order):
             + (arb(order) * q.log() + (1 - arb(order)) * p.log()).exp()
         ).log()
         exact = exact / (arb(order) - 1)
-    assert arb(found.parameter_lower) <= exact and exact <= arb(found.parameter_upper)
-    assert found.parameter_upper <= found.parameter_lower * (1 + 1e-6)
+    assert arb(found.lowers[0].value) <= exact and exact <= arb(found.uppers[0].value)
+    assert found.uppers[0].value <= found.lowers[0].value * (1 + 1e-6)
 
 
 def test_gdp_of_gaussian_noise_is_shift_over_sigma():
     gaussian = m.Gaussian(1.0, 1e-5, sensitivity=2.0)
     found = proved_bounds(gaussian, gaussian.worst_pair(), m.parse_claim("gdp:1"))
     assert (
-        found.parameter_lower
+        found.lowers[0].value
         <= 2.0 / gaussian.sigma
-        <= found.parameter_upper
-        <= found.parameter_lower * (1 + 1e-15)
+        <= found.uppers[0].value
+        <= found.lowers[0].value * (1 + 1e-15)
     )
     assert (
         proved_bounds(m.Laplace(1.0), m.Laplace(1.0).worst_pair(), m.parse_claim("gdp:1")) is None
@@ -204,8 +204,8 @@ def test_a_wrong_constant_turns_the_verdict():
         for factor, kept in ((1.0, True), (0.999, False), (1.001, True)):
             it = Wrong(1.0, arithmetic=arithmetic, factor=factor)
             found = proved_bounds(it, it.worst_pair(), m.parse_claim("pure:1"))
-            assert (found.parameter_upper <= 1 + 1e-9) is kept
-            assert (found.parameter_lower > 1 + 1e-9) is not kept
+            assert (found.uppers[0].value <= 1 + 1e-9) is kept
+            assert (found.lowers[0].value > 1 + 1e-9) is not kept
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ def test_what_a_support_leaves_out_may_have_any_loss():
             return np.arange(-8.0, 9.0)[:, None]
 
     it = Cut(0.5)
-    assert proved_bounds(it, it.worst_pair(), m.parse_claim("pure:0.5")).parameter_upper == math.inf
+    assert proved_bounds(it, it.worst_pair(), m.parse_claim("pure:0.5")).uppers[0].value == math.inf
     found = proved_bounds(it, it.worst_pair(), m.parse_claim("approx:0.5,0.1"))
     assert found.delta_upper[-1] >= 0.01  # the mass beyond -8 and 8
 
@@ -285,17 +285,16 @@ def test_patterns_of_the_sparse_vector(variant, length, threshold):
     assert np.allclose(masses, np.exp(mechanism.log_density(rows, answers)), rtol=1e-9, atol=1e-300)
     found, truth = ends_of(mechanism), mechanism.truth.parameter
     assert (
-        found.parameter_lower <= truth * (1 + 1e-9) and truth * (1 - 1e-9) <= found.parameter_upper
+        found.lowers[0].value <= truth * (1 + 1e-9) and truth * (1 - 1e-9) <= found.uppers[0].value
     )
-    assert (
-        found.parameter_upper == found.parameter_lower == math.inf
-        or found.parameter_upper <= found.parameter_lower * (1 + 1e-6)
-    )
+    assert found.uppers[0].value == found.lowers[0].value == math.inf or found.uppers[
+        0
+    ].value <= found.lowers[0].value * (1 + 1e-6)
 
 
 def test_the_broken_sparse_vector_exceeds_four():
-    assert ends_of(m.BrokenSparseVector(1.0)).parameter_lower > 4.03
-    assert ends_of(m.AboveThreshold(0.7, 6)).parameter_upper <= 0.7
+    assert ends_of(m.BrokenSparseVector(1.0)).lowers[0].value > 4.03
+    assert ends_of(m.AboveThreshold(0.7, 6)).uppers[0].value <= 0.7
 
 
 def test_query_noise_at_which_rates_cancel():
@@ -306,23 +305,23 @@ def test_query_noise_at_which_rates_cancel():
     found = ends_of(mechanism, pair=pair)
     rows = mechanism.support(pair.d0)
     loss = mechanism.log_density(rows, pair.d1) - mechanism.log_density(rows, pair.d0)
-    assert found.parameter_lower == pytest.approx(np.abs(loss).max(), rel=1e-9)
+    assert found.lowers[0].value == pytest.approx(np.abs(loss).max(), rel=1e-9)
 
 
 def test_ridge_as_printed_has_no_epsilon_and_repaired_keeps_its_bound():
     """W12. In the plane the records lie on one axis."""
     for p in (1, 2):
         printed = m.PrivateRidge(1.0, 0.1, 1.0, 1.0, p, 2)
-        assert ends_of(printed).parameter_lower > 1e9
+        assert ends_of(printed).lowers[0].value > 1e9
     repaired = m.PrivateRidge(1.0, 0.1, 1.0, 1.0, 1, 2, form="repaired")
     found = ends_of(repaired)
-    assert 0 < found.parameter_lower <= found.parameter_upper <= repaired.truth.parameter
-    assert found.parameter_upper <= found.parameter_lower * (1 + 1e-6)
+    assert 0 < found.lowers[0].value <= found.uppers[0].value <= repaired.truth.parameter
+    assert found.uppers[0].value <= found.lowers[0].value * (1 + 1e-6)
     grid = np.concatenate([np.linspace(-1, 1, 20_001)[:, None], [[1.0], [-1.0]]])
     pair = repaired.worst_pair()
     loss = np.abs(repaired.log_density(grid, pair.d1) - repaired.log_density(grid, pair.d0)).max()
-    assert loss <= found.parameter_upper * (1 + 1e-9) and loss == pytest.approx(
-        found.parameter_upper, rel=1e-4
+    assert loss <= found.uppers[0].value * (1 + 1e-9) and loss == pytest.approx(
+        found.uppers[0].value, rel=1e-4
     )
 
 
@@ -352,8 +351,8 @@ def test_the_simplex_minimiser_satisfies_its_equation(loss):
 def test_the_rare_coordinate_of_the_simplex_is_the_truth():
     mechanism = m.SimplexSampling(1.0, 40.0, m.Loss("linear"), dimension=3, records=2, draws=6)
     found = ends_of(mechanism, pair=mechanism.worst_pair(1e-9))
-    assert found.parameter_upper <= mechanism.truth.parameter * (1 + 1e-9)
-    assert found.parameter_upper <= found.parameter_lower * (1 + 1e-9)
+    assert found.uppers[0].value <= mechanism.truth.parameter * (1 + 1e-9)
+    assert found.uppers[0].value <= found.lowers[0].value * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(("actions", "horizon"), [(2, 6), (3, 5)])
@@ -372,7 +371,7 @@ def test_composed_draws_equal_the_sum_over_all_rows(actions, horizon):
             <= exact
             <= found.delta_upper[k] * (1 + 1e-9) + 1e-15
         )
-    assert found.epsilon_upper <= found.epsilon_lower * (1 + 1e-6)
+    assert found.uppers[0].epsilon <= found.lowers[0].epsilon * (1 + 1e-6)
 
 
 def test_a_wrong_regularisation_turns_the_verdict():
@@ -380,6 +379,6 @@ def test_a_wrong_regularisation_turns_the_verdict():
     would need more.
     """
     mechanism = m.PrivateFTRL(1.0, 1e-5, 1.0, 2, 60)
-    assert ends_of(mechanism).parameter_upper <= 1.0
+    assert ends_of(mechanism).uppers[0].value <= 1.0
     object.__setattr__(mechanism, "epsilon", 2.0)  # lambda is proportional to 1 / epsilon
-    assert ends_of(mechanism, "approx:1,1e-5").parameter_lower > 1.0
+    assert ends_of(mechanism, "approx:1,1e-5").lowers[0].value > 1.0

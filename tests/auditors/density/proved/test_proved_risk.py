@@ -93,13 +93,13 @@ def test_w3_is_proved():
     1.228 on the line.
     """
     found = ends_of(m.LogisticObjectivePerturbation(0.1, 0.1, dimension=1))
-    assert 1.2284 < found.parameter_lower <= found.parameter_upper < 1.2286
-    assert found.parameter_upper <= found.parameter_lower * (1 + 1e-6)
+    assert 1.2284 < found.lowers[0].value <= found.uppers[0].value < 1.2286
+    assert found.uppers[0].value <= found.lowers[0].value * (1 + 1e-6)
     plane = ends_of(m.LogisticObjectivePerturbation(0.1, 0.1, dimension=2))
     # across the axis, b' - b vanishes far out while the determinants stay log(1 + 1 / (4 n lambda))
     # apart
-    assert plane.parameter_lower >= math.log1p(1 / 0.4) * (1 - 1e-6)
-    assert plane.parameter_upper <= plane.parameter_lower * (1 + 1e-6)
+    assert plane.lowers[0].value >= math.log1p(1 / 0.4) * (1 - 1e-6)
+    assert plane.uppers[0].value <= plane.lowers[0].value * (1 + 1e-6)
 
 
 def test_w5_is_proved():
@@ -109,8 +109,8 @@ def test_w5_is_proved():
             1.0, 1.0, loss, QuadraticPenalty(1.0), noise="laplace_radius_scale"
         )
     )
-    assert found.parameter_lower == pytest.approx(math.log(1001), rel=1e-5)
-    assert found.parameter_upper <= found.parameter_lower * (1 + 1e-6)
+    assert found.lowers[0].value == pytest.approx(math.log(1001), rel=1e-5)
+    assert found.uppers[0].value <= found.lowers[0].value * (1 + 1e-6)
 
 
 @pytest.mark.slow_cases("0.4-1", "1.3-1")
@@ -126,10 +126,10 @@ def test_the_huber_loss_reaches_its_formula(dimension, epsilon):
                 loss=m.Loss("huber"), epsilon=epsilon, dimension=dimension, repaired=repaired
             )
         )
-        assert found.parameter_lower == pytest.approx(spent + math.log1p(epsilon / 2), rel=1e-6)
-        assert found.parameter_lower <= found.parameter_upper <= found.parameter_lower * (1 + 1e-6)
-        assert (found.parameter_lower > epsilon) is not repaired and (
-            found.parameter_upper <= epsilon
+        assert found.lowers[0].value == pytest.approx(spent + math.log1p(epsilon / 2), rel=1e-6)
+        assert found.lowers[0].value <= found.uppers[0].value <= found.lowers[0].value * (1 + 1e-6)
+        assert (found.lowers[0].value > epsilon) is not repaired and (
+            found.uppers[0].value <= epsilon
         ) is repaired
 
 
@@ -150,9 +150,9 @@ def test_gaussian_noise_in_a_perturbed_objective(dimension):
     )
     assert law is not None
     assert max(law.lower.epsilon(1e-4), law.lower.swapped().epsilon(1e-4)) == pytest.approx(
-        found.parameter_lower, rel=1e-4
+        found.lowers[0].value, rel=1e-4
     )
-    assert found.parameter_upper <= found.parameter_lower * (1 + 1e-6)
+    assert found.uppers[0].value <= found.lowers[0].value * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 3])
@@ -167,7 +167,7 @@ def test_gamma_output_perturbation_in_elliptic_coordinates(dimension):
     found = ends_of(mechanism)
     rows = mechanism.sample(pair.d1, 200_000, np.random.default_rng(3))
     loss = mechanism.log_density(rows, pair.d1) - mechanism.log_density(rows, pair.d0)
-    assert loss.max() <= found.epsilon_upper * (1 + 1e-12)
+    assert loss.max() <= found.uppers[0].epsilon * (1 + 1e-12)
     for k in (0, len(found.epsilons) // 3):
         gain = np.maximum(-np.expm1(found.epsilons[k] - loss), 0.0)
         assert (
@@ -178,7 +178,7 @@ def test_gamma_output_perturbation_in_elliptic_coordinates(dimension):
 
 def test_the_printed_noise_is_proved_to_have_no_epsilon():
     found = ends_of(m.LogisticOutputPerturbation(0.7, 0.3, "laplace_radius_scale", dimension=2))
-    assert found.parameter_lower == math.inf
+    assert found.lowers[0].value == math.inf
 
 
 def test_a_wrong_jacobian_turns_the_verdict(monkeypatch):
@@ -186,10 +186,10 @@ def test_a_wrong_jacobian_turns_the_verdict(monkeypatch):
     mechanism = m.GLMObjectivePerturbation(
         loss=m.Loss("huber"), epsilon=1.0, dimension=1, repaired=True, regularization=2.0
     )
-    assert ends_of(mechanism, "pure:0.8").parameter_lower > 0.8
+    assert ends_of(mechanism, "pure:0.8").lowers[0].value > 0.8
     monkeypatch.setattr(RiskLaw, "_jacobian", lambda *_: (0.0, 0.0))
     monkeypatch.setattr(RiskLaw, "_slope", lambda *_: None)
-    assert ends_of(mechanism, "pure:0.8").parameter_upper <= 0.8
+    assert ends_of(mechanism, "pure:0.8").uppers[0].value <= 0.8
 
 
 def test_hinge_loss_has_no_balls():
@@ -287,9 +287,9 @@ def test_pairs_on_no_axis_are_enclosed(monkeypatch):
     found = proved_bounds(mechanism, pair, m.parse_claim("pure:0.5"), 200.0)
     w = np.concatenate([rng.normal(0, scale, (40_000, 2)) for scale in (0.3, 2, 10, 60, 1000)])
     loss = np.abs(mechanism.log_density(w, pair.d1) - mechanism.log_density(w, pair.d0)).max()
-    assert loss <= found.parameter_upper * (1 + 1e-9)
-    assert found.parameter_lower >= loss * (1 - 1e-2)
-    assert found.parameter_upper <= found.parameter_lower * 1.05
+    assert loss <= found.uppers[0].value * (1 + 1e-9)
+    assert found.lowers[0].value >= loss * (1 - 1e-2)
+    assert found.uppers[0].value <= found.lowers[0].value * 1.05
     assert found.delta_upper[0] >= found.delta_lower[0] >= 0
 
 
@@ -304,14 +304,14 @@ def test_w4_is_proved_and_its_repair_certified(monkeypatch):
         zoo[f"glm-objective-logistic-gamma-{form}"] for form in ("printed", "repaired")
     )
     found = proved_bounds(printed.mechanism, printed.pairs[0], m.parse_claim("pure:1"), 200.0)
-    assert 1.0 < found.parameter_lower <= printed.mechanism.truth.parameter
+    assert 1.0 < found.lowers[0].value <= printed.mechanism.truth.parameter
     found = proved_bounds(repaired.mechanism, repaired.pairs[0], m.parse_claim("pure:1"), 200.0)
-    assert found.parameter_upper <= 1.0
+    assert found.uppers[0].value <= 1.0
 
 
 def test_noise_of_unbounded_density_has_no_epsilon():
     mechanism = m.LogisticObjectivePerturbation(1.0, 0.5, "laplace_radius_std", dimension=2)
     assert (
-        proved_bounds(mechanism, mechanism.worst_pair(), m.parse_claim("pure:1")).parameter_lower
+        proved_bounds(mechanism, mechanism.worst_pair(), m.parse_claim("pure:1")).lowers[0].value
         == math.inf
     )
