@@ -253,8 +253,8 @@ def _form(found: NoiseMap, function: Function, call: Json) -> tuple[str, Json] |
         }
     if role == "category":
         listed = [text for text in values_of(texts).values() if isinstance(text, list | tuple)]
-        known = next((each for each in listed if form["value"] in each), None)
-        if form["kind"] == "str" and known is None:
+        known = next((each for each in listed if form["value"] in each), ())
+        if form["kind"] == "str" and not known:
             return "the list of the values that its data can have"
         if form["kind"] == "str":
             high = {"low": 0, "high": len(known) - 1, "categories": True}

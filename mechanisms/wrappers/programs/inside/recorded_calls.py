@@ -370,9 +370,13 @@ class Call:
             for name, text in self.sources.items()
         }
         function = eval(self.found["spelled"], space)
-        default_rng = np.random.default_rng
+        default_rng, run_seed = np.random.default_rng, seed
+
+        def with_seed_by_default(seed: Any = None) -> Any:
+            return default_rng(run_seed if seed is None else seed)
+
         if held:
-            np.random.default_rng = lambda own=None: default_rng(seed if own is None else own)
+            np.random.default_rng = with_seed_by_default
         signal.signal(signal.SIGALRM, _too_slow)
         signal.setitimer(signal.ITIMER_REAL, limit, 1.0)
         try:
@@ -445,7 +449,7 @@ def experiment(found: Json) -> Json:
     is_coupled = call.run(1, {}) == first
     if is_coupled and all(call.run(seed, {}) == first for seed in _SEEDS[1:]):
         return dict(about, why="it returns the same output in every run")
-    ranked = []
+    ranked: List[Tuple[int, str, str, List[str]]] = []
     for name in sorted(call.sources, key=lambda name: name.startswith("self.")):
         text, of_constructor = call.sources[name], name.startswith("self.")
         if name == "self" or text is None or text.startswith("__") or (of_constructor and ranked):
@@ -698,7 +702,8 @@ def main() -> None:
     for script in request["scripts"]:
         with contextlib.suppress(BaseException), contextlib.redirect_stdout(io.StringIO()):
             runpy.run_path(script, run_name="__main__")
-    recorder.busy, answered, spent = True, set(), {}
+    recorder.busy, answered = True, set()
+    spent: Dict[str, float] = {}
     share = max(2 * request["seconds"] / max(len(request["spelled"]), 1), _SECONDS)
     for found in [*itertools.chain.from_iterable(calls.values()), *request["calls"]]:
         if found["function"] not in request["spelled"]:
