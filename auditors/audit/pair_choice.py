@@ -395,6 +395,7 @@ def _atom_ratio(column: FloatArray, labels: FloatArray, n: int, m: int) -> float
 
 
 _MIN_LOOK_ROUNDS = 200
+_LOOK_VALUES = 2**24  # numbers in the outputs of all pairs in a look, whose ranking takes seconds
 _FINALISTS = 5  # number of pairs in the second look, unless the first look has few rounds
 # rounds per pair in the first look below which the better half has a second look, and of many pairs
 # a third
@@ -512,7 +513,12 @@ def _rank(
     for phase, most in looks:
         rounds = int(
             max(
-                min(budget / len(looks) / len(left), most, TRAIN_VALUES // options.width),
+                min(
+                    budget / len(looks) / len(left),
+                    most,
+                    TRAIN_VALUES // options.width,
+                    _LOOK_VALUES // (options.width * len(left)),
+                ),
                 _MIN_LOOK_ROUNDS,
             )
         )
