@@ -11,15 +11,19 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dpwitness.auditors.witnesses.store import open_store
 from dpwitness.commands import common
-from dpwitness.commands import options as opts
+from dpwitness.commands.loading import workers
+from dpwitness.commands.options import matches
 from dpwitness.console import bar
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.core.values.wording import format_times
-from dpwitness.option_values.parsers import matches
+from dpwitness.reports.comparison.accepted import apply_accepted, unaccepted_rules
+from dpwitness.reports.phrasing.summary import acceptance_text
 from dpwitness.reports.phrasing.wording import plain
+from dpwitness.suites import Case, Outcome, Suite, run_case, run_cases_in_parallel, suite_of
 from dpwitness.terminal import (
     NO_VERDICT,
     OK,
@@ -31,36 +35,11 @@ from dpwitness.terminal import (
     try_to_write,
 )
 
-if TYPE_CHECKING:
-    from dpwitness.suites import Case, Outcome, Suite
 
-
-def arguments(command: opts.Command) -> None:
-    """Add the command and its options to the parser."""
-    suite = command("suite", "audit all mechanisms of a suite: zoo, papers, third-party")
-    opts.add_options(
-        suite,
-        {
-            "name": {"help": "see `dpwitness list`"},
-            **opts.name_filter("only cases whose name matches: words and `and`, `or`, `not`"),
-            **opts.confidence("each verdict", None, ": that of the suite"),
-            **opts.BASELINE,
-            **opts.STORE,
-            **opts.RUNNING,
-            **opts.duration("each audit"),
-        },
-    )
-
-
-def run(args: argparse.Namespace) -> int:
+def suite(args: argparse.Namespace) -> int:
     """Run ``dpwitness suite``: print one line per finished case, then the counts of right and wrong
     verdicts. Return the exit code.
     """
-    from dpwitness.reports.comparison.accepted import apply_accepted, unaccepted_rules
-    from dpwitness.reports.phrasing.summary import acceptance_text
-    from dpwitness.suites import suite_of
-    from dpwitness.suites.parallel import run_cases_in_parallel
-
     known = common.prepare(args)
     found = suite_of(args.name)
     chosen = [case for case in found.cases() if matches(args.keyword, case.name)]
@@ -73,13 +52,8 @@ def run(args: argparse.Namespace) -> int:
     for name, needed in missing.items():
         print(f"{name:<{width}}  not installed: {needed}", file=out, flush=True)
     ready = [case for case in chosen if case.name not in missing]
-    options = {
-        "trials": args.trials,
-        "seconds": args.seconds,
-        "clock": args.clock,
-        "confidence": args.confidence,
-        "seed": args.seed,
-    }
+    keys = ("trials", "seconds", "clock", "confidence", "seed")
+    options = {key: getattr(args, key) for key in keys}
     one_case_per_worker = (
         args.store is None and args.executor is None and 1 < args.workers <= len(ready)
     )
@@ -93,16 +67,13 @@ def run(args: argparse.Namespace) -> int:
             outcome = replace(audited, json=apply_accepted([audited.json], known or ()).results[0])
             outcomes.append(outcome)
             show(mark_verdict(plain(outcome.line(width)), at=width + 2), out)
-            accepted_now = (
-                [f"accepted {acceptance_text(outcome.json)}"]
-                if outcome.json.get("accepted")
-                else []
-            )
-            for line in [*accepted_now, *outcome.json["notes"][note_count:]]:
+            lines = outcome.json["notes"][note_count:]
+            if outcome.json.get("accepted"):
+                lines = [f"accepted {acceptance_text(outcome.json)}", *lines]
+            for line in lines:
                 print(plain(f"{'':<{width}}  {line}"), file=out, flush=True)
     outcomes.sort(key=lambda outcome: ready.index(outcome.case))
-    data = [outcome.json for outcome in outcomes]
-    results = [outcome.result for outcome in outcomes]
+    data, results = [each.json for each in outcomes], [each.result for each in outcomes]
     report, write_failed = common.write_outputs(args, data, f"Suite {found.name}", results)
     if report is not None and found.page is not None:
         write_page = partial(found.page, data, missing, Path(args.report))
@@ -133,10 +104,6 @@ def _run_in_turn(
     """Audit cases sequentially, each on all workers, and yield the outcomes; cases that a store
     holds as finished are not repeated.
     """
-    from dpwitness.auditors.witnesses.store import open_store
-    from dpwitness.option_values.targets import workers
-    from dpwitness.suites import run_case
-
     with nullcontext() if args.store is None else open_store(args.store) as store:
         if store is not None:
             store.renewed = True

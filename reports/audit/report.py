@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.checks.runner import CheckReport
 from dpwitness.auditors.witnesses.parquet_files import has_frame_files, write_frame_files
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.witness_reader import seal
@@ -218,34 +217,3 @@ def _stale_witnesses(folder: Path, stem: str, current_files: set[str | None]) ->
             if isinstance(name, str) and WITNESS.fullmatch(name) and name not in current_files:
                 found.append(folder / name)
     return found
-
-
-def write(reports: Sequence[CheckReport], folder: Path | str, *, command: str) -> Path:
-    """Write ``checks.json`` and its formats, and ``audit.json`` and its formats if a check ran an
-    audit.
-
-    Parameters
-    ----------
-    reports : sequence of CheckReport
-        One report per target.
-    folder : Path or str
-        Report folder, created if missing.
-    command : str
-        Command that the reports print.
-
-    Returns
-    -------
-    Path
-        The markdown file of the checks.
-    """
-    path = check_writable(folder)
-    audits = [
-        finding.result
-        for report in reports
-        for finding in report.findings
-        if finding.result is not None
-    ]
-    if audits:
-        write_report(audits, path, title="Audits behind the checks", command=command)
-    write_document(build_document(reports, title="Checks", command=command), path, stem="checks")
-    return path / "checks.md"

@@ -6,15 +6,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpwitness.auditors.witnesses.kinds import kind_of
 from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.auditors.workers.trust import permissions_for
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import number
@@ -217,3 +220,13 @@ def excused(result: Json) -> str:
     """Return a reason if all broken rules of a result are suppressed; an empty text otherwise."""
     reasons = [excuse(result, rule) for rule in rules_of(result)]
     return reasons[0] if reasons and all(reasons) else ""
+
+
+def replay_command(file: str, target: Any, scores: Sequence[Any] = ()) -> str:
+    """Return the command that replays a witness, with the permissions that its target and scores
+    need.
+    """
+    words = ["dpwitness", "replay", file]
+    for word in permissions_for(target, scores):
+        words += ["--allow", word]
+    return shlex.join(words)

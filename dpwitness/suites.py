@@ -1,26 +1,49 @@
-"""Cases of a suite, their audits, and the comparison of verdicts with the truth."""
+"""Suites of audits whose verdicts are compared with the known truth about each mechanism. A new
+suite is an entry of `SUITES`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Executor
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, as_completed
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from dpwitness import proofs_checks
 from dpwitness.auditors.audit.audit import Progress, audit
 from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.density.certify import certify
 from dpwitness.auditors.density.result import CertifyResult
+from dpwitness.auditors.search.catalogue import audited_pairs
 from dpwitness.auditors.witnesses.store import Store
 from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.clone import from_clone, is_clone
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import has_capability
 from dpwitness.core.protocols.mechanism import Truth, WhiteBox
 from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.core.values.wording import figure, format_times
+from dpwitness.executors.pools import pool
+from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
+from dpwitness.mechanisms.textbook.zoo import zoo
+from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.reports.audit.document import result_json
+
+__all__ = [
+    "SUITES",
+    "Case",
+    "Outcome",
+    "Suite",
+    "compare",
+    "run_all",
+    "run_case",
+    "suite",
+    "suite_of",
+]
 
 _WHITE_BOX_TRIALS = 40_000
 
@@ -328,3 +351,213 @@ def compare(
         if not leaks and truth.bits_safe is False:
             return False, "its low bits leak, which was missed"
     return True, ""
+
+
+def _zoo() -> list[Case]:
+    # two million runs at this confidence barely detect its violation
+    more = {"gaussian-0.8": 8_000_000}
+    return [
+        Case(name, mechanism, truth=mechanism.truth, trials=more.get(name))
+        for name, mechanism in zoo().items()
+    ]
+
+
+def _papers() -> list[Case]:
+    return [
+        Case(
+            name,
+            specimen.mechanism,
+            pairs=specimen.pairs,
+            truth=specimen.mechanism.truth,
+            settled=specimen.settled,
+            bits=False,
+            trials=specimen.trials,
+            white_box=True,
+        )
+        for name, specimen in paper_zoo().items()
+    ]
+
+
+def _papers_page(_: list[Json], __: dict[str, str], folder: Path) -> None:
+    """Check all claims of the papers, and write their page next to the audits; in a clone, which
+    has the page's builder.
+    """
+    if is_clone():
+        page = from_clone("pages.papers.claims_page", "the page of the papers")
+        page.write(list(run_all(seconds=60.0, quick=False, seed=0)), folder)
+
+
+def _third_party() -> Any:
+    return from_clone("libraries.suite", "the suite third-party")
+
+
+SUITES: dict[str, Suite] = {
+    "zoo": Suite(
+        "zoo",
+        "correct and broken mechanisms with known true privacy; a pilot selects the pairs",
+        _zoo,
+        2_000_000,
+    ),
+    "papers": Suite(
+        "papers",
+        "the papers' algorithms, as printed and repaired, on their worst pairs; with exact "
+        "privacy losses",
+        _papers,
+        200_000,
+        page=_papers_page,
+    ),
+    "third-party": Suite(
+        "third-party",
+        "third-party libraries, each in its own interpreter; pairs from the declared domains",
+        lambda: list(_third_party().cases()),
+        200_000,
+        page=lambda *rows: _third_party().write_rows(*rows),
+    ),
+}
+
+
+def suite_of(name: str) -> Suite:
+    """Return the suite with the given name.
+
+    Parameters
+    ----------
+    name : {"zoo", "papers", "third-party"}
+        Name of the suite.
+
+    Returns
+    -------
+    Suite
+        Cases, with the defaults of their audits.
+
+    Raises
+    ------
+    InvalidArgument
+        If there is no suite of this name; the message lists the names.
+    """
+    if name not in SUITES:
+        raise InvalidArgument(f"suite must be one of {', '.join(SUITES)}, got {name!r}")
+    return SUITES[name]
+
+
+def suite(name: str) -> list[Case]:
+    """Return the cases of a suite.
+
+    Parameters
+    ----------
+    name : {"zoo", "papers", "third-party"}
+        Name of the suite.
+
+    Returns
+    -------
+    list of Case
+        One case per mechanism.
+
+    Raises
+    ------
+    InvalidArgument
+        If there is no suite of this name.
+
+    Examples
+    --------
+    >>> from dpwitness.commands.options import matches
+    >>> [case.name for case in suite("zoo") if matches("svt and not broken", case.name)]
+    ['svt1', 'svt2', 'svt3', 'svt4', 'svt5', 'svt6']
+    """
+    return suite_of(name).cases()
+
+
+def run_all(*, seconds: float, quick: bool, seed: int, workers: int = 1) -> Iterator[Json]:
+    """Check every claim of the ledger in order, and yield each finding as JSON with its witness
+    under ``"witness"``.
+
+    Parameters
+    ----------
+    seconds : float
+        Time limit of one check. A check that reaches the limit is INCONCLUSIVE.
+    quick : bool
+        Whether to use fewer runs and cells.
+    seed : int
+        Seed of audits and searches.
+    workers : int
+        Number of processes.
+
+    Yields
+    ------
+    dict
+        Finding of one claim.
+
+    Raises
+    ------
+    InvalidArgument
+        If the time limit or the seed is invalid.
+    """
+    run = partial(_check_claim, seconds=seconds, quick=quick, seed=seed)
+    if workers == 1:
+        yield from map(run, proofs_checks.declarations())
+        return
+    with pool(workers) as executor:
+        yield from executor.map(run, proofs_checks.declarations())
+
+
+def _check_claim(id: str, *, seconds: float, quick: bool, seed: int) -> Json:
+    found = proofs_checks.check(id, seconds=seconds, quick=quick, seed=seed)
+    return found.to_json() | {"witness": found.witness}
+
+
+def run_cases_in_parallel(
+    suite: Suite, cases: Sequence[Case], workers: int, **options: Any
+) -> Iterator[Outcome]:
+    """Audit cases in a pool of processes, expensive cases first, and yield each outcome when it is
+    finished.
+
+    Counts equal those of `run_case`, because they depend on the seed only; `options` are its
+    keywords. Workers look the suite up by name. A case whose worker process dies gets the verdict
+    ERROR.
+    """
+    with pool(workers) as executor:
+        futures = {
+            executor.submit(_run_in_worker, suite.name, case.name, options): case
+            for case in sorted(cases, key=_cost, reverse=True)
+        }
+        for future in as_completed(futures):
+            case = futures[future]
+            try:
+                yield replace(future.result(), case=case)
+            except BrokenExecutor as error:
+                result = AuditResult(
+                    name=case.name,
+                    claim=case.claim or case.mechanism.claim,
+                    verdict=Verdict.ERROR,
+                    confidence=suite.confidence,
+                    seed=suite.seed,
+                    notes=(str(error),),
+                    trials=0,
+                    requested=case.trials or suite.trials,
+                )
+                yield Outcome(case, result, result_json(result), None)
+
+
+def _cost(case: Case) -> int:
+    """Return the relative cost of a case: its number of pairs; targets in other interpreters count
+    as the most expensive.
+    """
+    return (
+        10**6
+        if isinstance(case.mechanism, Target)
+        else len(audited_pairs(case.mechanism, case.where(), None))
+    )
+
+
+@cache
+def _cases_by_name(name: str) -> dict[str, Case]:
+    return {case.name: case for case in suite_of(name).cases()}
+
+
+def _run_in_worker(suite: str, name: str, options: dict[str, Any]) -> Outcome:
+    """Run one case in a worker. Fields that cannot be pickled, or that the caller has already, are
+    dropped from the outcome.
+    """
+    outcome = run_case(_cases_by_name(suite)[name], defaults=suite_of(suite), **options)
+    if isinstance(outcome.case.mechanism, Target):
+        outcome.case.mechanism.close()
+    return replace(outcome, case=Case(name, None), result=replace(outcome.result, subject=None))

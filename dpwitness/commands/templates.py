@@ -1,11 +1,10 @@
-"""``dpwitness init``: write a commented example into the current folder: a mechanism, its test, and
-a CI job.
+"""``dpwitness init`` and ``dpwitness targets new``: write commented examples: a mechanism, its test,
+a CI job, and a target file.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 
 from dpwitness.core.values.validation import InvalidArgument
@@ -84,16 +83,33 @@ jobs:
 
 FILES = {"my_mechanism.py": _MECHANISM, "test_privacy.py": _TEST, "privacy-ci.yml": _WORKFLOW}
 
-
-def arguments(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
-    """Add the command to the parser."""
-    command(
-        "init",
-        "write a commented example into the current folder: a mechanism, a pytest test, a CI job",
-    )
+TEMPLATE = '''"""A target file: runs in any interpreter that has NumPy and the library under test."""
+import numpy as np
 
 
-def run(args: argparse.Namespace) -> int:
+def noisy_sum(dataset, size, rng):
+    """Return noisy sums of the records, clipped to [0, 1]: `size` independent runs, one output each."""
+    noisy = np.clip(np.nan_to_num(dataset), 0, 1).sum() + rng.laplace(0.0, 1.0, size)
+    return np.round(noisy * 1024) / 1024  # without rounding to a grid, the low bits of the sum leak
+
+
+noisy_sum.claim = "pure:1"  # or approx:EPS,DELTA, zcdp:RHO, rdp:ALPHA,EPS, gdp:MU and others
+noisy_sum.domain = {"kind": "Records", "size": 3, "low": 0.0, "high": 1.0, "relation": "replace-one"}
+
+# Further attributes of a target:
+# noisy_sum.domain = {"kind": "Table", "columns": {"age": (0, 120), "city": ["Ulm", "Bern"]}, "user": "user"}
+#     a pandas frame whose neighbors differ in all rows of one user; for all kinds and their keys: dpwitness list domains
+# noisy_sum.trials = 20_000          default number of runs of an audit
+# noisy_sum.batch = 64               maximum number of runs per call, for slow targets
+# noisy_sum.seeded = False           the library cannot be seeded: counts are not reproducible
+# noisy_sum.expected_failures = {"check_...": "why"}   checks that are known to fail
+# noisy_sum.expected_findings = {"kind": "why"}        findings of a trace that are not faults
+# noisy_sum.primitives = {"module.add_noise": {"law": "laplace", "input": "value"}}   noise for a trace to record
+# noisy_sum.features = np.abs        statistics of outputs that may distinguish the datasets
+'''
+
+
+def init(args: argparse.Namespace) -> int:
     """Run ``dpwitness init``: write the example files, unless one of them exists, and return the
     exit code.
     """
@@ -109,4 +125,19 @@ def run(args: argparse.Namespace) -> int:
         "(pytest), privacy-ci.yml (CI)"
     )
     print(f"next: {_MECHANISM.splitlines()[2].strip()}")
+    return OK
+
+
+def write_template(path: Path) -> int:
+    """Write a new target file and return the exit code."""
+    if path.suffix != ".py":
+        raise InvalidArgument(f"FILE must end in .py, got {str(path)!r}")
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(TEMPLATE)
+    except OSError as error:
+        raise InvalidArgument(
+            f"FILE must be a new file, got {str(path)!r}: {error.strerror}"
+        ) from None
+    print(f"written: {path}; try it with: dpwitness check {path}")
     return OK
