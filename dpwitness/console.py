@@ -19,7 +19,7 @@ from dpwitness.terminal import mark_verdict
 
 if TYPE_CHECKING:
     from dpwitness.auditors.witnesses.result import Result
-    from dpwitness.reports.phrasing.facts import Entry
+    from dpwitness.reports.phrasing.summary import Entry
 
 _BAR_WIDTH = 30
 # columns of a report on a terminal
@@ -288,7 +288,7 @@ def summary(entries: Sequence[Entry]) -> str:
     """Return the answer of a report and its table, worst audit first, as text that fits the
     terminal; verdicts are marked (`colors`).
     """
-    from dpwitness.reports.cards.overview import answer, columns, sort_worst_first
+    from dpwitness.reports.cards import answer, columns, sort_worst_first
     from dpwitness.reports.formats.html_frame import text
 
     columns_by_heading = {column.head: column for column in columns(entries)}

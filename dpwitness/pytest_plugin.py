@@ -331,7 +331,7 @@ class _MergedReport:
             return
         from dpwitness.reports.audit.document import build_document
         from dpwitness.reports.audit.report import write_report
-        from dpwitness.reports.formats.step_summary import append_summary, summary_file
+        from dpwitness.reports.formats.markdown_formats import append_summary, summary_file
         from dpwitness.terminal import try_to_write
 
         title, command = f"Audits{self.cut}", f"pytest --dp-report {self.place}"

@@ -26,7 +26,7 @@ from dpwitness.reports.comparison.accepted import (
     read_accepted,
     unaccepted_rules,
 )
-from dpwitness.reports.formats.step_summary import append_summary, summary_file
+from dpwitness.reports.formats.markdown_formats import append_summary, summary_file
 from dpwitness.reports.phrasing.summary import replay_command
 from dpwitness.reports.phrasing.wording import slugs
 from dpwitness.terminal import (

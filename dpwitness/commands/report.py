@@ -21,9 +21,9 @@ from dpwitness.core.values.json_reader import printable
 from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.proofs_checks.kernel import checker
 from dpwitness.reports.audit.document import entries_of, read_document
-from dpwitness.reports.audit.formats import format_names
 from dpwitness.reports.audit.report import IncompleteReport, check_writable, write_document
 from dpwitness.reports.comparison import compare as comparisons
+from dpwitness.reports.formats import FORMATS
 from dpwitness.reports.phrasing.wording import plain
 from dpwitness.terminal import OK, code_after_write, redirected_stdout, show, try_to_write
 
@@ -32,7 +32,7 @@ def report(args: argparse.Namespace) -> int:
     """Run ``dpwitness report``: write or show a report again."""
     if args.show and args.report is not None:
         raise InvalidArgument("--show writes nothing: leave out --report")
-    formats = _parse_formats(args.format, format_names())
+    formats = _parse_formats(args.format, tuple(FORMATS))
     file = _report_json(args.file)
     document = read_document(file)
     if args.show:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from dpwitness.commands import options as opts
 from dpwitness.commands.options import Options, integer, real
-from dpwitness.reports.audit.formats import DEFAULT_FORMATS, format_names
+from dpwitness.reports.formats import DEFAULT_FORMATS, FORMATS
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -317,8 +317,7 @@ COMMANDS: dict[str, Command] = {
             "--format": {
                 "default": ",".join(DEFAULT_FORMATS),
                 "metavar": "F,F",
-                "help": f"formats, among {', '.join(format_names())}; default "
-                f"{','.join(DEFAULT_FORMATS)}",
+                "help": f"formats, among {', '.join(FORMATS)}; default {','.join(DEFAULT_FORMATS)}",
             },
             "--report": {
                 "metavar": "DIR",

@@ -9,18 +9,25 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.witnesses.parquet_files import has_frame_files, write_frame_files
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.witness_reader import seal
-from dpwitness.core.values.atomic_files import atomic_folder, resolve_destination, write_json
+from dpwitness.core.values.atomic_files import (
+    atomic_folder,
+    json_text,
+    resolve_destination,
+    write_json,
+    write_text,
+)
 from dpwitness.core.values.json_reader import Json, read_json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.reports.audit.checking import sealed
-from dpwitness.reports.audit.document import WITNESS, build_document, entries_of
-from dpwitness.reports.audit.formats import DEFAULT_FORMATS, format_named
+from dpwitness.reports.audit.document import WITNESS, build_document, entries_of, sealed
+from dpwitness.reports.formats import DEFAULT_FORMATS, FORMATS
+from dpwitness.reports.phrasing.summary import Entry
 from dpwitness.reports.phrasing.wording import slugs
 from dpwitness.reports.plots.album import Album
 
@@ -161,28 +168,23 @@ def write_document(
     the failed format is deleted, and IncompleteReport is raised.
     """
     entries = entries_of(document)
-    current_files = {entry.witness_file for entry in entries}
-    album = Album(empty=not plots)
-    stale, files = (
-        _stale_witnesses(folder, stem, current_files),
-        [f"{stem}{format_named(name).SUFFIX}" for name in formats],
-    )
+    stale = _stale_witnesses(folder, stem, {entry.witness_file for entry in entries})
+    files = [f"{stem}{FORMATS[name].suffix}" for name in formats]
     failures = {}
     with atomic_folder(folder) as draft:
+        album = Album(draft, empty=not plots)
         found = document | {"results": [sealed(result) for result in document["results"]]}
         write_json(draft / f"{stem}.json", write_frame_files(found, draft))
         for entry in entries:
-            if (
-                entry.witness_file
-                and WITNESS.fullmatch(entry.witness_file)
-                and entry.result.get("witness")
-            ):
-                write_json(
-                    draft / entry.witness_file, _with_frame_files(entry.result["witness"], draft)
-                )
+            file, witness = entry.witness_file, entry.result.get("witness")
+            if file and WITNESS.fullmatch(file) and witness:
+                # large data frames are separate files, whose hashes the witness holds
+                split: Json = write_frame_files(witness, draft)
+                sealed_again = has_frame_files(split) and "sha256" in split
+                write_json(draft / file, seal(split) if sealed_again else split)
         for name, file in zip(formats, files, strict=True):
             try:
-                format_named(name).write(document, entries, draft / file, album)
+                write_text(draft / file, _render(name, document, entries, album))
             except Exception as error:
                 failures[file] = error
                 (draft / file).unlink(missing_ok=True)
@@ -194,12 +196,13 @@ def write_document(
     return [folder / file for file in files]
 
 
-def _with_frame_files(witness: Json, folder: Path) -> Json:
-    """Write a witness's large data frames to separate files, and return the witness with their
-    hashes and a new seal.
-    """
-    found: Json = write_frame_files(witness, folder)
-    return seal(found) if has_frame_files(found) and "sha256" in found else found
+def _render(name: str, document: Json, entries: Sequence[Entry], album: Album) -> str:
+    """Return the text of a document in a format."""
+    found = FORMATS[name]
+    module, _, function = found.function.partition(":")
+    render = getattr(import_module(f"dpwitness.reports.formats.{module}"), function)
+    text = render(document, entries, album) if found.plots else render(document)
+    return text if isinstance(text, str) else json_text(text)
 
 
 def _stale_witnesses(folder: Path, stem: str, current_files: set[str | None]) -> list[Path]:

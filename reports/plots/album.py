@@ -7,13 +7,14 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import strict
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.reports.phrasing.facts import Entry
+from dpwitness.reports.phrasing.summary import Entry
 from dpwitness.reports.phrasing.wording import verdict
 from dpwitness.reports.plots.bars import (
     call_loss_bars,
@@ -159,9 +160,10 @@ PLOTS_AS_FILES = 2
 
 
 class Album:
-    """Cache of plots as SVG texts. An empty album draws nothing."""
+    """Cache of plots as SVG texts, and the folder of the report. An empty album draws nothing."""
 
-    def __init__(self, *, empty: bool = False) -> None:
+    def __init__(self, folder: Path = Path(), *, empty: bool = False) -> None:
+        self.folder = folder
         self._empty = empty
         self._drawn: dict[tuple[str, str], str] = {}
 

@@ -10,8 +10,8 @@ import pytest
 from dpwitness import InvalidArgument, Verdict, certify, suites
 from dpwitness.auditors.audit.result import BitLevel
 from dpwitness.cli import main
-from dpwitness.mechanisms import Truth, paper_zoo, zoo
 from dpwitness.commands.options import matches
+from dpwitness.mechanisms import Truth, paper_zoo, zoo
 from dpwitness.suites import Case, Suite, compare, run_case, suite
 
 

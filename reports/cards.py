@@ -1,85 +1,236 @@
-"""Overview of a report: the overall verdict, the confidence, the advice, and a table of all audits,
-worst first.
+"""Markdown of a report: the card of one audit, with the verdict, the number, the confidence and the
+advice first; and the overview of all audits with their table, worst first.
+
+The facts of a card are those of the kind of result (`auditors.witnesses.kinds`). A kind without
+facts shows its headline and its plain fields.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpwitness.auditors.witnesses.facts import claim_of, enclosure
+from dpwitness.auditors.witnesses.facts import (
+    Fact,
+    Facts,
+    claim_of,
+    describe_environment,
+    enclosure,
+)
 from dpwitness.auditors.witnesses.kinds import kind_of
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.wording import beyond, figure, number
-from dpwitness.reports.phrasing.facts import Entry
-from dpwitness.reports.phrasing.scope import cost
-from dpwitness.reports.phrasing.summary import Family, count_verdicts, violated_in_bits
-from dpwitness.reports.phrasing.wording import code, escaped_markdown, link, verdict
+from dpwitness.core.values.wording import beyond, figure, number, p_value
+from dpwitness.reports.phrasing.summary import (
+    Entry,
+    Family,
+    acceptance_text,
+    cost,
+    count_verdicts,
+    violated_in_bits,
+)
+from dpwitness.reports.phrasing.wording import code, escaped_markdown, item, link, table, verdict
 
-SEVERITY = [
-    v.value
-    for v in (
-        Verdict.VIOLATED,
-        Verdict.SUSPECT,
-        Verdict.ERROR,
-        Verdict.INCONCLUSIVE,
-        Verdict.NOT_REFUTED,
-        Verdict.SUPPORTED,
-        Verdict.CERTIFIED,
+
+def card(entry: Entry) -> list[str]:
+    """Return the card of one audit as lines of markdown."""
+    result = entry.result
+    lines = [
+        f'<a id="{entry.slug}"></a>',
+        f"### {verdict(result.get('verdict'))}: {code(entry.name)}",
+        "",
+    ]
+    if result.get("headline"):
+        lines += [f"**{escaped_markdown(result['headline'])}**", ""]
+    lines += [f"What to do: {what_to_do(entry)}", ""]
+    if result.get("accepted"):
+        lines += [f"Accepted {escaped_markdown(acceptance_text(result))}.", ""]
+    if entry.witness_file:
+        lines += [
+            f"Witness: [{entry.witness_file}]({entry.witness_file}). Anyone can reproduce "
+            f"this verdict, {kind_of(result).again}:",
+            "",
+            "```",
+            f"dpwitness replay {entry.witness_file}",
+            "```",
+            "",
+        ]
+        if kind_of(result).runs and not (result.get("witness") or {}).get("target"):
+            lines += [
+                "The witness file names no mechanism, because this mechanism cannot be "
+                "imported from a module: call "
+                "`dpwitness.replay(file, mechanism=...)` instead.",
+                "",
+            ]
+    lines += [*table(("", ""), card_facts(entry)), ""]
+    if below := table_below_facts(entry):
+        lines += [*below, ""]
+    for text, file in entry.plots:
+        lines += [f"![{text}]({file})", ""]
+    notes = result.get("notes") or []
+    if notes:
+        lines += ["Notes:", "", *map(item, notes), ""]
+    return lines
+
+
+def card_facts(entry: Entry) -> list[tuple[str, str]]:
+    """Return the facts of an audit as (label, markdown) pairs, without empty facts."""
+    facts = kind_of(entry.result).facts(entry.result) or _plain_facts(entry.result)
+    found = []
+    for label, fact, is_code in facts:
+        text = fact
+        if label == "how sure" and fact and entry.adjusted is not None:
+            text = f"{fact}; p {p_value(entry.adjusted)} among all audits of this report (Holm)"
+        if text:
+            found.append(
+                (escaped_markdown(label), code(text) if is_code else escaped_markdown(text))
+            )
+    return found
+
+
+def table_below_facts(entry: Entry) -> list[str]:
+    """Return the table below the facts as lines of markdown: the calls of a trace, or the checks of
+    a target.
+    """
+    found = kind_of(entry.result).table(entry.result)
+    if found is None:
+        return []
+    header, rows, codes = found
+    shown = [
+        [code(cell) if i in codes else escaped_markdown(cell) for i, cell in enumerate(row)]
+        for row in rows
+    ]
+    return table(header, shown)
+
+
+def what_to_do(entry: Entry) -> str:
+    """Return the advice for an audit: that of its kind, or else the first of a list that fits."""
+    result = entry.result
+    found, symbol = result.get("verdict"), result.get("parameter", "epsilon")
+    own_advice = kind_of(result).advice.get(str(found))
+    if own_advice is not None:
+        return own_advice
+    least = number(result.get("parameter_lower"))
+    weaker = (
+        f" or claim at least {symbol} = {figure(least)}, which is a lower bound only"
+        if least is not None and 0 < least < math.inf
+        else ""
     )
-]
+    missing_witness = (
+        "" if entry.witness_file else " No witness file could be written for it: see the notes."
+    )
+    inconclusive = found == Verdict.INCONCLUSIVE.value
+    advice = (
+        (
+            found == Verdict.VIOLATED.value,
+            "release nothing under this claim; replay the witness, then repair the "
+            f"mechanism{weaker}.{missing_witness}",
+        ),
+        (
+            found == Verdict.SUSPECT.value,
+            "read what is guessed in the first note. If the library promises this claim, "
+            "delete the line `guessed` of the target and audit again. If not, correct the claim or "
+            "the domain in the target file.",
+        ),
+        (
+            violated_in_bits(result),
+            "round the outputs to a grid, or draw discrete noise, before release: no "
+            "violation was found in their values, but float rounding tells the datasets apart.",
+        ),
+        (
+            found == Verdict.NOT_REFUTED.value,
+            "no change is needed on this evidence. It covers the pairs tried at this budget "
+            "and does not prove the claim; more trials find smaller violations, and a white-box "
+            "check or a proof check can settle the claim.",
+        ),
+        (
+            found == Verdict.CERTIFIED.value,
+            "no change is needed, within the domain and the assumptions stated below.",
+        ),
+        (
+            found == Verdict.SUPPORTED.value,
+            "no change is needed on this evidence, which is numerical or assumed, not proved.",
+        ),
+        (
+            result.get("exercised") is False,
+            "audit a pair whose values change the result: other values, the pairs of a "
+            "domain (`--domain`), or a search (`--search`). This audit says nothing about the "
+            "claim, because the outputs on D0 and D1 look the same.",
+        ),
+        (
+            inconclusive and result.get("evidence") == "assumed",
+            "look at the line of code that the trace names. The claim is violated if the noise has "
+            "the traced law, which the counts of this audit do not show: more trials or another "
+            "pair may certify the violation.",
+        ),
+        (
+            inconclusive,
+            "run the audit again to the end, or with more trials; the measurements so far are "
+            "shown below.",
+        ),
+    )
+    otherwise = (
+        "fix the problems named in the notes and run the audit again; this audit says nothing "
+        "about the claim."
+    )
+    return next((text for fits, text in advice if fits), otherwise)
+
+
+def _plain_facts(result: Json) -> Facts:
+    """Return all fields that are a number, a word or a line, for kinds without facts."""
+    skipped = ("schema_version", "name", "verdict", "headline", "witness_file", "sha256")
+    facts = []
+    for key, value in result.items():
+        if key not in skipped and isinstance(value, bool | int | float | str):
+            shown = figure(value, 6) if isinstance(value, float) else str(value)
+            shown = ("no", "yes")[value] if isinstance(value, bool) else shown
+            facts.append(Fact(key.replace("_", " "), shown))
+    return [*facts, Fact("environment", describe_environment(result))]
+
+
+SEVERITY = ("VIOLATED", "SUSPECT", "ERROR", "INCONCLUSIVE", "NOT_REFUTED", "SUPPORTED", "CERTIFIED")
+
+
+def opening(entries: Sequence[Entry], together: Family | None) -> list[str]:
+    """Return the sentences that open a report: the answer, how sure it is, and what to do."""
+    lines = [*answer(entries), _family_confidence(entries, together), _next_steps(entries)]
+    return [line for line in lines if line]
 
 
 def answer(entries: Sequence[Entry]) -> list[str]:
     """Return the overall verdict of all audits as sentences of markdown, the decisive sentence
     first.
     """
-    results = [entry.result for entry in entries]
-    found = count_verdicts(results)
-    broken = [entry for entry in entries if entry.result.get("verdict") == Verdict.VIOLATED.value]
     if not entries:
         return ["No audit was run."]
-    with_expectation = [entry for entry in entries if entry.result.get("expected")]
-    if with_expectation:
-        right, wrong = (
-            [entry for entry in with_expectation if entry.result.get("right") is is_right]
-            for is_right in (True, False)
-        )
-        first = (
-            f"{len(right)} of {len(with_expectation)} "
-            f"{_plural(len(with_expectation), 'verdict')} as expected"
-        )
+    found = count_verdicts([entry.result for entry in entries])
+    audits = f"{len(entries)} {_plural(len(entries), 'audit')}"
+    broken = [entry for entry in entries if entry.result.get("verdict") == Verdict.VIOLATED.value]
+    suspects = [entry for entry in entries if entry.result.get("verdict") == Verdict.SUSPECT.value]
+    expected = [entry for entry in entries if entry.result.get("expected")]
+    if expected:
+        right = [entry for entry in expected if entry.result.get("right") is True]
+        wrong = [entry for entry in expected if entry.result.get("right") is False]
+        first = f"{len(right)} of {len(expected)} {_plural(len(expected), 'verdict')} as expected"
         first += f"; wrong: {_join_names(wrong)}." if wrong else "."
-        rest = (
-            [f"{len(with_expectation) - len(right) - len(wrong)} not settled"]
-            if len(with_expectation) > len(right) + len(wrong)
-            else []
-        )
-        rest += (
-            [f"{len(entries) - len(with_expectation)} with nothing to compare with"]
-            if len(entries) > len(with_expectation)
-            else []
-        )
+        others = {
+            "not settled": len(expected) - len(right) - len(wrong),
+            "with nothing to compare with": len(entries) - len(expected),
+        }
+        rest = [f"{n} {what}" for what, n in others.items() if n]
         first += f" Besides, {' and '.join(rest)}." if rest else ""
     elif broken:
+        first = f"VIOLATED in {len(broken)} of {audits}: {_join_names(broken)}."
+    elif suspects:
         first = (
-            f"VIOLATED in {len(broken)} of {len(entries)} {_plural(len(entries), 'audit')}: "
-            f"{_join_names(broken)}."
-        )
-    elif found.get("SUSPECT"):
-        suspects = [
-            entry for entry in entries if entry.result.get("verdict") == Verdict.SUSPECT.value
-        ]
-        first = (
-            f"SUSPECT in {len(suspects)} of {len(entries)} {_plural(len(entries), 'audit')} of "
-            f"guessed claims: {_join_names(suspects)}."
+            f"SUSPECT in {len(suspects)} of {audits} of guessed claims: {_join_names(suspects)}."
         )
     elif found["NOT_REFUTED"] + found["SUPPORTED"] + found["CERTIFIED"] == 0:
         first = "No audit reached a verdict: it is unknown whether these claims hold."
     else:
-        first = f"No violation found in {len(entries)} {_plural(len(entries), 'audit')}."
+        first = f"No violation found in {audits}."
     unusual = (Verdict.CERTIFIED.value, Verdict.SUPPORTED.value)
     words = [
         f"{n} {verdict(name).lower()}" for name, n in found.items() if n or name not in unusual
@@ -102,7 +253,7 @@ def answer(entries: Sequence[Entry]) -> list[str]:
     return lines
 
 
-def family_confidence(entries: Sequence[Entry], together: Family | None) -> str:
+def _family_confidence(entries: Sequence[Entry], together: Family | None) -> str:
     """Return the sentences on Holm's correction over the family of audits; an empty text without a
     family.
     """
@@ -131,7 +282,7 @@ def family_confidence(entries: Sequence[Entry], together: Family | None) -> str:
     return head + text
 
 
-def what_to_do(entries: Sequence[Entry]) -> str:
+def _next_steps(entries: Sequence[Entry]) -> str:
     """Return the advice for the report: the next steps, as one sentence; an empty text if there are
     none.
     """
