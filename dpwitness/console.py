@@ -10,16 +10,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import Any, Self, TextIO
 
+from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.json_reader import Json
+from dpwitness.reports.cards import answer, columns, sort_worst_first
+from dpwitness.reports.phrasing.summary import Entry, acceptance_text
 from dpwitness.reports.phrasing.wording import plain
 from dpwitness.terminal import mark_verdict
-
-if TYPE_CHECKING:
-    from dpwitness.auditors.witnesses.result import Result
-    from dpwitness.reports.phrasing.summary import Entry
 
 _BAR_WIDTH = 30
 # columns of a report on a terminal
@@ -57,18 +56,20 @@ class Progress:
         if now - self._drawn_at < 0.1:
             return
         self._drawn_at = now
-        share = min(1.0, done / max(planned, 1))
         since, before = self._first = self._first or (now, done)
         rate = (done - before) / max(now - since, 1e-9)
-        status = f" {share:4.0%}  {_format_count(done)} of {_format_count(planned)}"
+        counts = (f"{n:,}" if n < 10**7 else f"{n:.3g}" for n in (done, planned))
+        share = min(1.0, done / max(planned, 1))
+        status = f" {share:4.0%}  {' of '.join(counts)}"
         if rate > 0 and now - since >= _MIN_RATE_SECONDS:
-            status += (
-                f"  {rate:.3g} runs/s  {_format_clock(max((planned - done) / rate, 0.0))} left"
-            )
+            minutes, seconds = divmod(round(max((planned - done) / rate, 0.0)), 60)
+            hours, minutes = divmod(minutes, 60)
+            left = f"{hours}:{minutes:02d}" if hours else f"{minutes}"
+            status += f"  {rate:.3g} runs/s  {left}:{seconds:02d} left"
         self._draw(share, status + self._bound)
 
     def _draw(self, share: float, status: str) -> None:
-        pass
+        """Draw the share of the finished runs, and the status as text."""
 
     def close(self) -> None:
         """Erase the bar."""
@@ -86,18 +87,16 @@ class Line:
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._length = stream, 0
 
-    def draw(self, text: str) -> None:
+    def draw(self, text: str, end: str = "") -> None:
         """Replace the drawn text by another."""
-        self._stream.write("\r" + text.ljust(self._length))
+        self._stream.write("\r" + text.ljust(self._length) + end)
         self._stream.flush()
         self._length = len(text)
 
     def close(self) -> None:
         """Erase the line."""
         if self._length:
-            self._stream.write("\r" + " " * self._length + "\r")
-            self._stream.flush()
-            self._length = 0
+            self.draw("", "\r")
 
 
 class Bar(Progress):
@@ -129,33 +128,20 @@ class Cell(Progress):
         self._handle: Any = None
 
     def _draw(self, share: float, status: str) -> None:
-        self._update_display(
+        html = (
             f'<progress max="1" value="{share:.3f}" aria-label="runs"></progress> '
-            f"<small>{status}</small>",
-            status.strip(),
+            f"<small>{status}</small>"
         )
-
-    def close(self) -> None:
-        if self._handle is not None:
-            self._update_display("", "")
-            self._handle = None
-
-    def _update_display(self, html: str, text: str) -> None:
-        data = {"text/html": html, "text/plain": text}
+        data = {"text/html": html, "text/plain": status.strip()}
         if self._handle is None:
             self._handle = self._display(data, raw=True, display_id=True)
         else:
             self._handle.update(data, raw=True)
 
-
-def _format_count(count: int) -> str:
-    return f"{count:,}" if count < 10**7 else f"{count:.3g}"
-
-
-def _format_clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    def close(self) -> None:
+        if self._handle is not None:
+            self._handle.update({"text/html": "", "text/plain": ""}, raw=True)
+            self._handle = None
 
 
 @contextmanager
@@ -226,16 +212,11 @@ def describe(
     code, `next_step` the advice, and `report` the path of the report, if any. With `every`, and for
     traces, every line is shown instead of the six most important lines.
     """
-    from dpwitness.reports.phrasing.summary import acceptance_text
-
-    notes = list(data.get("notes", []))
-    rows = result.lines(data, bits=bits)
-    rows += [
+    notes = data.get("notes", [])[1 if result.verdict in result.headline_is_note else 0 :]
+    rows = [
+        *result.lines(data, bits=bits),
         *([("accepted", acceptance_text(data))] if data.get("accepted") else []),
-        *(
-            ("note", note)
-            for note in (notes[1:] if result.verdict in result.headline_is_note else notes)
-        ),
+        *(("note", note) for note in notes),
         ("next", next_step),
         *([("report", report)] if report else []),
     ]
@@ -254,42 +235,32 @@ def _most_important_rows(
     """Return the most important lines after the headline, in their order, with the first note and
     the number of omitted notes.
     """
-    traced = [text for name, text in rows if name == "trace"][:1]  # the call with the largest loss
-    timed = any(name == "note" and text.startswith("time budget") for name, text in rows)
-    kept = (
-        "event",
-        "causes",
-        "trace",
-        "low bits",
-        "accepted",
-        "next",
-        "report",
-        *(["time"] if timed else []),
-    )
     hidden = {"NOT_REFUTED": "trace", "ERROR": "event", "INCONCLUSIVE": "event"}.get(verdict.value)
+    kept = {"event", "causes", "trace", "low bits", "accepted", "next", "report"} - {hidden}
+    if any(name == "note" and text.startswith("time budget") for name, text in rows):
+        kept.add("time")
+    # of the calls of a trace, the one with the largest loss
+    traced = [text for name, text in rows if name == "trace"][:1]
     chosen = [
         (name, text)
         for name, text in rows
         if name in kept
-        and name != hidden
         and (name != "trace" or text in traced)
         and (name != "low bits" or text.startswith("VIOLATED"))
     ]
     notes = [text for name, text in rows if name == "note" and not _RUN_NOTE.search(text)]
-    note_lines = _MAX_LINES - 1 - len(chosen)
-    if not notes or note_lines < 1:
-        return chosen
-    note_text = notes[0] if len(notes) == 1 else f"{notes[0]} (+{len(notes) - 1} more: --verbose)"
-    next_index = next(i for i, (name, _) in enumerate(chosen) if name == "next")
-    return [*chosen[:next_index], ("note", note_text), *chosen[next_index:]]
+    if notes and len(chosen) < _MAX_LINES - 1:
+        more = f" (+{len(notes) - 1} more: --verbose)" if len(notes) > 1 else ""
+        place = [name for name, _ in chosen].index("next")
+        chosen.insert(place, ("note", notes[0] + more))
+    return chosen
 
 
 def summary(entries: Sequence[Entry]) -> str:
     """Return the answer of a report and its table, worst audit first, as text that fits the
     terminal; verdicts are marked (`colors`).
     """
-    from dpwitness.reports.cards import answer, columns, sort_worst_first
-    from dpwitness.reports.formats.html_frame import text
+    from dpwitness.reports.formats.html_format import text  # loads the templates of pages
 
     columns_by_heading = {column.head: column for column in columns(entries)}
     cell_texts = [

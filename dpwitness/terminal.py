@@ -165,37 +165,32 @@ def guarded(name: str, run: Callable[[], int]) -> int:
             out.flush()
             if out.error is None or isinstance(out.error, BrokenPipeError):
                 return code
-            print_error(name, f"standard output could not be written: {out.error.strerror}")
-            return code_after_write(code)
-        except InvalidArgument as error:
-            _print_traceback(error)
-            print_error(name, str(error).removeprefix(f"{name}: "))
-            return USAGE
+            text = f"standard output could not be written: {out.error.strerror}"
+            code = code_after_write(code)
         except KeyboardInterrupt as error:
-            print_error(
-                name,
-                f"interrupted{_signal_name(error)} before there was a result: existing "
-                "reports are unchanged; run the command again",
+            code, text = (
+                NO_VERDICT,
+                (
+                    f"interrupted{_signal_name(error)} before there was a result: existing "
+                    "reports are unchanged; run the command again"
+                ),
             )
-            return NO_VERDICT
-        except OSError as error:
-            _print_traceback(error)
-            print_error(name, error_text(error))
-            return USAGE
         except BaseException as error:
             _print_traceback(error)
-            print_error(
-                name,
-                f"stopped by an unexpected error: {error_text(error)} (set {TRACEBACK}=1 for "
-                "the traceback)",
-            )
-            return NO_VERDICT
+            code, text = USAGE, error_text(error)
+            if isinstance(error, InvalidArgument):
+                text = str(error).removeprefix(f"{name}: ")
+            elif not isinstance(error, OSError):
+                code = NO_VERDICT
+                text = (
+                    f"stopped by an unexpected error: {text} (set {TRACEBACK}=1 for the traceback)"
+                )
+        print_error(name, text)
+        return code
 
 
 def _signal_name(error: KeyboardInterrupt) -> str:
-    """Return " by SIGNAL" if `interrupts` recorded the signal that caused the
-    interrupt, else "".
-    """
+    """Return " by SIGNAL" if the signal that caused the interrupt is known, else ""."""
     return f" by {error.args[0]}" if error.args else ""
 
 
@@ -205,22 +200,20 @@ def try_to_write(what: str, write: Callable[[], Path | None]) -> tuple[Path | No
     A failure is printed and not raised, so that the verdict is still reported. A report whose JSON
     document and witnesses are complete has not failed; the path is that of the document.
     """
+    from dpwitness.reports.audit.report import IncompleteReport
+
     try:
         return write(), False
     except KeyboardInterrupt as error:
         print_error("", f"{what} was not written: interrupted{_signal_name(error)}")
-    except Exception as error:
-        from dpwitness.reports.audit.report import IncompleteReport
-
+    except IncompleteReport as error:
         _print_traceback(error)
-        if isinstance(error, IncompleteReport):
-            print_error("", str(error))
-            return error.path, False
-        print_error(
-            "",
-            f"{what} could not be written: "
-            f"{error if isinstance(error, InvalidArgument) else error_text(error)}",
-        )
+        print_error("", str(error))
+        return error.path, False
+    except Exception as error:
+        _print_traceback(error)
+        why = error if isinstance(error, InvalidArgument) else error_text(error)
+        print_error("", f"{what} could not be written: {why}")
     return None, True
 
 
@@ -378,12 +371,8 @@ def mark_verdict(text: str, at: int = 0) -> str:
     >>> mark_verdict("NOT REFUTED: no violation").translate(CODES)
     '\\x1b[1mNOT REFUTED\\x1b[0m: no violation'
     """
-    verdict_match = _VERDICT.match(text, at)
-    return (
-        text[:at] + marked(verdict_match[0], verdict_match[0]) + text[verdict_match.end() :]
-        if verdict_match
-        else text
-    )
+    found = _VERDICT.match(text, at)
+    return f"{text[:at]}{marked(found[0], found[0])}{text[found.end() :]}" if found else text
 
 
 def wanted(choice: str, stream: TextIOBase) -> bool:

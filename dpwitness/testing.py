@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dpwitness.auditors.audit.audit import audit
+import dpwitness as dpw
 from dpwitness.auditors.audit.result import AuditResult
-from dpwitness.auditors.density.certify import certify
 from dpwitness.auditors.density.result import CertifyResult
 from dpwitness.auditors.traces.result import TraceResult
-from dpwitness.auditors.traces.trace import trace
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.auditors.workers.loading import describe_target
-from dpwitness.auditors.workers.trust import permissions_for
 from dpwitness.core.values.atomic_files import write_json
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.core.values.wording import dataset
 from dpwitness.reports.audit.document import result_json
+from dpwitness.reports.phrasing.summary import replay_command
 from dpwitness.reports.phrasing.wording import slugs
 
 R = TypeVar("R", bound=Result)
@@ -107,9 +104,9 @@ class Auditor:
             "target": _locate_target(mechanism, self._here),
         }
         if white_box:
-            return self.check(certify(mechanism, options.pop("pair", None), **common | options))
+            return self.check(dpw.certify(mechanism, options.pop("pair", None), **common | options))
         return self.check(
-            audit(mechanism, **common | {"stop": "violation", "bits": False} | options)
+            dpw.audit(mechanism, **common | {"stop": "violation", "bits": False} | options)
         )
 
     def trace(
@@ -133,7 +130,7 @@ class Auditor:
             "confidence": CONFIDENCE,
             "target": _locate_target(mechanism, self._here),
         }
-        return self.check(trace(mechanism, pair, claim, primitives, **common | options))
+        return self.check(dpw.trace(mechanism, pair, claim, primitives, **common | options))
 
     def check(self, result: R) -> R:
         """Add a result of any kind (black box, white box, sensitivity, utility) to the report.
@@ -196,14 +193,8 @@ class Auditor:
                 "cannot be imported by name"
             )
         else:
-            words = [
-                part
-                for word in permissions_for(
-                    data["witness"]["target"], data["witness"].get("scores", ())
-                )
-                for part in ("--allow", word)
-            ]
-            lines.append(f"replay:  {shlex.join(['dpwitness', 'replay', path, *words])}")
+            scores = data["witness"].get("scores", ())
+            lines.append(f"replay:  {replay_command(path, data['witness']['target'], scores)}")
         return "\n".join(lines)
 
     def _witness_path(self, folder: Path) -> Path:

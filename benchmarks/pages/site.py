@@ -24,8 +24,7 @@ from dpwitness.core.values.atomic_files import atomic_folder, write_json, write_
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.audit.document import entries_of, read_document
 from dpwitness.reports.audit.report import check_writable
-from dpwitness.reports.formats.html_format import html
-from dpwitness.reports.formats.html_frame import page
+from dpwitness.reports.formats.html_format import html, page
 from dpwitness.reports.formats.markdown_formats import markdown
 from dpwitness.reports.plots.album import Album
 

@@ -1,5 +1,8 @@
 """HTML of a report document: one file without network access or other files, readable without
-scripts and in print. Cards of single results in notebooks.
+scripts and in print. Cards of single results in notebooks. Markdown text as a page.
+
+The content security policy of all pages allows only the page's own style and script, and no
+network.
 """
 
 from __future__ import annotations
@@ -8,10 +11,15 @@ import base64
 import hashlib
 import itertools
 import math
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 from markupsafe import Markup
 
 from dpwitness.auditors.witnesses.kinds import kind_of
@@ -21,7 +29,6 @@ from dpwitness.core.values.atomic_files import json_text
 from dpwitness.core.values.json_reader import Json
 from dpwitness.reports import cards
 from dpwitness.reports.cards import Column, card_facts, legend, opening, sort_worst_first
-from dpwitness.reports.formats.html_frame import block, fragment, render
 from dpwitness.reports.phrasing.summary import (
     QUESTION,
     Entry,
@@ -267,3 +274,209 @@ def _entry(result: Result) -> Entry:
         :12
     ]
     return Entry(data, f"{slug}-{unique_id}", f"witness-{slug}.json" if data["witness"] else None)
+
+
+_TEMPLATES = "dpwitness.reports", "formats/templates"
+
+
+@cache
+def _environment() -> Environment:
+    found = Environment(
+        loader=PackageLoader(*_TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    found.filters["inline"] = inline
+    return found
+
+
+@cache
+def _markdown() -> MarkdownIt:
+    """Return the markdown parser for generated markdown with untrusted texts: tables, no HTML, no
+    automatic links.
+    """
+    return MarkdownIt("commonmark", {"html": False, "linkify": False}).enable("table")
+
+
+def inline(text: str) -> Markup:
+    """Return one line of markdown as HTML."""
+    return Markup(_markdown().renderInline(str(text)))
+
+
+def block(text: str) -> Markup:
+    """Return several lines of markdown as HTML."""
+    return Markup(_markdown().render(str(text)))
+
+
+def text(line: str) -> str:
+    """Return the visible text of one line of markdown.
+
+    Examples
+    --------
+    >>> text("[`a_b`](#c) is **VIOLATED** &lt;")
+    'a_b is VIOLATED <'
+    """
+    found = _markdown().parseInline(str(line))[0].children or []
+    return "".join(token.content for token in found)
+
+
+def fragment(template: str, style: str, **values: Any) -> str:
+    """Return an HTML fragment from a template, with the style sheet `style`, for embedding in
+    another page.
+    """
+    return (
+        _environment()
+        .get_template(template)
+        .render(style=Markup(_template_source(style)), **values)
+    )
+
+
+def render(
+    template: str,
+    *,
+    pages: Sequence[tuple[str, str]] = (),
+    here: str = "",
+    styles: Sequence[str] = ("style.css",),
+    **values: Any,
+) -> str:
+    """Return an HTML page from its template and its style sheets, which are templates too.
+
+    `pages` are the file and label of each page in the navigation, and `here` is the file of this
+    page. The content security policy contains the hashes of the style and the script.
+    """
+    style, script = "\n".join(map(_template_source, styles)), _template_source("script.js")
+    hashes = f"style-src '{_csp_hash(style)}'; script-src '{_csp_hash(script)}'"
+    policy = f"default-src 'none'; {hashes}; img-src data:; base-uri 'none'; form-action 'none'"
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            style=Markup(style),
+            script=Markup(script),
+            policy=policy,
+            pages=pages,
+            here=here,
+            **values,
+        )
+    )
+
+
+@cache
+def _template_source(name: str) -> str:
+    source, _, _ = _environment().loader.get_source(_environment(), name)  # type: ignore[union-attr]
+    return source.strip()
+
+
+def _csp_hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+# file name -> SVG text; None if the file is not a picture of the site
+Pictures = Callable[[str], str | None]
+
+_ANCHOR = re.compile(r'\s*<a id="([A-Za-z0-9_.:-]+)"></a>\s*')
+# HTML that published pages use
+_ALLOWED_MARKUP = re.compile(
+    r"\s*(</?details>|<details><summary>[\w ,.'-]*</summary>|</summary>)\s*"
+)
+
+
+def page(
+    title: str,
+    text: str,
+    *,
+    pages: Sequence[tuple[str, str]] = (),
+    here: str = "",
+    pictures: Pictures = lambda _: None,
+) -> str:
+    """Return a markdown page as HTML.
+
+    Parameters
+    ----------
+    title : str
+        Title of the window.
+    text : str
+        Markdown of the page. Anchors and details elements remain HTML; all other HTML is shown as
+        text.
+    pages : sequence of (str, str)
+        File and label of each page in the navigation.
+    here : str
+        File of this page in the navigation.
+    pictures : callable
+        Function that returns the SVG of an image's file, or None.
+
+    Returns
+    -------
+    str
+        The HTML text.
+    """
+    reader = MarkdownIt("commonmark", {"html": True}).enable("table")
+    tokens = reader.parse(text)
+    _rewrite_tokens(
+        tokens, pictures, {}, {file.removesuffix(".html") + ".md": file for file, _ in pages}
+    )
+    body = (
+        reader.renderer.render(tokens, reader.options, {})
+        .replace("<table", '<div class="wide" role="region" aria-label="Table" tabindex="0"><table')
+        .replace("</table>", "</table></div>")
+    )
+    return render("page.html", title=title, body=Markup(body), pages=pages, here=here)
+
+
+def _rewrite_tokens(
+    tokens: list[Token], pictures: Pictures, taken: dict[str, int], moved: dict[str, str]
+) -> None:
+    """Rewrite the tokens in place: heading ids, table classes, untrusted HTML as text, links
+    between pages, embedded pictures.
+    """
+    for i, token in enumerate(tokens):
+        if token.type == "heading_open":
+            token.attrSet("id", heading_id(tokens[i + 1].content, taken))
+        elif token.type == "table_open":
+            token.attrSet("class", "sortable")
+        elif token.type in ("html_block", "html_inline"):
+            # The parser splits an anchor into two tokens.
+            if (
+                token.type == "html_inline"
+                and i + 1 < len(tokens)
+                and tokens[i + 1].content == "</a>"
+            ):
+                token.content, tokens[i + 1].content = f"{token.content}</a>", ""
+            _escape_html(token)
+        elif token.type == "link_open":
+            file, _, place = str(token.attrGet("href") or "").partition("#")
+            token.attrSet("href", moved.get(file, file) + (f"#{place}" if place else ""))
+        elif token.type == "image":
+            svg = pictures(str(token.attrGet("src") or ""))
+            if svg is not None:
+                name = heading_id(token.content, taken)
+                token.type, token.tag, token.children = "html_inline", "", None
+                token.content = f"<figure>{inline_svg(svg, name, token.content)}</figure>"
+                continue
+        if token.children:
+            _rewrite_tokens(token.children, pictures, taken, moved)
+
+
+def _escape_html(token: Token) -> None:
+    """Turn an HTML token into text unless it is an anchor or a details element."""
+    lines = [
+        _ANCHOR.sub(r'<a id="\1"></a>', line) if _ANCHOR.fullmatch(line) else line
+        for line in token.content.splitlines()
+    ]
+    if not all(
+        _ANCHOR.fullmatch(line) or _ALLOWED_MARKUP.fullmatch(line) or not line.strip()
+        for line in lines
+    ):
+        token.type = "text"
+
+
+def heading_id(text: str, taken: dict[str, int] | None = None) -> str:
+    """Return the id of a heading by the rule of GitHub; `taken` counts the ids of a page and makes
+    them distinct.
+    """
+    plain = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") or "part"
+    taken = {} if taken is None else taken
+    taken[plain] = taken.get(plain, -1) + 1
+    return f"{plain}-{taken[plain]}" if taken[plain] else plain

@@ -16,8 +16,7 @@ from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.audit.document import build_document, entries_of, read_document
 from dpwitness.reports.audit.report import write_report
 from dpwitness.reports.formats import html_format
-from dpwitness.reports.formats.html_format import PICTURES, html
-from dpwitness.reports.formats.html_frame import page
+from dpwitness.reports.formats.html_format import PICTURES, html, page
 from dpwitness.reports.phrasing.wording import differing
 from dpwitness.reports.plots.album import Album
 from dpwitness.reports.plots.inline import inline_svg
