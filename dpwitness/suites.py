@@ -162,6 +162,13 @@ class Outcome:
         return self.result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.SUSPECT)
 
     @property
+    def accepted(self) -> bool:
+        """Whether a wrong verdict refutes a claim that is believed to hold, and is accepted."""
+        truth = self.case.truth
+        is_believed = truth is not None and not truth.breaks(self.result.claim)
+        return "accepted" in self.json and is_believed
+
+    @property
     def interrupted(self) -> bool:
         """Whether the audit was interrupted, so that the suite must stop."""
         return self.result.verdict is Verdict.INCONCLUSIVE and self.result.exercised is not False

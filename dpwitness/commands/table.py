@@ -331,7 +331,7 @@ COMMANDS: dict[str, Command] = {
         },
     ),
     "plan": Command(
-        "plan:plan",
+        "audit:plan",
         "estimate, before an audit, how many runs find a violation and how long they take",
         {
             **opts.SUBJECT,
@@ -564,7 +564,7 @@ COMMANDS: dict[str, Command] = {
         fixed={"distance": None},
     ),
     "suite": Command(
-        "suite:suite",
+        "check:suite",
         "audit all mechanisms of a suite: zoo, papers, third-party",
         {
             "name": {"help": "see `dpwitness list`"},

@@ -40,7 +40,7 @@ from dpwitness.reports.phrasing.summary import (
 )
 from dpwitness.reports.phrasing.wording import differing, line, slugs
 from dpwitness.reports.plots.album import PLOTS, Album, text_of
-from dpwitness.reports.plots.inline import inline_svg
+from dpwitness.reports.plots.drawing import inline_svg
 
 PICTURES = 110  # pictures per page: about .6 MB and 4 s
 WITNESSES = 300_000  # bytes of embedded witnesses; further witnesses are linked

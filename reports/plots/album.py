@@ -16,15 +16,6 @@ from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.phrasing.summary import Entry
 from dpwitness.reports.phrasing.wording import verdict
-from dpwitness.reports.plots.bars import (
-    call_loss_bars,
-    draw_calls,
-    draw_event,
-    draw_overview,
-    has_event,
-    overview_height,
-    relative,
-)
 from dpwitness.reports.plots.curves import draw_profile, draw_tradeoff, has_profile, has_tradeoff
 from dpwitness.reports.plots.drawing import (
     MARGINS,
@@ -36,17 +27,24 @@ from dpwitness.reports.plots.drawing import (
     short_name,
     written,
 )
-from dpwitness.reports.plots.progress import (
+from dpwitness.reports.plots.numbers import (
+    call_loss_bars,
+    draw_calls,
+    draw_event,
     draw_guess_bounds,
     draw_looks,
+    draw_overview,
     draw_pairs,
     draw_scaling,
     draw_scores,
     draw_search,
+    has_event,
     has_guess_bounds,
     has_looks,
     has_pairs,
     has_scores,
+    overview_height,
+    relative,
 )
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from dpwitness.reports.formats import html_format
 from dpwitness.reports.formats.html_format import PICTURES, html, page
 from dpwitness.reports.phrasing.wording import differing
 from dpwitness.reports.plots.album import Album
-from dpwitness.reports.plots.inline import inline_svg
+from dpwitness.reports.plots.drawing import inline_svg
 
 NEAR = dpw.Pair(np.array([0.0, 0.0, 5.0]), np.array([0.0, 1.0, 5.0]))
 EVIL = (
