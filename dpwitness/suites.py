@@ -32,6 +32,7 @@ from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 from dpwitness.mechanisms.textbook.zoo import zoo
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.reports.audit.document import result_json
+from dpwitness.reports.phrasing.wording import verdict
 
 __all__ = [
     "SUITES",
@@ -177,26 +178,22 @@ class Outcome:
         """Return one line for the terminal: name, verdict, certified and claimed parameter,
         low-order bits, right or wrong.
         """
-        result = self.result
+        result, exact, bits = self.result, "", ""
         mark = self.why if self.right is None else "right" if self.right else f"WRONG: {self.why}"
         if self.unfinished:
             mark = result.notes[0] if result.notes else ""
-        exact = (
-            f" {_format_interval(self.json['enclosure']):<20}" if "enclosure" in self.json else ""
-        )
-        number = (
-            f"{result.claim.symbol} > {result.parameter_lower:<8.4g} claim "
-            f"{result.claim!s:<20}{exact}"
-        )
-        bits = (
-            f"bits {result.bit_level.verdict.value.replace('_', ' ').lower()}"
-            if result.bit_level
-            else ""
-        )
-        verdict = result.verdict.value.replace("_", " ")
-        times = format_times(result.seconds, result.cpu_seconds)
+        if "enclosure" in self.json:
+            found, ends = self.json["enclosure"], ("parameter_lower", "parameter_upper")
+            texts = [figure(found.get(end), 4).replace("infinity", "inf") for end in ends]
+            interval = f"in [{', '.join(texts)}]" if ends[0] in found else "no density"
+            exact = f" {interval:<20}"
+        if result.bit_level:
+            bits = f"bits {verdict(result.bit_level.verdict.value).lower()}"
         return (
-            f"{self.case.name:<{width}}  {verdict:<12}  {number} {bits:<16}  {times:<20}  {mark}"
+            f"{self.case.name:<{width}}  {verdict(result.verdict.value):<12}  "
+            f"{result.claim.symbol} > {result.parameter_lower:<8.4g} claim "
+            f"{result.claim!s:<20}{exact} {bits:<16}  "
+            f"{format_times(result.seconds, result.cpu_seconds):<20}  {mark}"
         ).rstrip()
 
 
@@ -264,8 +261,14 @@ def run_case(
         )
     right, why = compare(case, result, enclosed)
     data = result_json(result) | case.details(result)
-    if case.white_box:
-        data["enclosure"] = _enclosure_json(enclosed)
+    if case.white_box and enclosed is None:
+        data["enclosure"] = {"none": "unknown: the mechanism has no density in closed form"}
+    elif enclosed is not None and enclosed.verdict is Verdict.ERROR:
+        data["enclosure"] = {"none": enclosed.headline()}
+    elif enclosed is not None:
+        keys = ("verdict", "parameter", "parameter_lower", "parameter_upper", "route", "upper_end")
+        found = enclosed.to_json()
+        data["enclosure"] = {key: found[key] for key in keys}
     data |= {"right": right, "expected": ""}
     if case.truth is not None:
         expected = f"truth: {case.truth.parameter:.6g}, {case.truth.source}"
@@ -275,33 +278,6 @@ def run_case(
         word = "violated" if case.truth.breaks(result.claim) else "kept"
         data["expected"] = f"{word}: {result.claim.symbol} = {figure(case.truth.parameter)}"
     return Outcome(case, result, data, right, why)
-
-
-def _enclosure_json(found: CertifyResult | None) -> Json:
-    if found is None:
-        return {"none": "unknown: the mechanism has no density in closed form"}
-    if found.verdict is Verdict.ERROR:
-        return {"none": found.headline()}
-    enclosure_data = found.to_json()
-    return {
-        key: enclosure_data[key]
-        for key in (
-            "verdict",
-            "parameter",
-            "parameter_lower",
-            "parameter_upper",
-            "route",
-            "upper_end",
-        )
-    }
-
-
-def _format_interval(enclosure: Json) -> str:
-    bound_texts = [
-        figure(enclosure.get(f"parameter_{end}"), 4).replace("infinity", "inf")
-        for end in ("lower", "upper")
-    ]
-    return f"in [{', '.join(bound_texts)}]" if "parameter_lower" in enclosure else "no density"
 
 
 def compare(
@@ -343,20 +319,19 @@ def compare(
             f"it {promise}, but {symbol} is at least {enclosed.parameter_lower:.6g} on this pair",
         )
     claim_is_false, found = truth.breaks(result.claim), result.verdict is Verdict.VIOLATED
-    if found != claim_is_false:
-        if claim_is_false and (enclosure_violates or not case.settled):
-            return (
-                (True, "")
-                if enclosure_violates
-                else (None, f"it only {promise}, which a run of this size does not show")
-            )
-        return False, f"it {promise}" if found else f"it only {promise}, the violation was missed"
-    if case.bits:
-        leaks = result.bit_level is not None and result.bit_level.verdict is Verdict.VIOLATED
-        if leaks and truth.bits_safe is True and not claim_is_false:
-            return False, "its low bits are safe"
-        if not leaks and truth.bits_safe is False:
-            return False, "its low bits leak, which was missed"
+    leaks = result.bit_level is not None and result.bit_level.verdict is Verdict.VIOLATED
+    if found and not claim_is_false:
+        return False, f"it {promise}"
+    if claim_is_false and not found:
+        if enclosure_violates:
+            return True, ""
+        if not case.settled:
+            return None, f"it only {promise}, which a run of this size does not show"
+        return False, f"it only {promise}, the violation was missed"
+    if case.bits and leaks and truth.bits_safe is True and not claim_is_false:
+        return False, "its low bits are safe"
+    if case.bits and not leaks and truth.bits_safe is False:
+        return False, "its low bits leak, which was missed"
     return True, ""
 
 

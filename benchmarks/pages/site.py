@@ -17,6 +17,7 @@ from dpwitness.benchmarks.pages import (
     trust_page,
     violations_page,
 )
+from dpwitness.benchmarks.pages.frame import page
 from dpwitness.benchmarks.pages.osv_feed import publish_osv
 from dpwitness.benchmarks.pages.overview import overview
 from dpwitness.benchmarks.scan import opendp_page
@@ -24,7 +25,7 @@ from dpwitness.core.values.atomic_files import atomic_folder, write_json, write_
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.audit.document import entries_of, read_document
 from dpwitness.reports.audit.report import check_writable
-from dpwitness.reports.formats.html_format import html, page
+from dpwitness.reports.formats.html_format import html
 from dpwitness.reports.formats.markdown_formats import markdown
 from dpwitness.reports.plots.album import Album
 

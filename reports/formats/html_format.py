@@ -1,5 +1,5 @@
 """HTML of a report document: one file without network access or other files, readable without
-scripts and in print. Cards of single results in notebooks. Markdown text as a page.
+scripts and in print. Cards of single results in notebooks. Generated markdown as a page.
 
 The content security policy of all pages allows only the page's own style and script, and no
 network.
@@ -11,15 +11,13 @@ import base64
 import hashlib
 import itertools
 import math
-import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markdown_it import MarkdownIt
-from markdown_it.token import Token
 from markupsafe import Markup
 
 from dpwitness.auditors.witnesses.kinds import kind_of
@@ -276,6 +274,8 @@ def _entry(result: Result) -> Entry:
     return Entry(data, f"{slug}-{unique_id}", f"witness-{slug}.json" if data["witness"] else None)
 
 
+# frame of a table, which scrolls if the window is narrow
+WIDE = '<div class="wide" role="region" aria-label="Table" tabindex="0">'
 _TEMPLATES = "dpwitness.reports", "formats/templates"
 
 
@@ -373,110 +373,11 @@ def _csp_hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-# file name -> SVG text; None if the file is not a picture of the site
-Pictures = Callable[[str], str | None]
-
-_ANCHOR = re.compile(r'\s*<a id="([A-Za-z0-9_.:-]+)"></a>\s*')
-# HTML that published pages use
-_ALLOWED_MARKUP = re.compile(
-    r"\s*(</?details>|<details><summary>[\w ,.'-]*</summary>|</summary>)\s*"
-)
-
-
-def page(
-    title: str,
-    text: str,
-    *,
-    pages: Sequence[tuple[str, str]] = (),
-    here: str = "",
-    pictures: Pictures = lambda _: None,
-) -> str:
-    """Return a markdown page as HTML.
-
-    Parameters
-    ----------
-    title : str
-        Title of the window.
-    text : str
-        Markdown of the page. Anchors and details elements remain HTML; all other HTML is shown as
-        text.
-    pages : sequence of (str, str)
-        File and label of each page in the navigation.
-    here : str
-        File of this page in the navigation.
-    pictures : callable
-        Function that returns the SVG of an image's file, or None.
-
-    Returns
-    -------
-    str
-        The HTML text.
-    """
-    reader = MarkdownIt("commonmark", {"html": True}).enable("table")
-    tokens = reader.parse(text)
-    _rewrite_tokens(
-        tokens, pictures, {}, {file.removesuffix(".html") + ".md": file for file, _ in pages}
-    )
+def page(title: str, text: str) -> str:
+    """Return generated markdown as an HTML page in one file; HTML in the text is shown as text."""
     body = (
-        reader.renderer.render(tokens, reader.options, {})
-        .replace("<table", '<div class="wide" role="region" aria-label="Table" tabindex="0"><table')
+        str(block(text))
+        .replace("<table>", f'{WIDE}<table class="sortable">')
         .replace("</table>", "</table></div>")
     )
-    return render("page.html", title=title, body=Markup(body), pages=pages, here=here)
-
-
-def _rewrite_tokens(
-    tokens: list[Token], pictures: Pictures, taken: dict[str, int], moved: dict[str, str]
-) -> None:
-    """Rewrite the tokens in place: heading ids, table classes, untrusted HTML as text, links
-    between pages, embedded pictures.
-    """
-    for i, token in enumerate(tokens):
-        if token.type == "heading_open":
-            token.attrSet("id", heading_id(tokens[i + 1].content, taken))
-        elif token.type == "table_open":
-            token.attrSet("class", "sortable")
-        elif token.type in ("html_block", "html_inline"):
-            # The parser splits an anchor into two tokens.
-            if (
-                token.type == "html_inline"
-                and i + 1 < len(tokens)
-                and tokens[i + 1].content == "</a>"
-            ):
-                token.content, tokens[i + 1].content = f"{token.content}</a>", ""
-            _escape_html(token)
-        elif token.type == "link_open":
-            file, _, place = str(token.attrGet("href") or "").partition("#")
-            token.attrSet("href", moved.get(file, file) + (f"#{place}" if place else ""))
-        elif token.type == "image":
-            svg = pictures(str(token.attrGet("src") or ""))
-            if svg is not None:
-                name = heading_id(token.content, taken)
-                token.type, token.tag, token.children = "html_inline", "", None
-                token.content = f"<figure>{inline_svg(svg, name, token.content)}</figure>"
-                continue
-        if token.children:
-            _rewrite_tokens(token.children, pictures, taken, moved)
-
-
-def _escape_html(token: Token) -> None:
-    """Turn an HTML token into text unless it is an anchor or a details element."""
-    lines = [
-        _ANCHOR.sub(r'<a id="\1"></a>', line) if _ANCHOR.fullmatch(line) else line
-        for line in token.content.splitlines()
-    ]
-    if not all(
-        _ANCHOR.fullmatch(line) or _ALLOWED_MARKUP.fullmatch(line) or not line.strip()
-        for line in lines
-    ):
-        token.type = "text"
-
-
-def heading_id(text: str, taken: dict[str, int] | None = None) -> str:
-    """Return the id of a heading by the rule of GitHub; `taken` counts the ids of a page and makes
-    them distinct.
-    """
-    plain = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") or "part"
-    taken = {} if taken is None else taken
-    taken[plain] = taken.get(plain, -1) + 1
-    return f"{plain}-{taken[plain]}" if taken[plain] else plain
+    return render("page.html", title=title, body=Markup(body))

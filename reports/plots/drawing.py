@@ -15,14 +15,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from html import escape
 from io import StringIO
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import numpy as np
 
 from dpwitness.core.numerics.cma_es import without_matplotlib_backend
-from dpwitness.core.values.atomic_files import aside
 from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.phrasing.wording import truncated_line
 
@@ -35,7 +33,7 @@ WIDTH, HEIGHT = 4.1, 3.0  # inches; 400 px wide in a browser
 SMALL = 8.0  # font size of labels, in points
 # characters that are invalid in XML
 _INVALID_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_METADATA = {"Date": None, "Creator": "dpwitness"}
+METADATA = {"Date": None, "Creator": "dpwitness"}
 Margins = tuple[float, float, float, float]
 MARGINS = (0.72, 0.45, 0.12, 0.55)
 
@@ -70,16 +68,14 @@ def common_style() -> Iterator[None]:
         yield
 
 
-def blank(width: float = WIDTH, height: float = HEIGHT, margins: Margins | None = MARGINS) -> Axes:
+def blank(width: float = WIDTH, height: float = HEIGHT, margins: Margins = MARGINS) -> Axes:
     """Return the axes of a new figure that is not registered with pyplot.
 
-    Sizes and margins (left, bottom, right, top) are in inches. Without margins matplotlib fits the
-    margins to the labels, which needs a second drawing and takes half of a report's time.
+    Sizes and margins (left, bottom, right, top) are in inches. Margins that matplotlib fits to the
+    labels would need a second drawing, and half of a report's time.
     """
     from matplotlib.figure import Figure
 
-    if margins is None:
-        return Figure(figsize=(width, height), layout="constrained").add_subplot()
     left, bottom, right, top = margins
     rectangle = (
         left / width,
@@ -90,32 +86,13 @@ def blank(width: float = WIDTH, height: float = HEIGHT, margins: Margins | None 
     return Figure(figsize=(width, height)).add_axes(rectangle)
 
 
-@contextmanager
-def drawing(path: Path, width: float = 6.4, height: float = 3.8) -> Iterator[Axes]:
-    """Context manager that yields axes and saves their figure in the format of the path's suffix;
-    sizes in inches.
-    """
-    with common_style():
-        axes = blank(width, height, None)
-        yield axes
-        save(axes, path)
-
-
 def written(axes: Axes) -> str:
     """Return the figure of the axes as SVG text. The same data give the same text."""
     few_ticks(axes)
     text = StringIO()
     figure: Any = axes.figure
-    figure.savefig(text, format="svg", metadata=_METADATA)
+    figure.savefig(text, format="svg", metadata=METADATA)
     return _INVALID_XML.sub("\ufffd", text.getvalue())
-
-
-def save(axes: Axes, path: Path) -> None:
-    """Save the figure of the axes to a file, in the format of its suffix."""
-    few_ticks(axes)
-    figure: Any = axes.figure
-    with aside(path) as draft:
-        figure.savefig(draft, metadata=_METADATA if Path(path).suffix == ".svg" else {}, dpi=120)
 
 
 def few_ticks(axes: Axes) -> None:

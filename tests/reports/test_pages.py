@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
+from dpwitness.benchmarks.pages.frame import page
 from dpwitness.benchmarks.pages.site import build
 from dpwitness.cli import main
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.audit.document import build_document, entries_of, read_document
 from dpwitness.reports.audit.report import write_report
 from dpwitness.reports.formats import html_format
-from dpwitness.reports.formats.html_format import PICTURES, html, page
+from dpwitness.reports.formats.html_format import PICTURES, html
 from dpwitness.reports.phrasing.wording import differing
 from dpwitness.reports.plots.album import Album
 from dpwitness.reports.plots.drawing import inline_svg
