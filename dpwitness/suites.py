@@ -11,7 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from dpwitness import proofs_checks
+from dpwitness import proofs_checks, reports
 from dpwitness.auditors.audit.audit import Progress, audit
 from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.density.certify import certify
@@ -31,8 +31,6 @@ from dpwitness.executors.pools import pool
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 from dpwitness.mechanisms.textbook.zoo import zoo
 from dpwitness.mechanisms.wrappers.programs.target import Target
-from dpwitness.reports.audit.document import result_json
-from dpwitness.reports.phrasing.wording import verdict
 
 __all__ = [
     "SUITES",
@@ -188,9 +186,9 @@ class Outcome:
             interval = f"in [{', '.join(texts)}]" if ends[0] in found else "no density"
             exact = f" {interval:<20}"
         if result.bit_level:
-            bits = f"bits {verdict(result.bit_level.verdict.value).lower()}"
+            bits = f"bits {reports.verdict(result.bit_level.verdict.value).lower()}"
         return (
-            f"{self.case.name:<{width}}  {verdict(result.verdict.value):<12}  "
+            f"{self.case.name:<{width}}  {reports.verdict(result.verdict.value):<12}  "
             f"{result.claim.symbol} > {result.parameter_lower:<8.4g} claim "
             f"{result.claim!s:<20}{exact} {bits:<16}  "
             f"{format_times(result.seconds, result.cpu_seconds):<20}  {mark}"
@@ -260,7 +258,7 @@ def run_case(
             name=case.name,
         )
     right, why = compare(case, result, enclosed)
-    data = result_json(result) | case.details(result)
+    data = reports.result_json(result) | case.details(result)
     if case.white_box and enclosed is None:
         data["enclosure"] = {"none": "unknown: the mechanism has no density in closed form"}
     elif enclosed is not None and enclosed.verdict is Verdict.ERROR:
@@ -516,7 +514,7 @@ def run_cases_in_parallel(
                     trials=0,
                     requested=case.trials or suite.trials,
                 )
-                yield Outcome(case, result, result_json(result), None)
+                yield Outcome(case, result, reports.result_json(result), None)
 
 
 def _cost(case: Case) -> int:

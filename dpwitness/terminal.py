@@ -11,12 +11,13 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import TextIOBase
 from pathlib import Path
 from typing import Any
 
+from dpwitness import reports
 from dpwitness.core.values.validation import InvalidArgument, error_text
 
 OK, VIOLATED, USAGE, NO_VERDICT = 0, 1, 2, 3
@@ -200,13 +201,11 @@ def try_to_write(what: str, write: Callable[[], Path | None]) -> tuple[Path | No
     A failure is printed and not raised, so that the verdict is still reported. A report whose JSON
     document and witnesses are complete has not failed; the path is that of the document.
     """
-    from dpwitness.reports.audit.report import IncompleteReport
-
     try:
         return write(), False
     except KeyboardInterrupt as error:
         print_error("", f"{what} was not written: interrupted{_signal_name(error)}")
-    except IncompleteReport as error:
+    except reports.IncompleteReport as error:
         _print_traceback(error)
         print_error("", str(error))
         return error.path, False
@@ -215,20 +214,6 @@ def try_to_write(what: str, write: Callable[[], Path | None]) -> tuple[Path | No
         why = error if isinstance(error, InvalidArgument) else error_text(error)
         print_error("", f"{what} could not be written: {why}")
     return None, True
-
-
-def announce_unstored(results: Iterable[Any]) -> bool:
-    """Print, on standard error, why results are not completely in their store, and return whether
-    there are any.
-    """
-    unstored = {
-        f"{result.name}: the store could not be written to the end: {result.unstored}"
-        for result in results
-        if getattr(result, "unstored", "")
-    }
-    for reason in sorted(unstored):
-        print_error("", reason)
-    return bool(unstored)
 
 
 def code_after_write(code: int, failed: bool = True) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import dpwitness as dpw
+from dpwitness import reports
 from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.density.result import CertifyResult
 from dpwitness.auditors.traces.result import TraceResult
@@ -20,9 +21,6 @@ from dpwitness.core.values.atomic_files import write_json
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.core.values.wording import dataset
-from dpwitness.reports.audit.document import result_json
-from dpwitness.reports.phrasing.summary import replay_command
-from dpwitness.reports.phrasing.wording import slugs
 
 R = TypeVar("R", bound=Result)
 
@@ -140,7 +138,7 @@ class Auditor:
         __tracebackhide__ = True
         self._audits += 1
         if self._keep is not None:
-            data = result_json(result, self._here) | {"test": self._test}
+            data = reports.result_json(result, self._here) | {"test": self._test}
             # the report must not depend on the number of workers
             for key in ("seconds", "cpu_seconds"):
                 data.pop(key, None)
@@ -164,7 +162,7 @@ class Auditor:
     def _violation_message(self, result: Result) -> str:
         """Return the failure message: headline, pair, witness path and replay command."""
         lines = [result.headline()]
-        data = result_json(result)
+        data = reports.result_json(result)
         level = getattr(result, "bit_level", None)
         if result.verdict is not Verdict.VIOLATED and level is not None:
             lines = [
@@ -194,11 +192,13 @@ class Auditor:
             )
         else:
             scores = data["witness"].get("scores", ())
-            lines.append(f"replay:  {replay_command(path, data['witness']['target'], scores)}")
+            lines.append(
+                f"replay:  {reports.replay_command(path, data['witness']['target'], scores)}"
+            )
         return "\n".join(lines)
 
     def _witness_path(self, folder: Path) -> Path:
-        return folder / f"witness-{slugs([self._test])[0]}-{self._audits}.json"
+        return folder / f"witness-{reports.slugs([self._test])[0]}-{self._audits}.json"
 
 
 def _display_path(path: Path, here: Path) -> str:

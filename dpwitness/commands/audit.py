@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import dpwitness as dpw
+from dpwitness import reports
 from dpwitness.auditors.audit.watch import Watched, WatchedTarget
 from dpwitness.auditors.audit.watch import watch as watch_targets
 from dpwitness.auditors.canaries.ideal_limit import canary_limit
@@ -36,9 +37,6 @@ from dpwitness.core.protocols.capabilities import has_capability
 from dpwitness.core.protocols.mechanism import MechanismFailed, WhiteBox
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.target import Target
-from dpwitness.reports.audit.document import result_json
-from dpwitness.reports.comparison.accepted import Accepted, apply_accepted
-from dpwitness.reports.phrasing.wording import name_cell, name_width, plain
 from dpwitness.terminal import (
     NO_VERDICT,
     OK,
@@ -314,20 +312,20 @@ def watch(args: argparse.Namespace) -> int:
 
 
 def _report_watched(
-    args: argparse.Namespace, watched: Sequence[Watched], known: Sequence[Accepted]
+    args: argparse.Namespace, watched: Sequence[Watched], known: Sequence[reports.Accepted]
 ) -> int:
     """Print and report the state of each target; return the exit code."""
     results = [each.result for each in watched]
-    acceptance = apply_accepted([result_json(result) for result in results], known)
+    acceptance = reports.apply_accepted([reports.result_json(result) for result in results], known)
     common.announce_stale_baseline(acceptance.stale)
     _, write_failed = common.write_outputs(args, acceptance.results, "Watch", results)
     if args.json:
         common.print_json(acceptance.results)
     else:
-        width = name_width(each.name for each in watched)
+        width = reports.name_width(each.name for each in watched)
         for each in watched:
-            shown = replace(each, name=name_cell(each.name, width))
-            show(mark_verdict(plain(shown.line(width)), at=width + 2))
+            shown = replace(each, name=reports.name_cell(each.name, width))
+            show(mark_verdict(reports.plain(shown.line(width)), at=width + 2))
     codes = [common.exit_code(*each) for each in zip(results, acceptance.results, strict=True)]
     return code_after_write(common.worst(codes), write_failed)
 
@@ -387,7 +385,7 @@ def plan(args: argparse.Namespace) -> int:
     if args.json:
         common.print_json(found.to_json())
     else:
-        print(plain(str(found)))
+        print(reports.plain(str(found)))
     return NO_VERDICT if found.impossible else OK
 
 

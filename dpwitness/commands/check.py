@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dpwitness import reports
 from dpwitness.auditors.checks.runner import CHECKS, CheckFinding, CheckReport, check_mechanism
 from dpwitness.auditors.witnesses.store import open_store
 from dpwitness.auditors.witnesses.verdicts import Verdict
@@ -26,11 +27,6 @@ from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.core.values.wording import format_times
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.programs.worker_pool import target_names
-from dpwitness.reports.audit.document import build_document
-from dpwitness.reports.audit.report import check_writable, write_document, write_report
-from dpwitness.reports.comparison.accepted import apply_accepted, unaccepted_rules
-from dpwitness.reports.phrasing.summary import acceptance_text
-from dpwitness.reports.phrasing.wording import plain
 from dpwitness.suites import Case, Outcome, Suite, run_case, run_cases_in_parallel, suite_of
 from dpwitness.terminal import (
     NO_VERDICT,
@@ -51,17 +47,17 @@ def check(args: argparse.Namespace) -> int:
     target.
     """
     if args.report is not None:
-        check_writable(args.report)
+        reports.check_writable(args.report)
     checks = [check for check in CHECKS if matches(args.keyword, check)]
     if not checks:
         raise InvalidArgument(f"-k must match a check ({', '.join(CHECKS)}), got {args.keyword!r}")
     file, targets, all_of_file = _targets_of(args)
     out = sys.stderr if args.json else sys.stdout
-    reports: list[CheckReport] = []
+    checked: list[CheckReport] = []
     code = OK
 
     def print_finding(finding: CheckFinding) -> None:
-        line = plain(f"  {finding.status:<16}  {finding.check}  {finding.reason}".rstrip())
+        line = reports.plain(f"  {finding.status:<16}  {finding.check}  {finding.reason}".rstrip())
         if finding.status == "failed":
             mark = marked("failed", "VIOLATED" if finding.violation else "ERROR")
             line = line.replace("failed", mark, 1)
@@ -72,7 +68,7 @@ def check(args: argparse.Namespace) -> int:
             with printed_traceback():
                 print(f"{target.__name__}: claim {target.claim}, domain {target.domain}", file=out)
             for note in target.notes:
-                print(plain(f"  note: {note}"), file=out)
+                print(reports.plain(f"  note: {note}"), file=out)
             with workers(args, target) as executor:
                 report = check_mechanism(
                     target,
@@ -87,7 +83,7 @@ def check(args: argparse.Namespace) -> int:
                     executor=executor,
                     progress=print_finding,
                 )
-            print(plain(f"{report.headline()}\n"), file=out)
+            print(reports.plain(f"{report.headline()}\n"), file=out)
             reports.append(report)
         except KeyboardInterrupt:
             print(f"{target.__name__}: interrupted", file=out)
@@ -98,17 +94,17 @@ def check(args: argparse.Namespace) -> int:
                 raise
             usage = isinstance(error, InvalidArgument)
             text = error if usage else error_text(error)
-            print(plain(f"{target.__name__}: {text}\n"), file=out)
+            print(reports.plain(f"{target.__name__}: {text}\n"), file=out)
             code = USAGE if usage else code or NO_VERDICT
     write_failed = False
     if args.report is not None:
-        page, write_failed = try_to_write("report", lambda: _write(reports, args.report))
+        page, write_failed = try_to_write("report", lambda: _write(checked, args.report))
         if page is not None:
             print(f"report: {page}", file=out)
-    write_failed |= append_step_summary(args, reports, f"Checks of {file}")
+    write_failed |= append_step_summary(args, checked, f"Checks of {file}")
     if args.json:
-        print_json([report.to_json() for report in reports])
-    verdicts = {report.verdict for report in reports}
+        print_json([report.to_json() for report in checked])
+    verdicts = {report.verdict for report in checked}
     if Verdict.VIOLATED in verdicts:
         code = VIOLATED
     elif verdicts & {Verdict.ERROR, Verdict.SUSPECT}:
@@ -154,17 +150,17 @@ def _targets_of(args: argparse.Namespace) -> tuple[str, list[Target], bool]:
     return file, [Target(file, name, args.python, {}, *limits) for name in names], not name
 
 
-def _write(reports: list[CheckReport], folder: str) -> Path:
+def _write(checked: list[CheckReport], folder: str) -> Path:
     """Write ``checks.json`` and its formats, and ``audit.json`` and its formats if a check ran an
     audit; return the markdown file of the checks.
     """
-    path, command = check_writable(folder), command_line()
-    findings: list[Any] = [finding for report in reports for finding in report.findings]
+    path, command = reports.check_writable(folder), command_line()
+    findings: list[Any] = [finding for report in checked for finding in report.findings]
     audits = [finding.result for finding in findings if finding.result is not None]
     if audits:
-        write_report(audits, path, title="Audits behind the checks", command=command)
-    document = build_document(reports, title="Checks", command=command)
-    write_document(document, path, stem="checks")
+        reports.write_report(audits, path, title="Audits behind the checks", command=command)
+    document = reports.build_document(checked, title="Checks", command=command)
+    reports.write_document(document, path, stem="checks")
     return path / "checks.md"
 
 
@@ -196,14 +192,16 @@ def suite(args: argparse.Namespace) -> int:
             else _run_in_turn(args, found, ready, options)
         ):
             note_count = len(audited.json["notes"])
-            outcome = replace(audited, json=apply_accepted([audited.json], known or ()).results[0])
+            outcome = replace(
+                audited, json=reports.apply_accepted([audited.json], known or ()).results[0]
+            )
             outcomes.append(outcome)
-            show(mark_verdict(plain(outcome.line(width)), at=width + 2), out)
+            show(mark_verdict(reports.plain(outcome.line(width)), at=width + 2), out)
             lines = outcome.json["notes"][note_count:]
             if outcome.json.get("accepted"):
-                lines = [f"accepted {acceptance_text(outcome.json)}", *lines]
+                lines = [f"accepted {reports.acceptance_text(outcome.json)}", *lines]
             for line in lines:
-                print(plain(f"{'':<{width}}  {line}"), file=out, flush=True)
+                print(reports.plain(f"{'':<{width}}  {line}"), file=out, flush=True)
     outcomes.sort(key=lambda outcome: ready.index(outcome.case))
     data, results = [each.json for each in outcomes], [each.result for each in outcomes]
     report, write_failed = common.write_outputs(args, data, f"Suite {found.name}", results)
@@ -219,9 +217,9 @@ def suite(args: argparse.Namespace) -> int:
         print(f"report: {report}", file=out)
     if args.json:
         print_json(data)
-    common.announce_stale_baseline(apply_accepted(data, known or ()).stale)
+    common.announce_stale_baseline(reports.apply_accepted(data, known or ()).stale)
     if any(
-        (o.wrong and not o.accepted) or (known is not None and unaccepted_rules(o.json))
+        (o.wrong and not o.accepted) or (known is not None and reports.unaccepted_rules(o.json))
         for o in outcomes
     ):
         return VIOLATED

@@ -13,7 +13,7 @@ from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
-from dpwitness import proofs_checks
+from dpwitness import proofs_checks, reports
 from dpwitness.clone import from_clone
 from dpwitness.commands.common import print_json
 from dpwitness.commands.inputs import load_object
@@ -24,8 +24,6 @@ from dpwitness.core.values.validation import InvalidArgument, number_from_text
 from dpwitness.mechanisms.wrappers.programs.environments import home
 from dpwitness.proofs_checks.engine.finding import scope_summary
 from dpwitness.proofs_checks.engine.ledger import MissingPackage, declaration
-from dpwitness.reports.audit.report import check_writable
-from dpwitness.reports.phrasing.wording import plain
 from dpwitness.terminal import (
     NO_VERDICT,
     OK,
@@ -61,7 +59,7 @@ def prove(args: argparse.Namespace) -> int:
         print_json(found.to_json())
     else:
         rows = (f"  {label:<10} {text}" for label, text in found.lines({}))
-        show(plain("\n".join([found.name, found.headline(), *rows])))
+        show(reports.plain("\n".join([found.name, found.headline(), *rows])))
     return {"CERTIFIED": OK, "VIOLATED": VIOLATED}.get(found.verdict.value, NO_VERDICT)
 
 
@@ -176,7 +174,7 @@ def _check_all(args: argparse.Namespace) -> int:
 
     if args.report is not None:
         pages = from_clone("pages.papers.claims_page", "claims check all --report")
-        check_writable(args.report)
+        reports.check_writable(args.report)
     out = sys.stderr if args.json else sys.stdout
     width = max(map(len, proofs_checks.declarations()))
     results, interrupted = [], False

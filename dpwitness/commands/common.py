@@ -1,5 +1,5 @@
-"""Shared parts of the commands that end with results: report, exit code, and the advice on the next
-step.
+"""Shared parts of the commands that end with results: report, exit code, the lines of a result, and
+the advice on the next step.
 """
 
 from __future__ import annotations
@@ -7,46 +7,53 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 import shlex
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from dpwitness import reports
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
-from dpwitness.console import announce, describe
+from dpwitness.console import announce
 from dpwitness.core.claims import parse_claim
 from dpwitness.core.values.json_reader import Json
-from dpwitness.reports.audit.document import build_document, result_json
-from dpwitness.reports.audit.report import check_writable, write_report
-from dpwitness.reports.comparison.accepted import (
-    Accepted,
-    apply_accepted,
-    read_accepted,
-    unaccepted_rules,
-)
-from dpwitness.reports.formats.markdown_formats import append_summary, summary_file
-from dpwitness.reports.phrasing.summary import replay_command
-from dpwitness.reports.phrasing.wording import slugs
+from dpwitness.reports.cards import answer, columns, sort_worst_first
+from dpwitness.reports.phrasing.summary import Entry
 from dpwitness.terminal import (
     NO_VERDICT,
     OK,
     VIOLATED,
-    announce_unstored,
     code_after_write,
+    mark_verdict,
+    print_error,
     show,
     try_to_write,
 )
 
+# columns of a report on a terminal
+_TABLE_COLUMNS = ("verdict", "audit", "claim", "certified", "detectable", "cost")
+_COLUMN_GAP, _NARROW_WIDTH, _MIN_WIDTH, _MAX_WIDTH = "  ", 12, 4, 100
+_TEXT_START = 13  # number of characters before the text of a line
+_MAX_LINES = 6  # maximum number of lines of a result without --verbose
+# Notes on how the mechanism is called, which the user knows before the run.
+_RUN_NOTE = re.compile(
+    r" is given \w+(, with a new value for each run)?$|were seeded globally$|^runs are single calls"
+)
 
-def prepare(args: argparse.Namespace) -> tuple[Accepted, ...] | None:
+
+def prepare(args: argparse.Namespace) -> tuple[reports.Accepted, ...] | None:
     """Check report folder, baseline and claim before any run; return the accepted findings, or None
     without a baseline.
     """
     if args.report is not None:
-        check_writable(args.report)
-    known = None if args.baseline is None else read_accepted(args.baseline)
+        reports.check_writable(args.report)
+    known = None if args.baseline is None else reports.read_accepted(args.baseline)
     if getattr(args, "claim", None) is not None:
         parse_claim(args.claim)
     return known
@@ -60,7 +67,7 @@ def exit_code(result: Result, data: Json | None = None, *, bits: bool = False) -
     """
     undecided = result.verdict in (Verdict.SUSPECT, Verdict.INCONCLUSIVE, Verdict.ERROR)
     accepted = data.get("accepted") if data is not None else None
-    if data is not None and accepted and not unaccepted_rules(data, bits=bits):
+    if data is not None and accepted and not reports.unaccepted_rules(data, bits=bits):
         return NO_VERDICT if undecided and "TRACE" not in accepted["rules"] else OK
     level = getattr(result, "bit_level", None) if bits else None
     if Verdict.VIOLATED in (result.verdict, None if level is None else level.verdict):
@@ -79,14 +86,16 @@ def report_results(
     *,
     title: str,
     bits: bool = False,
-    known: Sequence[Accepted] | None = None,
+    known: Sequence[reports.Accepted] | None = None,
 ) -> int:
     """Write and print the results of a command; return its exit code.
 
     Accepted violations, as `known` of `prepare` says, do not count. A report or a summary that
     cannot be written changes the exit code of a run without a violation.
     """
-    acceptance = apply_accepted([result_json(result) for result in results], known or ())
+    acceptance = reports.apply_accepted(
+        [reports.result_json(result) for result in results], known or ()
+    )
     data = acceptance.results
     announce_stale_baseline(acceptance.stale)
     report, write_failed = write_outputs(args, data, title, results)
@@ -96,7 +105,7 @@ def report_results(
         print_json(data[0] if len(data) == 1 else data)
         return code
     page = report.with_suffix(".html") if report and report.suffix == ".md" else report
-    names = slugs(result.name for result in results)
+    names = reports.slugs(result.name for result in results)
     descriptions = []
     for result, result_data, slug, its_code in zip(results, data, names, codes, strict=True):
         saved = report is not None and result_data["witness"]
@@ -129,10 +138,18 @@ def write_outputs(
     report, write_failed = None, False
     if args.report is not None:
         report, write_failed = try_to_write(
-            "report", lambda: write_report(data, args.report, title=title, command=command_line())
+            "report",
+            lambda: reports.write_report(data, args.report, title=title, command=command_line()),
         )
     write_failed |= append_step_summary(args, data, title)
-    return report, announce_unstored(results) or write_failed
+    unstored = {
+        f"{result.name}: the store could not be written to the end: {why}"
+        for result in results
+        if (why := getattr(result, "unstored", ""))
+    }
+    for reason in sorted(unstored):
+        print_error("", reason)
+    return report, bool(unstored) or write_failed
 
 
 def append_step_summary(
@@ -141,17 +158,19 @@ def append_step_summary(
     """Append the summary to its file, if there is one, and return whether a requested summary could
     not be written.
     """
-    file = summary_file(args.summary)
+    file = reports.summary_file(args.summary)
     if file is None:
         return False
     _, write_failed = try_to_write(
         "summary",
-        lambda: append_summary(build_document(results, title=title, command=command_line()), file),
+        lambda: reports.append_summary(
+            reports.build_document(results, title=title, command=command_line()), file
+        ),
     )
     return write_failed and args.summary is not None
 
 
-def announce_stale_baseline(entries: Sequence[Accepted]) -> None:
+def announce_stale_baseline(entries: Sequence[reports.Accepted]) -> None:
     """Print, on standard error, the accepted findings that match no violation of the run."""
     for entry in entries:
         announce(f"baseline: no violation of this run matches the entry of {entry}")
@@ -182,7 +201,7 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
     confirm = "to save the witness, run again with --report DIR"
     if witness is not None:
         recorded = [score.to_json() for score in getattr(result, "scores", ())]
-        again = replay_command(str(witness), getattr(result, "target", None), recorded)
+        again = reports.replay_command(str(witness), getattr(result, "target", None), recorded)
         confirm = f"confirm the {'violation' if violated or not leaky else 'leak'} with: {again}"
     advice: list[tuple[object, str]] = [
         (
@@ -236,3 +255,109 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
         (True, f"no change is needed on this evidence; {larger} finds smaller violations"),
     ]
     return next(text for applies, text in advice if applies)
+
+
+def describe(
+    result: Result,
+    data: Json,
+    *,
+    bits: bool = False,
+    next_step: str,
+    report: str = "",
+    every: bool = False,
+) -> str:
+    """Return a result as text: headline, then labeled lines; verdicts are marked for coloring
+    (`colors`).
+
+    `data` is ``result_json(result)``, `bits` whether a leak in low-order bits counts for the exit
+    code, `next_step` the advice, and `report` the path of the report, if any. With `every`, and for
+    traces, every line is shown instead of the six most important lines.
+    """
+    notes = data.get("notes", [])[1 if result.verdict in result.headline_is_note else 0 :]
+    rows = [
+        *result.lines(data, bits=bits),
+        *([("accepted", reports.acceptance_text(data))] if data.get("accepted") else []),
+        *(("note", note) for note in notes),
+        ("next", next_step),
+        *([("report", report)] if report else []),
+    ]
+    if not every and not result.all_lines:
+        rows = _most_important_rows(rows, result.verdict)
+    lines = [mark_verdict(reports.plain(result.headline()))]
+    for name, text in rows:
+        line = reports.plain(f"  {name:<10} {text}")
+        lines.append(mark_verdict(line, at=_TEXT_START) if name in ("low bits", "audit") else line)
+    return "\n".join(lines)
+
+
+def _most_important_rows(
+    rows: Sequence[tuple[str, str]], verdict: Verdict
+) -> list[tuple[str, str]]:
+    """Return the most important lines after the headline, in their order, with the first note and
+    the number of omitted notes.
+    """
+    hidden = {"NOT_REFUTED": "trace", "ERROR": "event", "INCONCLUSIVE": "event"}.get(verdict.value)
+    kept = {"event", "causes", "trace", "low bits", "accepted", "next", "report"} - {hidden}
+    if any(name == "note" and text.startswith("time budget") for name, text in rows):
+        kept.add("time")
+    # of the calls of a trace, the one with the largest loss
+    traced = [text for name, text in rows if name == "trace"][:1]
+    chosen = [
+        (name, text)
+        for name, text in rows
+        if name in kept
+        and (name != "trace" or text in traced)
+        and (name != "low bits" or text.startswith("VIOLATED"))
+    ]
+    notes = [text for name, text in rows if name == "note" and not _RUN_NOTE.search(text)]
+    if notes and len(chosen) < _MAX_LINES - 1:
+        more = f" (+{len(notes) - 1} more: --verbose)" if len(notes) > 1 else ""
+        place = [name for name, _ in chosen].index("next")
+        chosen.insert(place, ("note", notes[0] + more))
+    return chosen
+
+
+def summary(entries: Sequence[Entry]) -> str:
+    """Return the answer of a report and its table, worst audit first, as text that fits the
+    terminal; verdicts are marked (`colors`).
+    """
+    from dpwitness.reports.formats.html_format import text  # loads the templates of pages
+
+    columns_by_heading = {column.head: column for column in columns(entries)}
+    cell_texts = [
+        [text(columns_by_heading[head].text(entry)) for head in _TABLE_COLUMNS]
+        for entry in sort_worst_first(entries)
+    ]
+    rows = [list(_TABLE_COLUMNS), *[[reports.plain(cell) for cell in row] for row in cell_texts]]
+    widths = _fit_column_widths(
+        list(zip(*rows, strict=True)), shutil.get_terminal_size((10**6, 24)).columns
+    )
+    lines = [mark_verdict(reports.plain(text(line))) for line in answer(entries)] + [""]
+    for row in rows if entries else []:
+        cells = [
+            textwrap.wrap(cell, width) or [""] for cell, width in zip(row, widths, strict=True)
+        ]
+        for parts in zip_longest(*cells, fillvalue=""):
+            line = _COLUMN_GAP.join(
+                part.ljust(width) for part, width in zip(parts, widths, strict=True)
+            ).rstrip()
+            # again, for a wrapped cell may begin with a command
+            lines.append(mark_verdict(reports.plain(line)))
+    return "\n".join(lines).rstrip()
+
+
+def _fit_column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
+    """Return column widths that fit: the widest are wrapped between words first, then within words;
+    the first column never.
+    """
+    widths = [min(max(map(len, column)), _MAX_WIDTH) for column in columns]
+    room -= len(_COLUMN_GAP) * (len(columns) - 1)
+    for i in sorted(range(1, len(columns)), key=lambda i: -widths[i]):
+        if sum(widths) > room:
+            widths[i] = min(
+                widths[i],
+                max(_NARROW_WIDTH, *(len(word) for cell in columns[i] for word in cell.split())),
+            )
+    while sum(widths) > room and max(widths[1:]) > _MIN_WIDTH:
+        widths[widths.index(max(widths[1:]), 1)] -= 1
+    return widths

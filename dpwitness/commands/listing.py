@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 
-from dpwitness import mechanisms
+from dpwitness import mechanisms, reports
 from dpwitness.auditors.witnesses.store import Entry, Store, open_store, read_store
 from dpwitness.clone import from_clone
 from dpwitness.commands.claims import list_claims
@@ -28,7 +28,6 @@ from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.textbook.zoo import zoo
 from dpwitness.mechanisms.wrappers.programs.environments import environments, home
-from dpwitness.reports.phrasing.wording import name_cell, name_width
 from dpwitness.terminal import NO_VERDICT, OK, VIOLATED
 
 
@@ -253,9 +252,9 @@ def _list_stores(files: Sequence[str], as_json: bool) -> int:
             entries = opened.entries()
             rows += [_entry_json(entry) for entry in entries]
             if not as_json:
-                width = name_width(entry.name for entry in entries)
+                width = reports.name_width(entry.name for entry in entries)
                 for entry in entries:
-                    print(f"{name_cell(entry.name, width)}  {_format_state(entry)}")
+                    print(f"{reports.name_cell(entry.name, width)}  {_format_state(entry)}")
                 where = f"{file}: " if len(files) > 1 else ""
                 print(f"{where}{len(entries)} audits, {Path(file).stat().st_size / 1e6:.1f} MB")
             elif number == len(files):

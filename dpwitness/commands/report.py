@@ -9,22 +9,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from dpwitness import reports
 from dpwitness.auditors.witnesses.replay import prepare_replay, target_arguments
 from dpwitness.auditors.witnesses.witness_reader import check_seal, load_json
 from dpwitness.auditors.workers.rounds import fresh_seed
 from dpwitness.commands import claims
-from dpwitness.commands.common import exit_code, print_json, report_results
+from dpwitness.commands.common import exit_code, print_json, report_results, summary
 from dpwitness.commands.loading import load, workers
 from dpwitness.commands.options import COMPARISON_FORMATS
-from dpwitness.console import bar, summary
+from dpwitness.console import bar
 from dpwitness.core.values.json_reader import printable
 from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.proofs_checks.kernel import checker
-from dpwitness.reports.audit.document import entries_of, read_document
-from dpwitness.reports.audit.report import IncompleteReport, check_writable, write_document
 from dpwitness.reports.comparison import compare as comparisons
 from dpwitness.reports.formats import FORMATS
-from dpwitness.reports.phrasing.wording import plain
 from dpwitness.terminal import OK, code_after_write, redirected_stdout, show, try_to_write
 
 
@@ -34,19 +32,19 @@ def report(args: argparse.Namespace) -> int:
         raise InvalidArgument("--show writes nothing: leave out --report")
     formats = _parse_formats(args.format, tuple(FORMATS))
     file = _report_json(args.file)
-    document = read_document(file)
+    document = reports.read_document(file)
     if args.show:
-        show(summary(entries_of(document)))
+        show(summary(reports.entries_of(document)))
         return OK
-    folder = check_writable(args.report if args.report is not None else Path(file).parent)
+    folder = reports.check_writable(args.report if args.report is not None else Path(file).parent)
     try:
-        files = write_document(
+        files = reports.write_document(
             document, folder, formats, stem=Path(file).stem, plots=not args.no_plots
         )
     except InvalidArgument:
         raise
     except (
-        IncompleteReport,
+        reports.IncompleteReport,
         ArithmeticError,
         AttributeError,
         LookupError,
@@ -70,12 +68,12 @@ def compare(args: argparse.Namespace) -> int:
         raise InvalidArgument("--format needs --report DIR, where the files are written")
     formats = _parse_formats(args.format or COMPARISON_FORMATS[0], COMPARISON_FORMATS)
     if args.report is not None:
-        check_writable(args.report)
+        reports.check_writable(args.report)
     found = comparisons.compare(_report_json(args.old), _report_json(args.new))
     if args.json:
         print_json(found.to_json())
     else:
-        print(plain(comparisons.terminal(found, explain=args.explain)))
+        print(reports.plain(comparisons.terminal(found, explain=args.explain)))
     write_failed = False
     if args.report is not None:
         file, write_failed = try_to_write(
@@ -113,7 +111,7 @@ def replay(args: argparse.Namespace) -> int:
         args.seed = fresh_seed() if args.seed is None else args.seed
         return claims.replay(args, raw)
     if args.report is not None:
-        check_writable(args.report)
+        reports.check_writable(args.report)
     replacement = None
     if args.target is not None:
         replacement, _, _ = load(args.target, target_arguments(raw["target"]))

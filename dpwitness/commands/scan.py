@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from dpwitness import reports
 from dpwitness.auditors.scanning.noise_map import Function, NoiseMap, Site
 from dpwitness.auditors.scanning.proposals import Proposal
 from dpwitness.auditors.scanning.scan import (
@@ -32,9 +33,6 @@ from dpwitness.core.values.json_reader import Json, anything, listing, read_json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.core.values.wording import dataset
 from dpwitness.mechanisms.wrappers.programs.confinement import described
-from dpwitness.reports.audit.document import result_json
-from dpwitness.reports.audit.report import check_writable
-from dpwitness.reports.phrasing.wording import plain
 from dpwitness.terminal import (
     NO_VERDICT,
     OK,
@@ -69,7 +67,7 @@ def scan(args: argparse.Namespace) -> int:
     stem = re.sub(r"\W+", "_", Path(args.what.rstrip("/")).name.removesuffix(".py")).strip("_")
     args.report = args.report or f"out/scan-{stem or 'scan'}"
     file = Path(args.report) / f"{stem or 'scan'}_targets.py"
-    check_writable(file.parent)
+    reports.check_writable(file.parent)
     if not args.quiet:
         print(f"limits: {described()}", file=sys.stderr)
     shown = not args.quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
@@ -93,7 +91,7 @@ def scan(args: argparse.Namespace) -> int:
             for outcome in audits(
                 found_scan, file, python=python, folder=Path(folder), memory=args.memory,
                 seconds=max(args.seconds - (now() - begin), 5.0), clock=args.clock, seed=args.seed,
-                progress=lambda text: line.draw(plain(text)[:100]) if shown else None,
+                progress=lambda text: line.draw(reports.plain(text)[:100]) if shown else None,
                 shown=announce_trace,
             ):  # fmt: skip
                 outcomes.append(outcome)
@@ -146,13 +144,15 @@ def _print_map(
         return OK
     for row in rows:
         scale = f", scale {row['scale']}" if row["scale"] else ""
-        print(plain(f"{row['file']}:{row['line']}  {row['call']} ({row['law']}{scale})"))
+        print(reports.plain(f"{row['file']}:{row['line']}  {row['call']} ({row['law']}{scale})"))
         reaching_it = row["reached by"]
         more = len(reaching_it) - 3
         names = ", ".join(reaching_it[:3]) + (f" and {more} more" if more > 0 else "")
-        print(plain(f"    in {row['function']}; reached by {names or 'no public function'}"))
+        print(
+            reports.plain(f"    in {row['function']}; reached by {names or 'no public function'}")
+        )
     for remark in found.remarks:
-        print(plain(f"note: {remark}"))
+        print(reports.plain(f"note: {remark}"))
     print(
         f"{len(rows)} places draw noise; {len(functions)} {'' if of_one else 'public '}"
         "functions reach them"
@@ -166,7 +166,9 @@ def _conclude(
     """Write the report, print findings, what needs a person, and counts."""
     results = [outcome.result for outcome in outcomes if outcome.result is not None]
     title = f"Scan of {scan.title}"
-    page, failed = write_outputs(args, [result_json(each) for each in results], title, results)
+    page, failed = write_outputs(
+        args, [reports.result_json(each) for each in results], title, results
+    )
     rows = [_row(scan, outcome) for outcome in outcomes]
     rows += [
         {
@@ -228,23 +230,25 @@ def _print(
 ) -> None:
     for outcome in outcomes:
         if outcome.verdict in ("VIOLATED", "SUSPECT"):
-            show(mark_verdict(plain(_finding(outcome))))
+            show(mark_verdict(reports.plain(_finding(outcome))))
             pair = None if outcome.result is None else outcome.result.pair
             if pair is not None:
                 sides = pair.to_json()
-                print(plain(f"    on {_short(sides['d0'])} and {_short(sides['d1'])}"))
+                print(reports.plain(f"    on {_short(sides['d0'])} and {_short(sides['d1'])}"))
             if outcome.traced:
-                print(plain(f"    a trace shows: {outcome.traced[:300]}"))
+                print(reports.plain(f"    a trace shows: {outcome.traced[:300]}"))
     waiting = [(each.proposal.function.path, each.why) for each in outcomes if each.why]
     waiting += [(each.function.path, each.why) for each in scan.proposals if each.why]
     for path, why in [] if args.quiet else waiting:
-        print(plain(f"needs you: {path}: {why}"))
+        print(reports.plain(f"needs you: {path}: {why}"))
     for remark in scan.remarks:
-        print(plain(f"note: {remark}"))
+        print(reports.plain(f"note: {remark}"))
     if args.verbose:
         for outcome in outcomes:
             if outcome.verdict and outcome.verdict not in ("VIOLATED", "SUSPECT"):
-                print(plain(f"{outcome.proposal.function.path}: {outcome.result.headline()}"))  # type: ignore[union-attr]
+                print(
+                    reports.plain(f"{outcome.proposal.function.path}: {outcome.result.headline()}")
+                )  # type: ignore[union-attr]
     counts = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in verdicts.items()) or "none"
     print(
         f"{len(scan.found.sites)} places draw noise; {len(scan.proposals)} functions promise "

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from report_schemas import JUNIT, SARIF
 
-from dpwitness.console import summary
+from dpwitness.commands.common import summary
 from dpwitness.reports.audit.document import build_document, entries_of
 from dpwitness.reports.formats.html_format import html
 from dpwitness.reports.formats.machine_formats import junit, sarif
