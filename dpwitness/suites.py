@@ -12,20 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness import proofs_checks, reports
+from dpwitness.auditors import AuditResult, CertifyResult, Verdict, certify
 from dpwitness.auditors.audit.audit import Progress, audit
-from dpwitness.auditors.audit.result import AuditResult
-from dpwitness.auditors.density.certify import certify
-from dpwitness.auditors.density.result import CertifyResult
 from dpwitness.auditors.search.catalogue import audited_pairs
 from dpwitness.auditors.witnesses.store import Store
-from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.clone import from_clone, is_clone
-from dpwitness.core.claims import Claim
-from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core import Claim, InvalidArgument, Pair
 from dpwitness.core.protocols.capabilities import has_capability
 from dpwitness.core.protocols.mechanism import Truth, WhiteBox
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.core.values.wording import figure, format_times
 from dpwitness.executors.pools import pool
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo

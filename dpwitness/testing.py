@@ -11,10 +11,7 @@ from typing import Any, TypeVar
 
 import dpwitness as dpw
 from dpwitness import reports
-from dpwitness.auditors.audit.result import AuditResult
-from dpwitness.auditors.density.result import CertifyResult
-from dpwitness.auditors.traces.result import TraceResult
-from dpwitness.auditors.witnesses.result import Result
+from dpwitness.auditors import AuditResult, CertifyResult, Result, TraceResult
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.auditors.workers.loading import describe_target
 from dpwitness.core.values.atomic_files import write_json

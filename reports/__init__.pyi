@@ -6,10 +6,10 @@ from .audit.report import IncompleteReport as IncompleteReport
 from .audit.report import check_writable as check_writable
 from .audit.report import write_document as write_document
 from .audit.report import write_report as write_report
-from .comparison.accepted import Accepted as Accepted
-from .comparison.accepted import apply_accepted as apply_accepted
-from .comparison.accepted import read_accepted as read_accepted
-from .comparison.accepted import unaccepted_rules as unaccepted_rules
+from .comparison.intervals import Accepted as Accepted
+from .comparison.intervals import apply_accepted as apply_accepted
+from .comparison.intervals import read_accepted as read_accepted
+from .comparison.intervals import unaccepted_rules as unaccepted_rules
 from .formats.markdown_formats import append_summary as append_summary
 from .formats.markdown_formats import summary_file as summary_file
 from .phrasing.summary import acceptance_text as acceptance_text

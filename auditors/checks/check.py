@@ -22,12 +22,10 @@ from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import Inline, Stage, collect, run_side, stream
 from dpwitness.auditors.workers.statefulness import check_calls
+from dpwitness.core import Domain, InvalidArgument, Pair
 from dpwitness.core.claims import Claim, promised
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains import Domain
 from dpwitness.core.protocols.capabilities import has_capability
 from dpwitness.core.protocols.mechanism import WhiteBox
-from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
 CONFIDENCE = 1 - 1e-9  # of every statistical check

@@ -42,10 +42,8 @@ from dpwitness.auditors.traces.trace import trace
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import MechanismFailed, run_side, stream
 from dpwitness.auditors.workers.statefulness import check_structure, check_training, same_outputs
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains import Domain
+from dpwitness.core import Domain, InvalidArgument, Pair
 from dpwitness.core.values.json_codec import to_jsonable
-from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
 # findings about the draws, after which the two runs no longer share their noise

@@ -31,11 +31,10 @@ from dpwitness.commands.loading import (
     workers,
 )
 from dpwitness.console import announce, bar
+from dpwitness.core import InvalidArgument, Pair
 from dpwitness.core.claims import parse_claim, promised
-from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import has_capability
 from dpwitness.core.protocols.mechanism import MechanismFailed, WhiteBox
-from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.terminal import (
     NO_VERDICT,

@@ -18,9 +18,8 @@ import numpy as np
 
 from dpwitness.auditors.events.scores import Score
 from dpwitness.auditors.workers.loading import find_target, load_target, relative
+from dpwitness.core import Domain, Pair
 from dpwitness.core.claims import MetricDP, parse_claim, promised
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains import Domain
 from dpwitness.core.values.dataframe_backends import UnsupportedData, library
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json, object_without_duplicates

@@ -34,7 +34,7 @@ class Command(NamedTuple):
 
 COMMANDS: dict[str, Command] = {
     "init": Command(
-        "templates:init",
+        "listing:init",
         "write a commented example into the current folder: a mechanism, a pytest test, a CI job",
     ),
     "audit": Command(

@@ -13,7 +13,7 @@ import pytest
 
 from dpwitness.auditors.witnesses.store import open_store
 from dpwitness.cli import COMMANDS, _parser, main
-from dpwitness.commands.templates import FILES
+from dpwitness.commands.listing import FILES
 
 PAIR = ["--d0", "[0]", "--d1", "[1]"]
 LEAKY = ("audit", "mine.py:leaky", "--claim", "pure:1")

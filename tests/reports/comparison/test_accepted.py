@@ -12,8 +12,8 @@ from audit_rows import report, row
 
 import dpwitness as dpw
 from dpwitness.mechanisms import TruncatedGeometric
-from dpwitness.reports.comparison.accepted import apply_accepted, read_accepted, unaccepted_rules
 from dpwitness.reports.comparison.compare import markdown
+from dpwitness.reports.comparison.intervals import apply_accepted, read_accepted, unaccepted_rules
 from dpwitness.suites import Outcome
 
 TODAY = datetime.date(2026, 6, 30)
