@@ -151,42 +151,34 @@ def _use_project_file(parser: argparse.ArgumentParser, name: str, given: list[st
         action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
     )
     command = commands.choices[name]
-    try:
-        told = _apply_project_defaults(command, given)
-    except InvalidArgument as error:
-        command.error(str(error))
-    if told and not {"-q", "--quiet", "-h", "--help"} & {*given}:
-        print(f"defaults of pyproject.toml: {', '.join(told)}", file=sys.stderr)
-
-
-def _apply_project_defaults(parser: argparse.ArgumentParser, given: Sequence[str]) -> list[str]:
-    """Set the defaults of a command's parser that the project's table has, and return each as it
-    would be typed.
-    """
-    file, table = _project_table()
+    words, told = {word.partition("=")[0] for word in given}, list[str]()
     exclusive = [
         {option for action in group._group_actions for option in action.option_strings}
-        for group in parser._mutually_exclusive_groups
+        for group in command._mutually_exclusive_groups
     ]
-    words, told = {word.partition("=")[0] for word in given}, list[str]()
-    for key, value in table.items():
-        option = f"--{key}"
-        action = parser._option_string_actions.get(option)
-        rivals = {option}.union(*(group for group in exclusive if option in group))
-        if action is None or rivals & words:
-            continue
-        try:
-            action.default = action.type(str(value)) if callable(action.type) else str(value)
-        except (argparse.ArgumentTypeError, TypeError, ValueError) as error:
-            raise InvalidArgument(f"{file}: {key}: {error}") from None
-        action.required = False
-        told.append(f"{option} {shlex.quote(str(value))}")
+    try:
+        file, table = _project_table()
+        for key, value in table.items():
+            option = f"--{key}"
+            action = command._option_string_actions.get(option)
+            rivals = {option}.union(*(group for group in exclusive if option in group))
+            if action is None or rivals & words:
+                continue
+            try:
+                action.default = action.type(str(value)) if callable(action.type) else str(value)
+            except (argparse.ArgumentTypeError, TypeError, ValueError) as error:
+                raise InvalidArgument(f"{file}: {key}: {error}") from None
+            action.required = False
+            told.append(f"{option} {shlex.quote(str(value))}")
+    except InvalidArgument as error:
+        command.error(str(error))
     targets = table.get("targets", [])
-    for action in parser._actions:
+    for action in command._actions:
         if targets and not action.option_strings and action.nargs in ("*", "?"):
             action.default = targets if action.nargs == "*" else targets[0]
             told.append("targets")
-    return told
+    if told and not {"-q", "--quiet", "-h", "--help"} & {*given}:
+        print(f"defaults of pyproject.toml: {', '.join(told)}", file=sys.stderr)
 
 
 def _project_table() -> tuple[Path | None, dict[str, Any]]:

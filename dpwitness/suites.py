@@ -4,6 +4,7 @@ suite is an entry of `SUITES`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, as_completed
 from dataclasses import dataclass, replace
@@ -293,39 +294,46 @@ def compare(
         Whether the verdicts are right, None if nothing can be compared; and the reason, empty if
         they are right.
     """
-    truth = case.truth
+    truth, symbol = case.truth, result.claim.symbol
     if result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.SUSPECT):
         return None, ""
-    symbol, enclosure_violates = result.claim.symbol, False
-    if enclosed is not None:
-        if enclosed.verdict is Verdict.ERROR:
-            return False, enclosed.headline()
-        if result.parameter_lower > enclosed.parameter_upper:
-            return False, f"{symbol} is at most {enclosed.parameter_upper:.4g} on this pair"
-        enclosure_violates = enclosed.verdict is Verdict.VIOLATED
+    if enclosed is not None and enclosed.verdict is Verdict.ERROR:
+        return False, enclosed.headline()
+    if enclosed is not None and result.parameter_lower > enclosed.parameter_upper:
+        return False, f"{symbol} is at most {enclosed.parameter_upper:.4g} on this pair"
     if truth is None:
         return None, ""
     promise = f"keeps {symbol} = {truth.parameter:.4g}"
-    if enclosed is not None and enclosed.parameter_lower > truth.parameter * (1 + 1e-6):
-        return (
-            False,
-            f"it {promise}, but {symbol} is at least {enclosed.parameter_lower:.6g} on this pair",
-        )
+    least = -math.inf if enclosed is None else enclosed.parameter_lower
     claim_is_false, found = truth.breaks(result.claim), result.verdict is Verdict.VIOLATED
+    missed = claim_is_false and not found
     leaks = result.bit_level is not None and result.bit_level.verdict is Verdict.VIOLATED
-    if found and not claim_is_false:
-        return False, f"it {promise}"
-    if claim_is_false and not found:
-        if enclosure_violates:
-            return True, ""
-        if not case.settled:
-            return None, f"it only {promise}, which a run of this size does not show"
-        return False, f"it only {promise}, the violation was missed"
-    if case.bits and leaks and truth.bits_safe is True and not claim_is_false:
-        return False, "its low bits are safe"
-    if case.bits and not leaks and truth.bits_safe is False:
-        return False, "its low bits leak, which was missed"
-    return True, ""
+    comparisons: tuple[tuple[bool, bool | None, str], ...] = (
+        (
+            least > truth.parameter * (1 + 1e-6),
+            False,
+            f"it {promise}, but {symbol} is at least {least:.6g} on this pair",
+        ),
+        (found and not claim_is_false, False, f"it {promise}"),
+        (missed and enclosed is not None and enclosed.verdict is Verdict.VIOLATED, True, ""),
+        (
+            missed and not case.settled,
+            None,
+            f"it only {promise}, which a run of this size does not show",
+        ),
+        (missed, False, f"it only {promise}, the violation was missed"),
+        (
+            case.bits and leaks and truth.bits_safe is True and not claim_is_false,
+            False,
+            "its low bits are safe",
+        ),
+        (
+            case.bits and not leaks and truth.bits_safe is False,
+            False,
+            "its low bits leak, which was missed",
+        ),
+    )
+    return next(((right, why) for applies, right, why in comparisons if applies), (True, ""))
 
 
 def _zoo() -> list[Case]:

@@ -20,4 +20,5 @@ from .phrasing.wording import name_cell as name_cell
 from .phrasing.wording import name_width as name_width
 from .phrasing.wording import plain as plain
 from .phrasing.wording import slugs as slugs
+from .phrasing.wording import truncated_line as truncated_line
 from .phrasing.wording import verdict as verdict

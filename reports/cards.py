@@ -221,16 +221,19 @@ def answer(entries: Sequence[Entry]) -> list[str]:
         }
         rest = [f"{n} {what}" for what, n in others.items() if n]
         first += f" Besides, {' and '.join(rest)}." if rest else ""
-    elif broken:
-        first = f"VIOLATED in {len(broken)} of {audits}: {_join_names(broken)}."
-    elif suspects:
-        first = (
-            f"SUSPECT in {len(suspects)} of {audits} of guessed claims: {_join_names(suspects)}."
-        )
-    elif found["NOT_REFUTED"] + found["SUPPORTED"] + found["CERTIFIED"] == 0:
-        first = "No audit reached a verdict: it is unknown whether these claims hold."
     else:
-        first = f"No violation found in {audits}."
+        decided = found["NOT_REFUTED"] + found["SUPPORTED"] + found["CERTIFIED"]
+        sentences = (
+            (broken, f"VIOLATED in {len(broken)} of {audits}: {_join_names(broken)}."),
+            (
+                suspects,
+                f"SUSPECT in {len(suspects)} of {audits} of guessed claims: "
+                f"{_join_names(suspects)}.",
+            ),
+            (decided == 0, "No audit reached a verdict: it is unknown whether these claims hold."),
+            (True, f"No violation found in {audits}."),
+        )
+        first = next(sentence for holds, sentence in sentences if holds)
     unusual = (Verdict.CERTIFIED.value, Verdict.SUPPORTED.value)
     words = [
         f"{n} {verdict(name).lower()}" for name, n in found.items() if n or name not in unusual
@@ -259,27 +262,24 @@ def _family_confidence(entries: Sequence[Entry], together: Family | None) -> str
     """
     if together is None:
         return ""
-    size, error = len(together.adjusted), f"{together.error:g}"
-    head = (
-        f"How sure: each verdict holds at the confidence in its card. Judged together ({size} "
-        "p-values, Holm), "
+    refuted, alone = ([entries[i] for i in places] for places in (together.refuted, together.alone))
+    text = (
+        "How sure: each verdict holds at the confidence in its card. Judged together "
+        f"({len(together.adjusted)} p-values, Holm), "
     )
-    if together.refuted:
-        text = (
-            f"the {_plural(len(together.refuted), 'claim')} of "
-            f"{_join_names([entries[i] for i in together.refuted])} "
-            f"{'is' if len(together.refuted) == 1 else 'are'} refuted; "
-            f"the probability that any such refutation is false is at most {error}."
-        )
-    else:
-        text = f"no claim is refuted at a family-wise error of {error}."
-    if together.alone:
-        names = _join_names([entries[i] for i in together.alone])
+    text += (
+        f"the {_plural(len(refuted), 'claim')} of {_join_names(refuted)} "
+        f"{_plural(len(refuted), 'is', 'are')} refuted; the probability that any such refutation "
+        f"is false is at most {together.error:g}."
+        if refuted
+        else f"no claim is refuted at a family-wise error of {together.error:g}."
+    )
+    if alone:
         text += (
-            f" {names}: violated at the confidence of one audit, not in the family; a replay of "
-            "the witness, on fresh runs, settles it."
+            f" {_join_names(alone)}: violated at the confidence of one audit, not in the family; "
+            "a replay of the witness, on fresh runs, settles it."
         )
-    return head + text
+    return text
 
 
 def _next_steps(entries: Sequence[Entry]) -> str:
@@ -411,10 +411,11 @@ def _lower_bound(result: Json) -> float | None:
 
 
 def _format_certified(entry: Entry) -> str:
-    least = _lower_bound(entry.result)
-    return _format_measurement(entry.result) or (
-        beyond(entry.result.get("parameter", "epsilon"), least) if least is not None else "-"
-    )
+    """Format the certified bound, or the measured number of a result that certifies none."""
+    result, measure = entry.result, kind_of(entry.result).measure
+    least = _lower_bound(result)
+    bound = "-" if least is None else beyond(result.get("parameter", "epsilon"), least)
+    return bound if measure is None else measure.fill(measure.words, result) or bound
 
 
 def _share(result: Json) -> float | None:
@@ -428,12 +429,6 @@ def _format_enclosure(result: Json) -> str:
     if not found or result.get("verdict") == Verdict.ERROR.value:
         return ""
     return enclosure(found) if "parameter_lower" in found else "no density"
-
-
-def _format_measurement(result: Json) -> str | None:
-    """Format the measured number of a result that certifies no parameter; None for other kinds."""
-    measure = kind_of(result).measure
-    return None if measure is None else measure.fill(measure.words, result)
 
 
 def legend(entries: Sequence[Entry]) -> str:

@@ -234,7 +234,8 @@ def _print(
             pair = None if outcome.result is None else outcome.result.pair
             if pair is not None:
                 sides = pair.to_json()
-                print(reports.plain(f"    on {_short(sides['d0'])} and {_short(sides['d1'])}"))
+                shown = [reports.truncated_line(dataset(sides[side]), 160) for side in ("d0", "d1")]
+                print(reports.plain(f"    on {shown[0]} and {shown[1]}"))
             if outcome.traced:
                 print(reports.plain(f"    a trace shows: {outcome.traced[:300]}"))
     waiting = [(each.proposal.function.path, each.why) for each in outcomes if each.why]
@@ -254,8 +255,3 @@ def _print(
         f"{len(scan.found.sites)} places draw noise; {len(scan.proposals)} functions promise "
         f"privacy; audited {sum(verdicts.values())}: {counts}; {len(waiting)} need you"
     )
-
-
-def _short(side: Json) -> str:
-    text = dataset(side)
-    return text if len(text) <= 160 else text[:157] + "..."

@@ -27,7 +27,6 @@ from dpwitness.core.values.json_reader import Json, read_json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.audit.document import WITNESS, build_document, entries_of, sealed
 from dpwitness.reports.formats import DEFAULT_FORMATS, FORMATS
-from dpwitness.reports.phrasing.summary import Entry
 from dpwitness.reports.phrasing.wording import slugs
 from dpwitness.reports.plots.album import Album
 
@@ -184,7 +183,12 @@ def write_document(
                 write_json(draft / file, seal(split) if sealed_again else split)
         for name, file in zip(formats, files, strict=True):
             try:
-                write_text(draft / file, _render(name, document, entries, album))
+                # only the formats that are written are imported
+                module, _, function = FORMATS[name].function.partition(":")
+                render = getattr(import_module(f"dpwitness.reports.formats.{module}"), function)
+                more = (entries, album) if FORMATS[name].plots else ()
+                text = render(document, *more)
+                write_text(draft / file, text if isinstance(text, str) else json_text(text))
             except Exception as error:
                 failures[file] = error
                 (draft / file).unlink(missing_ok=True)
@@ -194,15 +198,6 @@ def write_document(
     if failures:
         raise IncompleteReport(folder / f"{stem}.json", failures)
     return [folder / file for file in files]
-
-
-def _render(name: str, document: Json, entries: Sequence[Entry], album: Album) -> str:
-    """Return the text of a document in a format."""
-    found = FORMATS[name]
-    module, _, function = found.function.partition(":")
-    render = getattr(import_module(f"dpwitness.reports.formats.{module}"), function)
-    text = render(document, entries, album) if found.plots else render(document)
-    return text if isinstance(text, str) else json_text(text)
 
 
 def _stale_witnesses(folder: Path, stem: str, current_files: set[str | None]) -> list[Path]:

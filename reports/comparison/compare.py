@@ -315,6 +315,22 @@ def terminal(comparison: Comparison, *, explain: bool = False) -> str:
 def markdown(comparison: Comparison) -> str:
     """Return a comparison as a markdown page."""
     rows = changed(comparison)
+    found = comparison.counts
+    steps = {
+        "release nothing under a claim that is newly violated: replay its witness, which is in "
+        "the folder of the new report": found["new violation"],
+        "run the audits without a verdict again": found["no verdict"],
+        "look at what rose: the mechanism leaks more, or the new run found a better event": found[
+            "rose"
+        ],
+        "look at what fell: the mechanism leaks less, or the new run found a weaker event": found[
+            "fell"
+        ],
+        "run both audits on the same pair (--d0, --d1) where the numbers come from different "
+        "pairs": found["higher elsewhere"] + found["lower elsewhere"],
+    }
+    taken = [step for step, count in steps.items() if count]
+    advice = "; ".join(taken) or "no change is needed on this evidence"
     formatters = (
         escaped_markdown,
         code,
@@ -334,7 +350,7 @@ def markdown(comparison: Comparison) -> str:
         "",
         f"Old: {code(comparison.old)}. New: {code(comparison.new)}.",
         "",
-        f"What to do: {_what_to_do(comparison)}.",
+        f"What to do: {advice}.",
         "",
         "## What changed",
         "",
@@ -399,23 +415,3 @@ def _cells(row: Row) -> tuple[str, ...]:
         )
     )
     return (change, row.name, result.get("claim") or "-", old, new, "; ".join(notes))
-
-
-def _what_to_do(comparison: Comparison) -> str:
-    """Return the advice that follows from the counts of changes."""
-    found = comparison.counts
-    steps = {
-        "release nothing under a claim that is newly violated: replay its witness, which is in "
-        "the folder of the new report": found["new violation"],
-        "run the audits without a verdict again": found["no verdict"],
-        "look at what rose: the mechanism leaks more, or the new run found a better event": found[
-            "rose"
-        ],
-        "look at what fell: the mechanism leaks less, or the new run found a weaker event": found[
-            "fell"
-        ],
-        "run both audits on the same pair (--d0, --d1) where the numbers come from different "
-        "pairs": found["higher elsewhere"] + found["lower elsewhere"],
-    }
-    taken = [step for step, count in steps.items() if count]
-    return "; ".join(taken) or "no change is needed on this evidence"

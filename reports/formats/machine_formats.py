@@ -327,20 +327,18 @@ def _case(result: Json) -> ET.Element:
 
 def _outcome(result: Json) -> tuple[str, str] | None:
     """Return the XML element and the type of an audit's outcome; None if the test case passes."""
-    verdict = result["verdict"]
-    if result.get("right") is False:
-        return "failure", "WRONG"
-    if verdict == Verdict.VIOLATED.value or violated_in_bits(result):
-        if excused(result):
-            return None if result.get("right") is True else ("skipped", "accepted")
-        return "failure", verdict if verdict == Verdict.VIOLATED.value else "VIOLATED in low bits"
-    if verdict == Verdict.ERROR.value:
-        return "error", verdict
-    return (
-        ("skipped", verdict)
-        if verdict in (Verdict.INCONCLUSIVE.value, Verdict.SUSPECT.value)
-        else None
+    verdict, right = result["verdict"], result.get("right")
+    violated = verdict == Verdict.VIOLATED.value
+    broken, allowed = violated or violated_in_bits(result), bool(excused(result))
+    outcomes: tuple[tuple[bool, tuple[str, str] | None], ...] = (
+        (right is False, ("failure", "WRONG")),
+        (broken and allowed and right is True, None),
+        (broken and allowed, ("skipped", "accepted")),
+        (broken, ("failure", verdict if violated else "VIOLATED in low bits")),
+        (verdict == Verdict.ERROR.value, ("error", verdict)),
+        (verdict in (Verdict.INCONCLUSIVE.value, Verdict.SUSPECT.value), ("skipped", verdict)),
     )
+    return next((outcome for applies, outcome in outcomes if applies), None)
 
 
 SCHEMA_VERSION = "1.6.0"

@@ -148,34 +148,22 @@ def _answer_sentence(results: list[Json]) -> str:
         violated_in_bits(result) and result["verdict"] != Verdict.VIOLATED.value
         for result in results
     )
-    allowed, wrong = (
-        sum(bool(excused(result)) for result in results),
-        sum(result.get("right") is False for result in results),
+    others = {
+        "violated in low bits only": leaky,
+        "accepted or expected": sum(bool(excused(result)) for result in results),
+        "that contradict the known truth": sum(result.get("right") is False for result in results),
+    }
+    more = [f"{n} {what}" for what, n in others.items() if n]
+    size, violated, suspects = len(results), found["VIOLATED"] + leaky, found.get("SUSPECT")
+    decided = size - found["ERROR"] - found["INCONCLUSIVE"]
+    sentences = (
+        (violated, f"A privacy claim is violated in {violated} of {size}."),
+        (suspects, f"A guessed claim is violated in {suspects} of {size}; no stated claim is."),
+        (decided == 0, "No audit reached a verdict: it is unknown whether these claims hold."),
+        (True, f"No violation was found in {decided} of {size}."),
     )
-    more = [
-        f"{n} {what}"
-        for n, what in (
-            (leaky, "violated in low bits only"),
-            (allowed, "accepted or expected"),
-            (wrong, "that contradict the known truth"),
-        )
-        if n
-    ]
-    if found["VIOLATED"] or leaky:
-        first = f"**A privacy claim is violated in {found['VIOLATED'] + leaky} of {len(results)}.**"
-    elif found.get("SUSPECT"):
-        first = (
-            f"**A guessed claim is violated in {found['SUSPECT']} of {len(results)}; no stated "
-            "claim is.**"
-        )
-    elif found["ERROR"] + found["INCONCLUSIVE"] == len(results):
-        first = "**No audit reached a verdict: it is unknown whether these claims hold.**"
-    else:
-        first = (
-            "**No violation was found in "
-            f"{len(results) - found['ERROR'] - found['INCONCLUSIVE']} of {len(results)}.**"
-        )
-    return f"{first} Verdicts: {'; '.join([words or 'none', *more])}."
+    first = next(sentence for holds, sentence in sentences if holds)
+    return f"**{first}** Verdicts: {'; '.join([words or 'none', *more])}."
 
 
 def _row(result: Json) -> tuple[str, ...]:
