@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
+import dpwitness as dpw
 from dpwitness import reports
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
@@ -165,7 +166,14 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
             "dp_audit: the test carries the marker twice: write a test for each claim",
             pytrace=False,
         )
-    _check_marked_claim(marker.kwargs.get("claim"))
+    wrong, claim = "", marker.kwargs.get("claim")
+    if isinstance(claim, str):
+        try:
+            dpw.parse_claim(claim)
+        except InvalidArgument as error:
+            wrong = str(error)
+    if wrong:  # outside the handler: pytest would also show the handled error
+        pytest.fail(f"dp_audit: {wrong}", pytrace=False)
     if marker.args:
         pytest.fail(f"dp_audit: the marker takes keywords only, got {marker.args!r}", pytrace=False)
     # a plugin may have wrapped a coroutine function in a plain function
@@ -201,20 +209,6 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if refuted:
         pytest.fail("\n\n".join(refuted), pytrace=False)
     return True
-
-
-def _check_marked_claim(claim: Any) -> None:
-    """Fail the test with one line if the marker's claim cannot be parsed."""
-    if isinstance(claim, str):
-        from dpwitness.core.claims import parse_claim
-
-        wrong = ""
-        try:
-            parse_claim(claim)
-        except InvalidArgument as error:
-            wrong = str(error)
-        if wrong:  # outside the handler: pytest would also show the handled error
-            pytest.fail(f"dp_audit: {wrong}", pytrace=False)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -216,6 +216,14 @@ def try_to_write(what: str, write: Callable[[], Path | None]) -> tuple[Path | No
     return None, True
 
 
+def write_report_files(write: Callable[[], Path | None], out: Any) -> bool:
+    """Write a report, print its path on `out`, and return whether writing failed."""
+    path, write_failed = try_to_write("report", write)
+    if path is not None and out is not None:
+        print(f"report: {path}", file=out)
+    return write_failed
+
+
 def code_after_write(code: int, failed: bool = True) -> int:
     """Return the exit code after a write error: a violation keeps its code, any other code becomes
     USAGE.

@@ -435,10 +435,9 @@ def legend(entries: Sequence[Entry]) -> str:
     """Return the legend of the table's columns; an empty text without black-box audits."""
     if not any("limit" in entry.result for entry in entries):
         return ""
-    enclosed = any(_format_enclosure(entry.result) for entry in entries)
     exact = (
         "*enclosure*: the exact parameter of the pair, from the output density. "
-        if enclosed
+        if any(_format_enclosure(entry.result) for entry in entries)
         else ""
     )
     return (

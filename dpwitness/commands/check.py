@@ -18,7 +18,6 @@ from dpwitness.auditors.checks.runner import CHECKS, CheckFinding, CheckReport, 
 from dpwitness.auditors.witnesses.store import open_store
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.commands import common
-from dpwitness.commands.common import append_step_summary, command_line, print_json
 from dpwitness.commands.inputs import keywords, printed_traceback
 from dpwitness.commands.loading import load_mechanism, workers
 from dpwitness.commands.options import matches
@@ -39,6 +38,7 @@ from dpwitness.terminal import (
     redirected_stdout,
     show,
     try_to_write,
+    write_report_files,
 )
 
 
@@ -98,12 +98,10 @@ def check(args: argparse.Namespace) -> int:
             code = USAGE if usage else code or NO_VERDICT
     write_failed = False
     if args.report is not None:
-        page, write_failed = try_to_write("report", lambda: _write(checked, args.report))
-        if page is not None:
-            print(f"report: {page}", file=out)
-    write_failed |= append_step_summary(args, checked, f"Checks of {file}")
+        write_failed = write_report_files(lambda: _write(checked, args.report), out)
+    write_failed |= common.append_step_summary(args, checked, f"Checks of {file}")
     if args.json:
-        print_json([report.to_json() for report in checked])
+        common.print_json([report.to_json() for report in checked])
     verdicts = {report.verdict for report in checked}
     if Verdict.VIOLATED in verdicts:
         code = VIOLATED
@@ -154,7 +152,7 @@ def _write(checked: list[CheckReport], folder: str) -> Path:
     """Write ``checks.json`` and its formats, and ``audit.json`` and its formats if a check ran an
     audit; return the markdown file of the checks.
     """
-    path, command = reports.check_writable(folder), command_line()
+    path, command = reports.check_writable(folder), common.command_line()
     findings: list[Any] = [finding for report in checked for finding in report.findings]
     audits = [finding.result for finding in findings if finding.result is not None]
     if audits:
@@ -216,7 +214,7 @@ def suite(args: argparse.Namespace) -> int:
     if report is not None:
         print(f"report: {report}", file=out)
     if args.json:
-        print_json(data)
+        common.print_json(data)
     common.announce_stale_baseline(reports.apply_accepted(data, known or ()).stale)
     if any(
         (o.wrong and not o.accepted) or (known is not None and reports.unaccepted_rules(o.json))

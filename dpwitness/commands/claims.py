@@ -11,7 +11,6 @@ import sys
 import textwrap
 from contextlib import suppress
 from importlib.metadata import version
-from pathlib import Path
 
 from dpwitness import proofs_checks, reports
 from dpwitness.clone import from_clone
@@ -31,7 +30,7 @@ from dpwitness.terminal import (
     code_after_write,
     redirected_stdout,
     show,
-    try_to_write,
+    write_report_files,
 )
 
 _KEPT = (
@@ -205,9 +204,7 @@ def _check_all(args: argparse.Namespace) -> int:
         print(f"interrupted: {missing} claims were not checked", file=out)
     write_failed = False
     if args.report is not None:
-        report, write_failed = try_to_write("report", lambda: pages.write(results, args.report))
-        if report is not None:
-            print(f"report: {report}", file=out)
+        write_failed = write_report_files(lambda: pages.write(results, args.report), out)
     if args.json:
         print_json(results)
     return code_after_write(NO_VERDICT if interrupted else _exit_code(words), write_failed)
@@ -218,7 +215,7 @@ def _save_findings(findings: list[Json]) -> None:
     verdicts = _load_findings() | {
         _cache_key(found): {key: found[key] for key in _KEPT} for found in findings
     }
-    file = _cache_file()
+    file = home().parent / "claims.json"
     with suppress(OSError):  # `list` then shows no findings
         file.parent.mkdir(parents=True, exist_ok=True)
         write_json(file, verdicts)
@@ -228,14 +225,13 @@ def _load_findings() -> dict[str, dict[str, str]]:
     """Return the cached findings by claim key; empty if the cache is missing or damaged."""
     try:
         row = json_reader.record(**dict.fromkeys(_KEPT, json_reader.text(40)))
-        return dict(json_reader.items(row)(json_reader.read_json(_cache_file()), "claims.json"))
+        return dict(
+            json_reader.items(row)(
+                json_reader.read_json(home().parent / "claims.json"), "claims.json"
+            )
+        )
     except InvalidArgument:
         return {}
-
-
-def _cache_file() -> Path:
-
-    return home().parent / "claims.json"
 
 
 def _cache_key(row: Json) -> str:

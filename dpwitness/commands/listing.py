@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from types import ModuleType
 
 from dpwitness import mechanisms, reports
 from dpwitness.auditors.witnesses.store import Entry, Store, open_store, read_store
@@ -218,7 +217,7 @@ def _rows(section: str) -> list[Json]:
 
         rows = [{"name": name, "text": found.text} for name, found in SUITES.items()]
     else:
-        for name, module in _benchmarks().BENCHMARKS.items():
+        for name, module in from_clone("", "dpwitness bench").BENCHMARKS.items():
             rows.append({"name": name, "text": f"measured by {module}"})
     return rows
 
@@ -229,7 +228,7 @@ def bench(args: argparse.Namespace) -> int:
 
     A successful attack gives exit code 1.
     """
-    found = _benchmarks()
+    found = from_clone("", "dpwitness bench")
     for option, given, names in (
         ("--seed", args.seed is not None, found.SEEDED_BENCHMARKS),
         ("--part", args.part, found.PARTED_BENCHMARKS),
@@ -245,13 +244,6 @@ def bench(args: argparse.Namespace) -> int:
         print_json([asdict(table) for table in tables])
     missed = any(table.binding and not all(row.met for row in table.rows) for table in tables)
     return VIOLATED if missed else OK
-
-
-def _benchmarks() -> ModuleType:
-    """Return the registry of benchmarks. Raise InvalidArgument if dpwitness was installed without a
-    clone.
-    """
-    return from_clone("", "dpwitness bench")
 
 
 def targets(args: argparse.Namespace) -> int:

@@ -23,7 +23,7 @@ from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.proofs_checks.kernel import checker
 from dpwitness.reports.comparison import compare as comparisons
 from dpwitness.reports.formats import FORMATS
-from dpwitness.terminal import OK, code_after_write, redirected_stdout, show, try_to_write
+from dpwitness.terminal import OK, code_after_write, redirected_stdout, show, write_report_files
 
 
 def report(args: argparse.Namespace) -> int:
@@ -76,11 +76,10 @@ def compare(args: argparse.Namespace) -> int:
         print(reports.plain(comparisons.terminal(found, explain=args.explain)))
     write_failed = False
     if args.report is not None:
-        file, write_failed = try_to_write(
-            "report", lambda: comparisons.write(found, args.report, formats)[0]
+        write_failed = write_report_files(
+            lambda: comparisons.write(found, args.report, formats)[0],
+            None if args.json else sys.stdout,
         )
-        if file is not None and not args.json:
-            print(f"report: {file}")
     return code_after_write(exit_code(found), write_failed)
 
 

@@ -127,17 +127,6 @@ def violated_in_bits(result: Json) -> bool:
     return (result.get("bit_level") or {}).get("verdict") == Verdict.VIOLATED.value
 
 
-def suspected(result: Json) -> bool:
-    """Return whether a guessed claim is violated, by the values of the outputs or by their low
-    bits.
-    """
-    level = result.get("bit_level")
-    return Verdict.SUSPECT.value in (
-        result.get("verdict"),
-        level.get("verdict") if isinstance(level, dict) else None,
-    )
-
-
 def acceptance_text(result: Json) -> str:
     """Return the expiry date, reason and rules of a result's accepted violations; an empty text if
     none is accepted.
@@ -259,15 +248,15 @@ def rules_of(result: Json) -> list[str]:
     >>> rules_of({"kind": "trace", "verdict": "INCONCLUSIVE", "findings": [{"kind": "scale"}]})
     ['TRACE']
     """
-    kind, found = kind_of(result), set()
-    if result.get("verdict") == Verdict.VIOLATED.value:
-        found.add(kind.rule)
-    if violated_in_bits(result):
-        found.add("BITS")
-    if suspected(result):
-        found.add("SUSPECT")
-    if kind.suspicion and kind.findings(result):
-        found.add(kind.suspicion)
+    kind, verdict = kind_of(result), result.get("verdict")
+    bits = (result.get("bit_level") or {}).get("verdict")
+    conditions = (
+        (kind.rule, verdict == Verdict.VIOLATED.value),
+        ("BITS", bits == Verdict.VIOLATED.value),
+        ("SUSPECT", Verdict.SUSPECT.value in (verdict, bits)),  # a guessed claim is violated
+        (kind.suspicion, bool(kind.suspicion and kind.findings(result))),
+    )
+    found = {rule for rule, is_broken in conditions if is_broken}
     return [rule for rule in RULES if rule in found]
 
 

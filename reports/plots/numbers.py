@@ -353,9 +353,15 @@ def draw_looks(axes: Axes, result: Json) -> None:
         _draw_level(axes, limit, f"limit {limit:.4g}", color=GREY, linestyle=":")
     axes.step(steps[:, 0], steps[:, 1], where="post", color=BLUE, linewidth=1.6)
     draw_markers(axes, steps[-1:, 0], steps[-1:, 1], **_end_marker(result))
-    words = f"{steps[-1, 1]:.4g} certified"
     # the curve rises, so the lower right corner is free
-    axes.text(0.98, 0.04, words, ha="right", fontsize=SMALL, transform=axes.transAxes)
+    axes.text(
+        0.98,
+        0.04,
+        f"{steps[-1, 1]:.4g} certified",
+        ha="right",
+        fontsize=SMALL,
+        transform=axes.transAxes,
+    )
     low, high = steps[0, 0], steps[-1, 0]
     top, least = max([*levels, *steps[:, 1]]) or 1.0, min([*levels, *steps[:, 1]])
     # An axis from zero would hide the growth of a large bound.
@@ -439,9 +445,8 @@ def draw_search(axes: Axes, result: Json) -> None:
     _draw_level(axes, 1.0, "the claimed bound", color=INK, linestyle="--")
     axes.step(evaluations, ratios, where="post", color=BLUE, linewidth=1.6)
     draw_markers(axes, evaluations[-1:], ratios[-1:], **_end_marker(result))
-    words = f"{ratios[-1]:.6g} found"
     axes.annotate(
-        words,
+        f"{ratios[-1]:.6g} found",
         (evaluations[-1], ratios[-1]),
         xytext=(-4, -10),
         textcoords="offset points",
