@@ -84,7 +84,7 @@ def check(args: argparse.Namespace) -> int:
                     progress=print_finding,
                 )
             print(reports.plain(f"{report.headline()}\n"), file=out)
-            reports.append(report)
+            checked.append(report)
         except KeyboardInterrupt:
             print(f"{target.__name__}: interrupted", file=out)
             code = code or NO_VERDICT

@@ -244,12 +244,10 @@ def _print(
         print(reports.plain(f"needs you: {path}: {why}"))
     for remark in scan.remarks:
         print(reports.plain(f"note: {remark}"))
-    if args.verbose:
-        for outcome in outcomes:
-            if outcome.verdict and outcome.verdict not in ("VIOLATED", "SUSPECT"):
-                print(
-                    reports.plain(f"{outcome.proposal.function.path}: {outcome.result.headline()}")
-                )  # type: ignore[union-attr]
+    for outcome in outcomes if args.verbose else ():
+        if outcome.result is not None and outcome.verdict not in ("VIOLATED", "SUSPECT", ""):
+            headline = outcome.result.headline()
+            print(reports.plain(f"{outcome.proposal.function.path}: {headline}"))
     counts = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in verdicts.items()) or "none"
     print(
         f"{len(scan.found.sites)} places draw noise; {len(scan.proposals)} functions promise "
