@@ -12,8 +12,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import dpwitness as dpw
 from dpwitness import proofs_checks, reports
-from dpwitness.auditors import AuditResult, CertifyResult, Verdict, certify
+from dpwitness.auditors import AuditResult, CertifyResult, Verdict
 from dpwitness.auditors.audit.audit import Progress, audit
 from dpwitness.auditors.search.catalogue import audited_pairs
 from dpwitness.auditors.witnesses.store import Store
@@ -245,7 +246,7 @@ def run_case(
     enclosed = None
     # without a density the loss of the audited pair cannot be enclosed
     if case.white_box and result.pair is not None and has_capability(case.mechanism, WhiteBox):
-        enclosed = certify(
+        enclosed = dpw.certify(  # loads FLINT
             case.mechanism,
             result.pair,
             result.claim,

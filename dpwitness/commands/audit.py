@@ -17,7 +17,6 @@ import dpwitness as dpw
 from dpwitness import reports
 from dpwitness.auditors.audit.watch import Watched, WatchedTarget
 from dpwitness.auditors.audit.watch import watch as watch_targets
-from dpwitness.auditors.canaries.ideal_limit import canary_limit
 from dpwitness.auditors.canaries.inputs import read_score_file
 from dpwitness.auditors.witnesses.store import open_store
 from dpwitness.auditors.workers.loading import FOREIGN, describe_target
@@ -403,7 +402,7 @@ def _plan_canaries(args: argparse.Namespace) -> int:
     claim = parse_claim(args.claim)
     methods = ("best", "curve") if claim.bounds_epsilon and not claim.is_pure else ("best",)
     found = [
-        canary_limit(
+        dpw.canaries.canary_limit(
             claim, args.canaries, args.runs or 1, confidence=args.confidence, method=method
         )
         for method in methods
