@@ -1,36 +1,23 @@
-"""Command line: argument parser, error handling and exit codes. Each module of `commands` defines
-one command.
+"""Command line: argument parser, defaults of the project file, error handling and exit codes. The
+commands are declared in `commands.table`.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 import textwrap
+import tomllib
 from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
 from typing import Any, NoReturn
 
-from dpwitness.commands import (
-    audit,
-    canaries,
-    check,
-    claims,
-    listing,
-    plan,
-    replay,
-    report,
-    scan,
-    store,
-    suite,
-    targets,
-    trace,
-    watch,
-)
-from dpwitness.commands.options import COLOR, add_options
-from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.option_values import init_example
-from dpwitness.option_values.project_file import apply_project_defaults
+from dpwitness.commands.options import COLOR, JSON, add_options
+from dpwitness.commands.table import COMMANDS, Command
+from dpwitness.core.values.validation import InvalidArgument, short_repr
 from dpwitness.terminal import (
     OK,
     TRACEBACK,
@@ -43,28 +30,6 @@ from dpwitness.terminal import (
     wanted,
 )
 
-COMMANDS = {
-    "init": init_example,
-    "audit": audit,
-    "scan": scan,
-    "check": check,
-    "trace": trace,
-    "canaries": canaries,
-    "replay": replay,
-    "report": report,
-    "plan": plan,
-    "certify": audit,
-    "compare": report,
-    "list": listing,
-    "targets": targets,
-    "store": store,
-    "claims": claims,
-    "prove": claims,
-    "watch": watch,
-    "suite": suite,
-    "bench": listing,
-}
-
 _MAIN_COMMANDS = 8  # number of commands on the first screen; `dpwitness more` lists the others
 
 _EXIT_CODES = (
@@ -72,6 +37,8 @@ _EXIT_CODES = (
     "be written, 3 inconclusive, interrupted, a mechanism that failed, or an unexpected error "
     f"({TRACEBACK}=1 shows the traceback)"
 )
+
+_PROJECT_KEYS = ("claim", "confidence", "seconds", "baseline", "targets")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -113,20 +80,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", help=argparse.SUPPRESS)
-    texts: dict[str, str] = {}
-
-    def command(name: str, text: str) -> argparse.ArgumentParser:
-        texts[name] = text
-        subparser: argparse.ArgumentParser = commands.add_parser(
-            name, help=text, description=text, epilog=_EXIT_CODES, allow_abbrev=False
-        )
-        add_options(subparser, COLOR)
-        return subparser
-
-    for module in dict.fromkeys(COMMANDS.values()):
-        module.arguments(command)
+    parsers: dict[str, argparse.ArgumentParser] = {}
+    for name, declared in COMMANDS.items():
+        parsers[name] = _add_command(commands, name, declared)
+        if declared.like:
+            usual = vars(parsers[declared.like].parse_args([]))
+            parsers[name].set_defaults(**usual | dict(declared.fixed) | {"run": declared.run})
     lines = [
-        textwrap.fill(texts[name], 79, initial_indent=f"  {name:<10}", subsequent_indent=" " * 12)
+        textwrap.fill(
+            COMMANDS[name].text, 79, initial_indent=f"  {name:<10}", subsequent_indent=" " * 12
+        )
         for name in COMMANDS
     ]
     more = "\n".join(["more commands:", *lines[_MAIN_COMMANDS:]])
@@ -136,6 +99,22 @@ def _parser() -> argparse.ArgumentParser:
         f"{parser.description}\n\n{main_lines}\n\ndpwitness more lists "
         f"{len(lines) - _MAIN_COMMANDS} more commands."
     )
+    return parser
+
+
+def _add_command(commands: Any, name: str, declared: Command) -> argparse.ArgumentParser:
+    """Add the parser of a command, or of an action of a command, with its options."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=declared.text, description=declared.text, epilog=_EXIT_CODES, allow_abbrev=False
+    )
+    add_options(parser, {**COLOR, **declared.options})
+    parser.set_defaults(run=declared.run, **declared.fixed)
+    if declared.actions:
+        actions = parser.add_subparsers(
+            dest="action", metavar="|".join(declared.actions), required=True
+        )
+        for action, its in declared.actions.items():
+            _add_command(actions, action, its._replace(options={**its.options, **JSON}))
     return parser
 
 
@@ -163,17 +142,68 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _use_project_file(parser: argparse.ArgumentParser, name: str, given: list[str]) -> None:
-    """Give a command the defaults of the project's ``pyproject.toml``, and say which."""
+    """Give a command the defaults of the project's ``pyproject.toml``, and say which.
+
+    An option on the command line counts more than the table ``[tool.dpwitness]``, as does an option
+    that excludes it. Keys that the command does not take are left out.
+    """
     commands = next(
         action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
     )
     command = commands.choices[name]
+    words, told = {word.partition("=")[0] for word in given}, list[str]()
+    exclusive = [
+        {option for action in group._group_actions for option in action.option_strings}
+        for group in command._mutually_exclusive_groups
+    ]
     try:
-        told = apply_project_defaults(command, given)
+        file, table = _project_table()
+        for key, value in table.items():
+            option = f"--{key}"
+            action = command._option_string_actions.get(option)
+            rivals = {option}.union(*(group for group in exclusive if option in group))
+            if action is None or rivals & words:
+                continue
+            try:
+                action.default = action.type(str(value)) if callable(action.type) else str(value)
+            except (argparse.ArgumentTypeError, TypeError, ValueError) as error:
+                raise InvalidArgument(f"{file}: {key}: {error}") from None
+            action.required = False
+            told.append(f"{option} {shlex.quote(str(value))}")
     except InvalidArgument as error:
         command.error(str(error))
+    targets = table.get("targets", [])
+    for action in command._actions:
+        if targets and not action.option_strings and action.nargs in ("*", "?"):
+            action.default = targets if action.nargs == "*" else targets[0]
+            told.append("targets")
     if told and not {"-q", "--quiet", "-h", "--help"} & {*given}:
         print(f"defaults of pyproject.toml: {', '.join(told)}", file=sys.stderr)
+
+
+def _project_table() -> tuple[Path | None, dict[str, Any]]:
+    """Return the nearest project file in the working folder or above it, and its table."""
+    folder = Path.cwd()
+    files = (each / "pyproject.toml" for each in (folder, *folder.parents))
+    file = next((each for each in files if each.is_file()), None)
+    if file is None:
+        return None, {}
+    try:
+        found = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("dpwitness", {})
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, AttributeError) as error:
+        raise InvalidArgument(f"{file} must be a TOML file: {error}") from None
+    for key, value in found.items():
+        if key not in _PROJECT_KEYS:
+            raise InvalidArgument(
+                f"{file}: keys of [tool.dpwitness] must be among {', '.join(_PROJECT_KEYS)}, got "
+                f"{key!r}"
+            )
+        listed = isinstance(value, list) and all(isinstance(each, str) for each in value)
+        plain = isinstance(value, str | int | float) and not isinstance(value, bool)
+        if not (listed if key == "targets" else plain):
+            kind = "a list of texts" if key == "targets" else "a text or a number"
+            raise InvalidArgument(f"{file}: {key} must be {kind}, got {short_repr(value)}")
+    return file, dict(found)
 
 
 def _print(text: str, code: int) -> int:
@@ -197,4 +227,5 @@ def _run(args: argparse.Namespace) -> int:
         if isinstance(stream, Stream):
             stream.colored = wanted(getattr(args, "color", "auto"), stream)
             stream.quiet = getattr(args, "quiet", False)
-    return int(COMMANDS[args.command].run(args))
+    module, _, function = args.run.partition(":")
+    return int(getattr(import_module(f"dpwitness.commands.{module}"), function)(args))

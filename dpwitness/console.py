@@ -1,36 +1,17 @@
-"""Terminal output for people: a progress bar, and a summary of a result in a few lines."""
+"""Terminal output for people while a command runs: a progress bar, and announcements."""
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
-import textwrap
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import Any, Self, TextIO
 
-from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.phrasing.wording import plain
-from dpwitness.terminal import mark_verdict
-
-if TYPE_CHECKING:
-    from dpwitness.auditors.witnesses.result import Result
-    from dpwitness.reports.phrasing.facts import Entry
 
 _BAR_WIDTH = 30
-# columns of a report on a terminal
-_TABLE_COLUMNS = ("verdict", "audit", "claim", "certified", "detectable", "cost")
-_COLUMN_GAP, _NARROW_WIDTH, _MIN_WIDTH, _MAX_WIDTH = "  ", 12, 4, 100
-_TEXT_START = 13  # number of characters before the text of a line
-_MAX_LINES = 6  # maximum number of lines of a result without --verbose
-# Notes on how the mechanism is called, which the user knows before the run.
-_RUN_NOTE = re.compile(
-    r" is given \w+(, with a new value for each run)?$|were seeded globally$|^runs are single calls"
-)
 # seconds after which the rate is stable enough to estimate the remaining time
 _MIN_RATE_SECONDS = 1.0
 
@@ -57,18 +38,20 @@ class Progress:
         if now - self._drawn_at < 0.1:
             return
         self._drawn_at = now
-        share = min(1.0, done / max(planned, 1))
         since, before = self._first = self._first or (now, done)
         rate = (done - before) / max(now - since, 1e-9)
-        status = f" {share:4.0%}  {_format_count(done)} of {_format_count(planned)}"
+        counts = (f"{n:,}" if n < 10**7 else f"{n:.3g}" for n in (done, planned))
+        share = min(1.0, done / max(planned, 1))
+        status = f" {share:4.0%}  {' of '.join(counts)}"
         if rate > 0 and now - since >= _MIN_RATE_SECONDS:
-            status += (
-                f"  {rate:.3g} runs/s  {_format_clock(max((planned - done) / rate, 0.0))} left"
-            )
+            minutes, seconds = divmod(round(max((planned - done) / rate, 0.0)), 60)
+            hours, minutes = divmod(minutes, 60)
+            left = f"{hours}:{minutes:02d}" if hours else f"{minutes}"
+            status += f"  {rate:.3g} runs/s  {left}:{seconds:02d} left"
         self._draw(share, status + self._bound)
 
     def _draw(self, share: float, status: str) -> None:
-        pass
+        """Draw the share of the finished runs, and the status as text."""
 
     def close(self) -> None:
         """Erase the bar."""
@@ -86,18 +69,16 @@ class Line:
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._length = stream, 0
 
-    def draw(self, text: str) -> None:
+    def draw(self, text: str, end: str = "") -> None:
         """Replace the drawn text by another."""
-        self._stream.write("\r" + text.ljust(self._length))
+        self._stream.write("\r" + text.ljust(self._length) + end)
         self._stream.flush()
         self._length = len(text)
 
     def close(self) -> None:
         """Erase the line."""
         if self._length:
-            self._stream.write("\r" + " " * self._length + "\r")
-            self._stream.flush()
-            self._length = 0
+            self.draw("", "\r")
 
 
 class Bar(Progress):
@@ -129,33 +110,20 @@ class Cell(Progress):
         self._handle: Any = None
 
     def _draw(self, share: float, status: str) -> None:
-        self._update_display(
+        html = (
             f'<progress max="1" value="{share:.3f}" aria-label="runs"></progress> '
-            f"<small>{status}</small>",
-            status.strip(),
+            f"<small>{status}</small>"
         )
-
-    def close(self) -> None:
-        if self._handle is not None:
-            self._update_display("", "")
-            self._handle = None
-
-    def _update_display(self, html: str, text: str) -> None:
-        data = {"text/html": html, "text/plain": text}
+        data = {"text/html": html, "text/plain": status.strip()}
         if self._handle is None:
             self._handle = self._display(data, raw=True, display_id=True)
         else:
             self._handle.update(data, raw=True)
 
-
-def _format_count(count: int) -> str:
-    return f"{count:,}" if count < 10**7 else f"{count:.3g}"
-
-
-def _format_clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    def close(self) -> None:
+        if self._handle is not None:
+            self._handle.update({"text/html": "", "text/plain": ""}, raw=True)
+            self._handle = None
 
 
 @contextmanager
@@ -208,124 +176,3 @@ def announce(line: str) -> None:
     """
     if not _is_quiet():
         print(plain(line), file=sys.stderr, flush=True)
-
-
-def describe(
-    result: Result,
-    data: Json,
-    *,
-    bits: bool = False,
-    next_step: str,
-    report: str = "",
-    every: bool = False,
-) -> str:
-    """Return a result as text: headline, then labeled lines; verdicts are marked for coloring
-    (`colors`).
-
-    `data` is ``result_json(result)``, `bits` whether a leak in low-order bits counts for the exit
-    code, `next_step` the advice, and `report` the path of the report, if any. With `every`, and for
-    traces, every line is shown instead of the six most important lines.
-    """
-    from dpwitness.reports.phrasing.summary import acceptance_text
-
-    notes = list(data.get("notes", []))
-    rows = result.lines(data, bits=bits)
-    rows += [
-        *([("accepted", acceptance_text(data))] if data.get("accepted") else []),
-        *(
-            ("note", note)
-            for note in (notes[1:] if result.verdict in result.headline_is_note else notes)
-        ),
-        ("next", next_step),
-        *([("report", report)] if report else []),
-    ]
-    if not every and not result.all_lines:
-        rows = _most_important_rows(rows, result.verdict)
-    lines = [mark_verdict(plain(result.headline()))]
-    for name, text in rows:
-        line = plain(f"  {name:<10} {text}")
-        lines.append(mark_verdict(line, at=_TEXT_START) if name in ("low bits", "audit") else line)
-    return "\n".join(lines)
-
-
-def _most_important_rows(
-    rows: Sequence[tuple[str, str]], verdict: Verdict
-) -> list[tuple[str, str]]:
-    """Return the most important lines after the headline, in their order, with the first note and
-    the number of omitted notes.
-    """
-    traced = [text for name, text in rows if name == "trace"][:1]  # the call with the largest loss
-    timed = any(name == "note" and text.startswith("time budget") for name, text in rows)
-    kept = (
-        "event",
-        "causes",
-        "trace",
-        "low bits",
-        "accepted",
-        "next",
-        "report",
-        *(["time"] if timed else []),
-    )
-    hidden = {"NOT_REFUTED": "trace", "ERROR": "event", "INCONCLUSIVE": "event"}.get(verdict.value)
-    chosen = [
-        (name, text)
-        for name, text in rows
-        if name in kept
-        and name != hidden
-        and (name != "trace" or text in traced)
-        and (name != "low bits" or text.startswith("VIOLATED"))
-    ]
-    notes = [text for name, text in rows if name == "note" and not _RUN_NOTE.search(text)]
-    note_lines = _MAX_LINES - 1 - len(chosen)
-    if not notes or note_lines < 1:
-        return chosen
-    note_text = notes[0] if len(notes) == 1 else f"{notes[0]} (+{len(notes) - 1} more: --verbose)"
-    next_index = next(i for i, (name, _) in enumerate(chosen) if name == "next")
-    return [*chosen[:next_index], ("note", note_text), *chosen[next_index:]]
-
-
-def summary(entries: Sequence[Entry]) -> str:
-    """Return the answer of a report and its table, worst audit first, as text that fits the
-    terminal; verdicts are marked (`colors`).
-    """
-    from dpwitness.reports.cards.overview import answer, columns, sort_worst_first
-    from dpwitness.reports.formats.html_frame import text
-
-    columns_by_heading = {column.head: column for column in columns(entries)}
-    cell_texts = [
-        [text(columns_by_heading[head].text(entry)) for head in _TABLE_COLUMNS]
-        for entry in sort_worst_first(entries)
-    ]
-    rows = [list(_TABLE_COLUMNS), *[[plain(cell) for cell in row] for row in cell_texts]]
-    widths = _fit_column_widths(
-        list(zip(*rows, strict=True)), shutil.get_terminal_size((10**6, 24)).columns
-    )
-    lines = [mark_verdict(plain(text(line))) for line in answer(entries)] + [""]
-    for row in rows if entries else []:
-        cells = [
-            textwrap.wrap(cell, width) or [""] for cell, width in zip(row, widths, strict=True)
-        ]
-        for parts in zip_longest(*cells, fillvalue=""):
-            line = _COLUMN_GAP.join(
-                part.ljust(width) for part, width in zip(parts, widths, strict=True)
-            ).rstrip()
-            # again, for a wrapped cell may begin with a command
-            lines.append(mark_verdict(plain(line)))
-    return "\n".join(lines).rstrip()
-
-
-def _fit_column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
-    """Return column widths that fit: the widest are wrapped between words first, then within words;
-    the first column never.
-    """
-    widths = [min(max(map(len, column)), _MAX_WIDTH) for column in columns]
-    room -= len(_COLUMN_GAP) * (len(columns) - 1)
-    for i in sorted(range(1, len(columns)), key=lambda i: -widths[i]):
-        if sum(widths) > room:
-            widths[i] = min(
-                widths[i],
-                max(_NARROW_WIDTH, *(len(word) for cell in columns[i] for word in cell.split())),
-            )
-    while sum(widths) > room and max(widths[1:]) > _MIN_WIDTH:
-        widths[widths.index(max(widths[1:]), 1)] -= 1
-    return widths

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
+import dpwitness as dpw
+from dpwitness import reports
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 
@@ -164,7 +166,14 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
             "dp_audit: the test carries the marker twice: write a test for each claim",
             pytrace=False,
         )
-    _check_marked_claim(marker.kwargs.get("claim"))
+    wrong, claim = "", marker.kwargs.get("claim")
+    if isinstance(claim, str):
+        try:
+            dpw.parse_claim(claim)
+        except InvalidArgument as error:
+            wrong = str(error)
+    if wrong:  # outside the handler: pytest would also show the handled error
+        pytest.fail(f"dp_audit: {wrong}", pytrace=False)
     if marker.args:
         pytest.fail(f"dp_audit: the marker takes keywords only, got {marker.args!r}", pytrace=False)
     # a plugin may have wrapped a coroutine function in a plain function
@@ -202,20 +211,6 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
-def _check_marked_claim(claim: Any) -> None:
-    """Fail the test with one line if the marker's claim cannot be parsed."""
-    if isinstance(claim, str):
-        from dpwitness.core.claims import parse_claim
-
-        wrong = ""
-        try:
-            parse_claim(claim)
-        except InvalidArgument as error:
-            wrong = str(error)
-        if wrong:  # outside the handler: pytest would also show the handled error
-            pytest.fail(f"dp_audit: {wrong}", pytrace=False)
-
-
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
@@ -238,8 +233,6 @@ _FAMILIES_WITH_PROPERTIES = ("xunit1", "legacy")
 
 def _properties(audits: list[Json]) -> list[tuple[str, str]]:
     """Return properties of a test's audits, as (name, value) pairs, for the JUnit XML report."""
-    from dpwitness.reports.phrasing.wording import line
-
     keys = {
         "verdict": "verdict",
         "claim": "claim",
@@ -251,7 +244,7 @@ def _properties(audits: list[Json]) -> list[tuple[str, str]]:
     for i, data in enumerate(audits, start=1):
         place = "dpwitness" if len(audits) == 1 else f"dpwitness.{i}"
         audits_found += [
-            (f"{place}.{name}", line(data[key], 200))
+            (f"{place}.{name}", reports.line(data[key], 200))
             for name, key in keys.items()
             if data.get(key) is not None
         ]
@@ -278,10 +271,8 @@ class _SuiteProperties:
             or self.config.getini("junit_family") in _FAMILIES_WITH_PROPERTIES
         ):
             return
-        from dpwitness.reports.phrasing.wording import line
-
         for name, value in _properties([json.loads(text) for text in attached]):
-            xml.add_global_property(f"{line(report.nodeid, 500)} {name}", value)
+            xml.add_global_property(f"{reports.line(report.nodeid, 500)} {name}", value)
 
 
 class _MergedReport:
@@ -296,10 +287,9 @@ class _MergedReport:
         )
         self.written: Path | None = None
         self.untouched, self.cut = "", ""
-        from dpwitness.reports.audit.report import check_writable
 
         try:
-            check_writable(self.folder)
+            reports.check_writable(self.folder)
         except InvalidArgument as error:
             raise pytest.UsageError(f"--dp-report: {error}") from None
 
@@ -329,23 +319,24 @@ class _MergedReport:
             self.untouched = "no audit was run"
         if self.untouched:
             return
-        from dpwitness.reports.audit.document import build_document
-        from dpwitness.reports.audit.report import write_report
-        from dpwitness.reports.formats.step_summary import append_summary, summary_file
         from dpwitness.terminal import try_to_write
 
         title, command = f"Audits{self.cut}", f"pytest --dp-report {self.place}"
         self.written, write_failed = try_to_write(
             "report",
-            lambda: write_report(merged, self.folder, title=title, command=command, stem=self.stem),
+            lambda: reports.write_report(
+                merged, self.folder, title=title, command=command, stem=self.stem
+            ),
         )
         if write_failed and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
-        file = summary_file()
+        file = reports.summary_file()
         if file is not None:
             try_to_write(
                 "summary",
-                lambda: append_summary(build_document(merged, title=title, command=command), file),
+                lambda: reports.append_summary(
+                    reports.build_document(merged, title=title, command=command), file
+                ),
             )
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

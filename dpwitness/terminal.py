@@ -11,12 +11,13 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import TextIOBase
 from pathlib import Path
 from typing import Any
 
+from dpwitness import reports
 from dpwitness.core.values.validation import InvalidArgument, error_text
 
 OK, VIOLATED, USAGE, NO_VERDICT = 0, 1, 2, 3
@@ -165,37 +166,32 @@ def guarded(name: str, run: Callable[[], int]) -> int:
             out.flush()
             if out.error is None or isinstance(out.error, BrokenPipeError):
                 return code
-            print_error(name, f"standard output could not be written: {out.error.strerror}")
-            return code_after_write(code)
-        except InvalidArgument as error:
-            _print_traceback(error)
-            print_error(name, str(error).removeprefix(f"{name}: "))
-            return USAGE
+            text = f"standard output could not be written: {out.error.strerror}"
+            code = code_after_write(code)
         except KeyboardInterrupt as error:
-            print_error(
-                name,
-                f"interrupted{_signal_name(error)} before there was a result: existing "
-                "reports are unchanged; run the command again",
+            code, text = (
+                NO_VERDICT,
+                (
+                    f"interrupted{_signal_name(error)} before there was a result: existing "
+                    "reports are unchanged; run the command again"
+                ),
             )
-            return NO_VERDICT
-        except OSError as error:
-            _print_traceback(error)
-            print_error(name, error_text(error))
-            return USAGE
         except BaseException as error:
             _print_traceback(error)
-            print_error(
-                name,
-                f"stopped by an unexpected error: {error_text(error)} (set {TRACEBACK}=1 for "
-                "the traceback)",
-            )
-            return NO_VERDICT
+            code, text = USAGE, error_text(error)
+            if isinstance(error, InvalidArgument):
+                text = str(error).removeprefix(f"{name}: ")
+            elif not isinstance(error, OSError):
+                code = NO_VERDICT
+                text = (
+                    f"stopped by an unexpected error: {text} (set {TRACEBACK}=1 for the traceback)"
+                )
+        print_error(name, text)
+        return code
 
 
 def _signal_name(error: KeyboardInterrupt) -> str:
-    """Return " by SIGNAL" if `interrupts` recorded the signal that caused the
-    interrupt, else "".
-    """
+    """Return " by SIGNAL" if the signal that caused the interrupt is known, else ""."""
     return f" by {error.args[0]}" if error.args else ""
 
 
@@ -209,33 +205,23 @@ def try_to_write(what: str, write: Callable[[], Path | None]) -> tuple[Path | No
         return write(), False
     except KeyboardInterrupt as error:
         print_error("", f"{what} was not written: interrupted{_signal_name(error)}")
-    except Exception as error:
-        from dpwitness.reports.audit.report import IncompleteReport
-
+    except reports.IncompleteReport as error:
         _print_traceback(error)
-        if isinstance(error, IncompleteReport):
-            print_error("", str(error))
-            return error.path, False
-        print_error(
-            "",
-            f"{what} could not be written: "
-            f"{error if isinstance(error, InvalidArgument) else error_text(error)}",
-        )
+        print_error("", str(error))
+        return error.path, False
+    except Exception as error:
+        _print_traceback(error)
+        why = error if isinstance(error, InvalidArgument) else error_text(error)
+        print_error("", f"{what} could not be written: {why}")
     return None, True
 
 
-def announce_unstored(results: Iterable[Any]) -> bool:
-    """Print, on standard error, why results are not completely in their store, and return whether
-    there are any.
-    """
-    unstored = {
-        f"{result.name}: the store could not be written to the end: {result.unstored}"
-        for result in results
-        if getattr(result, "unstored", "")
-    }
-    for reason in sorted(unstored):
-        print_error("", reason)
-    return bool(unstored)
+def write_report_files(write: Callable[[], Path | None], out: Any) -> bool:
+    """Write a report, print its path on `out`, and return whether writing failed."""
+    path, write_failed = try_to_write("report", write)
+    if path is not None and out is not None:
+        print(f"report: {path}", file=out)
+    return write_failed
 
 
 def code_after_write(code: int, failed: bool = True) -> int:
@@ -378,12 +364,8 @@ def mark_verdict(text: str, at: int = 0) -> str:
     >>> mark_verdict("NOT REFUTED: no violation").translate(CODES)
     '\\x1b[1mNOT REFUTED\\x1b[0m: no violation'
     """
-    verdict_match = _VERDICT.match(text, at)
-    return (
-        text[:at] + marked(verdict_match[0], verdict_match[0]) + text[verdict_match.end() :]
-        if verdict_match
-        else text
-    )
+    found = _VERDICT.match(text, at)
+    return f"{text[:at]}{marked(found[0], found[0])}{text[found.end() :]}" if found else text
 
 
 def wanted(choice: str, stream: TextIOBase) -> bool:

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dpwitness.auditors.audit.audit import audit
-from dpwitness.auditors.audit.result import AuditResult
-from dpwitness.auditors.density.certify import certify
-from dpwitness.auditors.density.result import CertifyResult
-from dpwitness.auditors.traces.result import TraceResult
-from dpwitness.auditors.traces.trace import trace
-from dpwitness.auditors.witnesses.result import Result
+import dpwitness as dpw
+from dpwitness import reports
+from dpwitness.auditors import AuditResult, CertifyResult, Result, TraceResult
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.auditors.workers.loading import describe_target
-from dpwitness.auditors.workers.trust import permissions_for
 from dpwitness.core.values.atomic_files import write_json
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.core.values.wording import dataset
-from dpwitness.reports.audit.document import result_json
-from dpwitness.reports.phrasing.wording import slugs
 
 R = TypeVar("R", bound=Result)
 
@@ -107,9 +99,9 @@ class Auditor:
             "target": _locate_target(mechanism, self._here),
         }
         if white_box:
-            return self.check(certify(mechanism, options.pop("pair", None), **common | options))
+            return self.check(dpw.certify(mechanism, options.pop("pair", None), **common | options))
         return self.check(
-            audit(mechanism, **common | {"stop": "violation", "bits": False} | options)
+            dpw.audit(mechanism, **common | {"stop": "violation", "bits": False} | options)
         )
 
     def trace(
@@ -133,7 +125,7 @@ class Auditor:
             "confidence": CONFIDENCE,
             "target": _locate_target(mechanism, self._here),
         }
-        return self.check(trace(mechanism, pair, claim, primitives, **common | options))
+        return self.check(dpw.trace(mechanism, pair, claim, primitives, **common | options))
 
     def check(self, result: R) -> R:
         """Add a result of any kind (black box, white box, sensitivity, utility) to the report.
@@ -143,7 +135,7 @@ class Auditor:
         __tracebackhide__ = True
         self._audits += 1
         if self._keep is not None:
-            data = result_json(result, self._here) | {"test": self._test}
+            data = reports.result_json(result, self._here) | {"test": self._test}
             # the report must not depend on the number of workers
             for key in ("seconds", "cpu_seconds"):
                 data.pop(key, None)
@@ -167,7 +159,7 @@ class Auditor:
     def _violation_message(self, result: Result) -> str:
         """Return the failure message: headline, pair, witness path and replay command."""
         lines = [result.headline()]
-        data = result_json(result)
+        data = reports.result_json(result)
         level = getattr(result, "bit_level", None)
         if result.verdict is not Verdict.VIOLATED and level is not None:
             lines = [
@@ -196,18 +188,14 @@ class Auditor:
                 "cannot be imported by name"
             )
         else:
-            words = [
-                part
-                for word in permissions_for(
-                    data["witness"]["target"], data["witness"].get("scores", ())
-                )
-                for part in ("--allow", word)
-            ]
-            lines.append(f"replay:  {shlex.join(['dpwitness', 'replay', path, *words])}")
+            scores = data["witness"].get("scores", ())
+            lines.append(
+                f"replay:  {reports.replay_command(path, data['witness']['target'], scores)}"
+            )
         return "\n".join(lines)
 
     def _witness_path(self, folder: Path) -> Path:
-        return folder / f"witness-{slugs([self._test])[0]}-{self._audits}.json"
+        return folder / f"witness-{reports.slugs([self._test])[0]}-{self._audits}.json"
 
 
 def _display_path(path: Path, here: Path) -> str:

@@ -9,10 +9,10 @@ import dataclasses
 import enum
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from contextlib import suppress
 from typing import Any, cast
 
 import numpy as np
-from numpy.random import Generator
 from numpy.typing import NDArray
 
 from dpwitness.auditors.audit.audit import audit
@@ -23,12 +23,10 @@ from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import Inline, Stage, collect, run_side, stream
 from dpwitness.auditors.workers.statefulness import check_calls
+from dpwitness.core import Domain, InvalidArgument, Pair
 from dpwitness.core.claims import Claim, promised
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains import Domain
 from dpwitness.core.protocols.capabilities import has_capability
 from dpwitness.core.protocols.mechanism import WhiteBox
-from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
 CONFIDENCE = 1 - 1e-9  # of every statistical check
@@ -121,25 +119,19 @@ class Subject:
             raise KeyboardInterrupt
         return result
 
-    def promises(self, pair: Pair) -> bool:
-        """Return whether the claim applies to this pair; a claim by distance does not apply at
-        distance 0.
-        """
-        try:
-            self.claim.on(pair)
-        except InvalidArgument:
-            return False
-        return True
-
     def small(self, pairs: list[Pair], why: str) -> None:
         """Audit special pairs on the check's share of the runs. Raise CheckFailed, starting with
         `why`, if the claim is violated.
         """
         self.require(LEAST)
-        pairs = [pair for pair in pairs if self.promises(pair)]
-        if not pairs:
+        promised_pairs = []
+        for pair in pairs:
+            with suppress(InvalidArgument):  # a claim by distance says nothing at distance 0
+                self.claim.on(pair)
+                promised_pairs.append(pair)
+        if not promised_pairs:
             raise Skip("the claim makes no promise about these pairs")
-        result = self.audit(pairs, self.runs)
+        result = self.audit(promised_pairs, self.runs)
         if result.verdict in (Verdict.VIOLATED, Verdict.SUSPECT):
             assert result.pair is not None
             raise CheckFailed(f"{why}: {result.headline()} on the pair '{result.pair.why}'", result)
@@ -193,25 +185,23 @@ class Tag(enum.Enum):
 
     def is_met_by(self, subject: Subject) -> bool:
         """Return whether `subject` meets this requirement."""
-        it = subject.mechanism
-        if self is Tag.CLAIM:
-            return subject.stated is not None
-        if self is Tag.SEED:
-            return bool(getattr(it, "seeded", True))
-        if self is Tag.DENSITY:
-            return has_capability(it, WhiteBox)
-        if self is Tag.PARAMETERS:
-            return dataclasses.is_dataclass(it) and not isinstance(it, type | Target)
-        if self is Tag.TRAVELS:
-            return not isinstance(it, Target)
-        arrays = all(
+        it, is_target = subject.mechanism, isinstance(subject.mechanism, Target)
+        numbers = all(
             isinstance(d, np.ndarray) and d.ndim > 0 and d.dtype.kind == "f"
             for pair in subject.pairs
             for d in (pair.d0, pair.d1)
         )
-        return arrays and (
-            self is Tag.NUMBERS or subject.pairs[0].relation in ("replace-one", "add-remove")
-        )
+        records = subject.pairs[0].relation in ("replace-one", "add-remove")
+        met = {
+            Tag.CLAIM: subject.stated is not None,
+            Tag.SEED: bool(getattr(it, "seeded", True)),
+            Tag.DENSITY: has_capability(it, WhiteBox),
+            Tag.PARAMETERS: dataclasses.is_dataclass(it) and not isinstance(it, type | Target),
+            Tag.TRAVELS: not is_target,
+            Tag.NUMBERS: numbers,
+            Tag.RECORDS: numbers and records,
+        }
+        return met[self]
 
 
 # the group of checks that share the audit of the claim, and the group's share of the runs
@@ -301,18 +291,16 @@ def require_indistinguishable(
         and float(certified(subject.claim, rounds, 0, rounds, alpha)) <= subject.claim.parameter
     ):
         rounds *= 2
-    batch = (
-        getattr(subject.mechanism, "batch", None) if isinstance(subject.mechanism, Target) else None
-    )
-    executor = subject.executor or Inline()
+    mechanism, executor = subject.mechanism, subject.executor or Inline()
+    batch = getattr(mechanism, "batch", None) if isinstance(mechanism, Target) else None
+    # enough calls to show noise that the runs of a call share
+    chunk = min(rounds // _CALLS, batch or rounds)
     try:
         for index, pair in enumerate(subject.pairs):
             # includes a second run of the training third, if a batch raises
             if spent + 2 * rounds > subject.runs:
                 break
             spent += 3 * rounds // 2
-            # enough calls to show noise that the runs of a call share
-            chunk = min(rounds // _CALLS, batch or rounds)
             stage = Stage(
                 run or subject.run, pair, subject.seed, (8, index, 0), 3 * rounds // 2, chunk, 600.0
             )
@@ -328,26 +316,17 @@ def require_indistinguishable(
             if not guess:
                 continue
             sides = _all_labels(executor, stage, label, range(train, stage.chunks))
-            tested = stage.rounds - train * stage.chunk
-            signed_guesses = [
-                np.array(
-                    [
-                        guess.get(int(value), 0) * sign
-                        for part in sides
-                        for value in (() if part[side] is None else part[side])
-                    ]
-                )
-                for side, sign in ((0, 1), (1, -1))
-            ]
-            check_calls(
-                [log_dependence(*(_guesses_by_call(sides, guess, side) for side in (0, 1)))]
+            tables = [_guesses_by_call(sides, guess, side) for side in (0, 1)]
+            check_calls([log_dependence(*tables)])
+            (no_guess, right, wrong), (none_on_d0, wrong_on_d0, right_on_d0) = (
+                map(int, table.sum(axis=0)) for table in tables
             )
-            right = sum(int((guesses > 0).sum()) for guesses in signed_guesses)
+            right, wrong = right + right_on_d0, wrong + wrong_on_d0
+            tested = stage.rounds - train * stage.chunk
             # rounds of batches that raised for the first time in the test count as wrong guesses
-            lost = tested - sum(map(len, signed_guesses))
-            wrong = lost + sum(int((guesses < 0).sum()) for guesses in signed_guesses)
+            lost = tested - (right + wrong + no_guess + none_on_d0)
             claim = subject.claim.on(pair)
-            lower = float(certified(claim, right, wrong, tested, alpha, lost=lost))
+            lower = float(certified(claim, right, wrong + lost, tested, alpha, lost=lost))
             if lower > claim.parameter:
                 raise error(
                     f"{what}: it certifies {claim.symbol} > {lower:.4g} against {claim} on the "
@@ -396,10 +375,3 @@ def _guesses_by_label(first: Labels, second: Labels) -> dict[int, int]:
     }
     most = max(map(abs, ratio.values()), default=0.0)
     return {v: 1 if r > 0 else -1 for v, r in ratio.items() if most > 0.5 and abs(r) >= most / 2}
-
-
-def words_drawn(rng: Generator) -> int:
-    """Return the number of 64-bit words that an SFC64 generator has drawn, from the counter in the
-    generator's state.
-    """
-    return int(rng.bit_generator.state["state"]["state"][3])

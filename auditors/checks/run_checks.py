@@ -13,7 +13,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,6 @@ from dpwitness.auditors.checks.check import (
     all_raise,
     check,
     require_indistinguishable,
-    words_drawn,
 )
 from dpwitness.auditors.density.density_check import check_oracle
 from dpwitness.auditors.events.outputs import Outputs, encode, row_keys
@@ -42,10 +42,8 @@ from dpwitness.auditors.traces.trace import trace
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import MechanismFailed, run_side, stream
 from dpwitness.auditors.workers.statefulness import check_structure, check_training, same_outputs
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains import Domain
+from dpwitness.core import Domain, InvalidArgument, Pair
 from dpwitness.core.values.json_codec import to_jsonable
-from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
 # findings about the draws, after which the two runs no longer share their noise
@@ -272,7 +270,11 @@ def check_draws_do_not_tell(subject: Subject) -> None:
     The number of draws is not an output: a sound mechanism may draw one coin per record. So a
     difference is a note unless it is asked for.
     """
-    one, many = (_words_of_batch(subject, subject.pairs[0].d1, size) for size in (1, 64))
+    mechanism = subject.mechanism
+    words = mechanism.words if isinstance(mechanism, Target) else partial(_words, subject.run)
+    one, many = (
+        words(subject.pairs[0].d1, size, Generator(SFC64(subject.seed))) for size in (1, 64)
+    )
     if many <= one:
         raise Skip("the mechanism draws from another generator, whose words cannot be counted")
     require_indistinguishable(
@@ -409,26 +411,17 @@ class _DrawCounter:
         if isinstance(self.mechanism, Target):
             return self.mechanism.draws(dataset, size, rng)
         run = getattr(self.mechanism, "sample", self.mechanism)
-        counts = np.empty(size, dtype=np.int64)
-        for i in range(size):
-            before = words_drawn(rng)
-            with contextlib.suppress(Exception):
-                run(dataset, 1, rng)
-            counts[i] = words_drawn(rng) - before
-        return counts
+        return np.array([_words(run, dataset, 1, rng) for _ in range(size)], dtype=np.int64)
 
 
-def _words_of_batch(subject: Subject, dataset: Any, size: int) -> int:
-    """Return the number of random words that one batch of `size` runs draws."""
-    rng = Generator(SFC64(subject.seed))
-    if isinstance(subject.mechanism, Target):
-        return subject.mechanism.words(dataset, size, rng)
-    before = words_drawn(rng)
-    try:
-        subject.run(dataset, size, rng)
-    except Exception:
-        return 0
-    return words_drawn(rng) - before
+def _words(run: Callable[..., Any], dataset: Any, size: int, rng: Generator) -> int:
+    """Return the number of 64-bit words that one batch of `size` runs draws from an SFC64
+    generator, by the counter in its state.
+    """
+    before = int(rng.bit_generator.state["state"]["state"][3])
+    with contextlib.suppress(Exception):
+        run(dataset, size, rng)
+    return int(rng.bit_generator.state["state"]["state"][3]) - before
 
 
 def _is_refused(subject: Subject, dataset: Any) -> bool:
@@ -453,46 +446,44 @@ def _count_distinct(outputs: Outputs) -> int:
     return len(np.unique(row_keys(outputs.matrix())))
 
 
-def _values_inside(domain: Domain | None) -> Iterator[tuple[str, float]]:
-    """Yield special values inside the domain's bounds, with their names."""
+def _values_inside(domain: Domain | None) -> dict[str, float]:
+    """Return special values inside the domain's bounds, by their names."""
     bounds = None if domain is None else domain.interval
     if bounds is None:
-        return
+        return {}
     low, high = bounds
-    for name, value in (
-        ("-0.0", -0.0),
-        ("the least positive number", _TINY),
-        ("the greatest negative number", -_TINY),
-        ("1e-310", 1e-310),
-    ):
-        if low <= value <= high:
-            yield name, value
-    yield "the number above the lower bound", float(np.nextafter(low, high))
-    yield "the number below the upper bound", float(np.nextafter(high, low))
+    values = {
+        "-0.0": -0.0,
+        "the least positive number": _TINY,
+        "the greatest negative number": -_TINY,
+        "1e-310": 1e-310,
+    }
+    return {name: value for name, value in values.items() if low <= value <= high} | {
+        "the number above the lower bound": float(np.nextafter(low, high)),
+        "the number below the upper bound": float(np.nextafter(high, low)),
+    }
 
 
-def _values_outside(domain: Domain | None) -> Iterator[tuple[str, float]]:
-    """Yield values that are not finite, huge or outside the domain's bounds, with their names."""
-    yield "NaN", np.nan
-    yield "infinity", np.inf
-    yield "minus infinity", -np.inf
-    yield "1e300", 1e300
+def _values_outside(domain: Domain | None) -> dict[str, float]:
+    """Return values that are not finite, huge or outside the domain's bounds, by their names."""
+    values = {"NaN": np.nan, "infinity": np.inf, "minus infinity": -np.inf, "1e300": 1e300}
     bounds = None if domain is None else domain.interval
     if bounds is not None:
         low, high = bounds
-        yield "ten ranges above the upper bound", high + 10 * (high - low)
-        yield "ten ranges below the lower bound", low - 10 * (high - low)
+        values["ten ranges above the upper bound"] = high + 10 * (high - low)
+        values["ten ranges below the lower bound"] = low - 10 * (high - low)
+    return values
 
 
 def _longer_dataset(pair: Pair) -> Any:
     return max(pair.d0, pair.d1, key=len)
 
 
-def _with_values(pair: Pair, values: Iterator[tuple[str, float]]) -> Iterator[tuple[str, Any]]:
+def _with_values(pair: Pair, values: Mapping[str, float]) -> Iterator[tuple[str, Any]]:
     """Yield the pair's longer dataset with the first number of the last record replaced by each
     value that changes the dataset.
     """
-    for name, value in values:
+    for name, value in values.items():
         changed = _longer_dataset(pair).copy()
         changed[(-1, *[0] * (changed.ndim - 1))] = value
         if changed.tobytes() != _longer_dataset(pair).tobytes():

@@ -25,7 +25,7 @@ from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.core.values.wording import dataset
 
 # module with `html` and `markdown` of a result; by name, as reports know results
-_CARDS = "dpwitness.reports.formats.notebook"
+_CARDS = "dpwitness.reports.formats.html_format"
 _REPR_LIMIT = 400  # largest number of characters of a headline in a repr
 
 
@@ -161,10 +161,10 @@ class Result(ABC):
         )
 
     def _repr_html_(self) -> str | None:
-        return self._card("html")
+        return self._card("notebook_html")
 
     def _repr_markdown_(self) -> str | None:
-        return self._card("markdown")
+        return self._card("notebook_markdown")
 
     def _card(self, card_format: str) -> str | None:
         """Return a card for a notebook; None if it cannot be made, in which case the notebook shows

@@ -14,8 +14,8 @@ from pathlib import Path
 from numpy.random import Generator
 
 from dpwitness.benchmarks.adversarial.attack import Attack, refusal
+from dpwitness.commands.options import integer, real
 from dpwitness.core.claims import parse_claim
-from dpwitness.option_values.parsers import integer, real
 
 _HEAD = """
 import functools, unittest

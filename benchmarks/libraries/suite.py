@@ -22,7 +22,7 @@ from dpwitness.core.values.wording import dataset
 from dpwitness.mechanisms.wrappers.programs.environments import environments
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.reports.phrasing.wording import slugs
-from dpwitness.suites.case import Case
+from dpwitness.suites import Case
 
 # budget of a trace, and of the audit that confirms its findings
 _PAIRS, _TRIALS, _CONFIDENCE = 8, 40_000, 0.999

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.benchmarks.pages.bench_json import outcome, read_table, required, sentences
+from dpwitness.benchmarks.pictures import drawing
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.wording import figure
 from dpwitness.reports.phrasing.wording import table
-from dpwitness.reports.plots.drawing import drawing
 
 _INTRODUCTION = (
     "A training is audited from one run by canaries: fair coins decide which of some "

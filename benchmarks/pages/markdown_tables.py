@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dpwitness.reports.formats.html_frame import text
+from dpwitness.reports.formats.html_format import text
 
 _CELL = re.compile(r"(?<!\\)\|")
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?|infinity|no finite")

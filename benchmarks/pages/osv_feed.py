@@ -11,7 +11,7 @@ from typing import Any
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.atomic_files import json_text, write_text
 from dpwitness.core.values.json_reader import Json
-from dpwitness.reports.formats.osv_format import osv
+from dpwitness.reports.formats.machine_formats import osv
 
 # time of records that the feed does not have yet, unless the caller gives another
 _NEW = "2026-11-24T00:00:00Z"
@@ -43,7 +43,8 @@ def publish_osv(folder: Path | str, modified: str = _NEW) -> list[Path]:
     ]
     results = [_result(row, published["settings"], root) for row in rows]
     files = [
-        _write(record, root / "osv" / f"{record['id']}.json") for record in osv(results, modified)
+        _write(record, root / "osv" / f"{record['id']}.json")
+        for record in osv({"results": results}, modified)
     ]
     for stale in set((root / "osv").glob("*.json")) - set(files):
         stale.unlink()

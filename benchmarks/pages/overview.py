@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from dpwitness.benchmarks.pages.sections import SECTIONS, SIGNS, SectionCharts
-from dpwitness.reports.formats.html_frame import block, render
-from dpwitness.reports.phrasing.scope import QUESTION
+from dpwitness.reports.formats.html_format import block, render
+from dpwitness.reports.phrasing.summary import QUESTION
 
 _SHOWN_IN = {"papers-checks": "papers"}  # page -> page whose section of the overview contains it
 _LEAD = (

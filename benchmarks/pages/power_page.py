@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from dpwitness.benchmarks.pages.bench_json import outcome, read_table
+from dpwitness.benchmarks.pictures import drawing
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.wording import count, figure
 from dpwitness.reports.phrasing.wording import table
-from dpwitness.reports.plots.drawing import drawing
 
 Budget = Mapping[str, Any]  # an entry of the details of `bench.power`: trials, seeds, cases
 

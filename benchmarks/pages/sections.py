@@ -21,10 +21,11 @@ from dpwitness.benchmarks.pages.charts import (
     across,
     down,
 )
+from dpwitness.benchmarks.pages.frame import heading_id
 from dpwitness.benchmarks.pages.markdown_tables import link, tables, value
 from dpwitness.core.claims.claim import parse_claim
 from dpwitness.core.values.wording import figure
-from dpwitness.reports.formats.html_frame import heading_id, text
+from dpwitness.reports.formats.html_format import text
 
 MIDDLE = 10  # pixels from the top of a strip to its axis
 SIGNS = {  # verdict of a claim -> (sign, meaning)

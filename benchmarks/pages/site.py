@@ -17,6 +17,7 @@ from dpwitness.benchmarks.pages import (
     trust_page,
     violations_page,
 )
+from dpwitness.benchmarks.pages.frame import page
 from dpwitness.benchmarks.pages.osv_feed import publish_osv
 from dpwitness.benchmarks.pages.overview import overview
 from dpwitness.benchmarks.scan import opendp_page
@@ -25,9 +26,7 @@ from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.audit.document import entries_of, read_document
 from dpwitness.reports.audit.report import check_writable
 from dpwitness.reports.formats.html_format import html
-from dpwitness.reports.formats.html_frame import page
-from dpwitness.reports.formats.md_format import markdown
-from dpwitness.reports.phrasing.summary import family
+from dpwitness.reports.formats.markdown_formats import markdown
 from dpwitness.reports.plots.album import Album
 
 PAGES = (  # (name, label, subject) of the pages in the navigation; pages without a file are skipped
@@ -132,11 +131,7 @@ def publish_zoo(report: Path | str, folder: Path | str) -> None:
         if result.get("witness_file") and result.get("witness"):
             result["witness_file"] = f"zoo/{Path(result['witness_file']).name}"
             write_json(root / result["witness_file"], result["witness"])
-    head = {key: document[key] for key in ("title", "command", "environment")}
-    text = markdown(
-        entries_of(document), **head, together=family(document["results"]), overview=None
-    )
-    write_text(root / "zoo.md", text)
+    write_text(root / "zoo.md", markdown(document, entries_of(document)))
     write_json(root / "zoo.json", document)
 
 

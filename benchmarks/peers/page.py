@@ -25,10 +25,10 @@ from dpwitness.benchmarks.peers.figures import (
     summary,
 )
 from dpwitness.benchmarks.peers.tools import SETTINGS, Tool, omitted, tools
+from dpwitness.benchmarks.pictures import drawing
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.wording import figure
 from dpwitness.reports.phrasing.wording import table
-from dpwitness.reports.plots.drawing import drawing
 
 _INTRODUCTION = (
     "Other auditing tools and this one audit the same mechanisms, whose true privacy is "

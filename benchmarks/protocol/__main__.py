@@ -12,11 +12,11 @@ from pathlib import Path
 from dpwitness import mechanisms
 from dpwitness.benchmarks.protocol.conformance import check_protocol
 from dpwitness.commands.common import print_json
+from dpwitness.commands.inputs import dataset
+from dpwitness.commands.loading import words
 from dpwitness.commands.options import SECONDS
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.target import Target
-from dpwitness.option_values.datasets import dataset
-from dpwitness.option_values.targets import words
 from dpwitness.terminal import NO_VERDICT, OK, marked, show
 
 SHIMS = Path(mechanisms.__path__[0]) / "wrappers" / "programs" / "shims"

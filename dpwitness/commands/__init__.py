@@ -1,5 +1,3 @@
-"""Commands of ``dpwitness``, one module each.
-
-In each module, `arguments` adds the command to the parser, and `run` runs the command and returns
-the exit code. Commands may import all other packages.
+"""Commands of ``dpwitness``: `table` declares them with their options, the other modules run them.
+Commands may import all other packages.
 """

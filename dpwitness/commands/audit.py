@@ -1,145 +1,54 @@
-"""``dpwitness audit``: audit a given pair or searched pairs, from runs of the mechanism, from its
-output density, or both.
+"""Commands that audit mechanisms: ``audit`` and ``certify`` from runs or from the output density,
+``trace`` from recorded noise, ``canaries`` from scores of a training, and ``watch`` by slices.
+``plan`` estimates, before an audit, the runs and the time that it needs.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import dpwitness as dpw
+from dpwitness import reports
+from dpwitness.auditors.audit.watch import Watched, WatchedTarget
+from dpwitness.auditors.audit.watch import watch as watch_targets
+from dpwitness.auditors.canaries.inputs import read_score_file
+from dpwitness.auditors.witnesses.store import open_store
+from dpwitness.auditors.workers.loading import FOREIGN, describe_target
 from dpwitness.commands import common
-from dpwitness.commands import options as opts
+from dpwitness.commands.inputs import claim_of, dataset, domain_of, keywords, pair_of, scores
+from dpwitness.commands.loading import (
+    audit_declared_target,
+    declared_target,
+    load,
+    load_mechanism,
+    workers,
+)
 from dpwitness.console import announce, bar
-from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.option_values.parsers import real
-from dpwitness.terminal import redirected_stdout
+from dpwitness.core import InvalidArgument, Pair
+from dpwitness.core.claims import parse_claim, promised
+from dpwitness.core.protocols.capabilities import has_capability
+from dpwitness.core.protocols.mechanism import MechanismFailed, WhiteBox
+from dpwitness.mechanisms.wrappers.programs.target import Target
+from dpwitness.terminal import (
+    NO_VERDICT,
+    OK,
+    code_after_write,
+    mark_verdict,
+    redirected_stdout,
+    show,
+)
 
-if TYPE_CHECKING:
-    from dpwitness.auditors.audit.result import AuditResult
-    from dpwitness.auditors.density.result import CertifyResult
-    from dpwitness.core.claims import Claim
-    from dpwitness.core.datasets.pairs import Pair
-
-SEARCH_SECONDS = 30.0
-_AUDIT: opts.Options = {
-    **opts.SUBJECT,
-    **opts.PROGRAM,
-    **opts.DATABASE,
-    **opts.confidence("the verdict"),
-    "--stop": {
-        "choices": ["gross", "violation", "never"],
-        "help": "stop early at a violation far beyond the claim (gross, the default), at any "
-        "violation (default with --sequential), or never",
-    },
-    "--sequential": {
-        "action": "store_true",
-        "help": "no planned number of runs: stop as soon as the question is settled, or after "
-        "--seconds or --trials; always valid",
-    },
-    "--find": {
-        "type": real("find", 1.0, 1e6),
-        "metavar": "X",
-        "help": "smallest violation that --sequential looks for, as a multiple of the claim; "
-        "default 1.1",
-    },
-    "--scores": {
-        "metavar": "FILE.py:NAME",
-        "action": "append",
-        "default": [],
-        "help": "function that returns a number for each output, for use in events; it runs in "
-        "this process; may be repeated",
-    },
-    "--bits": {
-        "action": "store_true",
-        "help": "let a violation in the low bits of floating-point outputs affect the exit code",
-    },
-    **opts.time_limit(),
-    "--no-trace": {
-        "action": "store_true",
-        "help": "make no traced runs before the audit, which order the pairs, propose an event "
-        "and explain the verdict",
-    },
-    "--no-causes": {
-        "action": "store_true",
-        "help": "end with the first violation: make no separate tests of exceptions, of repeated "
-        "values and of all other outputs",
-    },
-    "--in-process": {
-        "action": "store_true",
-        "help": "run the mechanism in this process: faster, but a crash of the mechanism ends "
-        "the audit; with --white-box or --search, a mechanism that has log_density runs in this "
-        "process anyway",
-    },
-    **opts.INTERPRETER,
-    "--white-box": {
-        "action": "store_true",
-        "help": "enclose the exact privacy loss from the output density, instead of running the "
-        "mechanism",
-    },
-    "--search": {
-        "action": "store_true",
-        "help": "search the domain for the worst pair, or for the worst adversary of an "
-        "interactive mechanism, then audit it on fresh runs",
-    },
-    "--search-seconds": {
-        "type": real("search seconds", 0.0, 1e6),
-        "metavar": "S",
-        "help": "wall time of the search; default 30",
-    },
-    "--visible-errors": {
-        "action": "store_true",
-        "help": "for a transformation: count an error on one of two neighboring inputs as a "
-        "violation, because errors are visible",
-    },
-    **opts.BASELINE,
-    **opts.STORE,
-    "--extend": {
-        "type": opts.TRIALS,
-        "metavar": "N",
-        "help": "new total number of runs, larger than planned, for a finished audit in --store: "
-        "its event is tested on additional rounds",
-    },
-    **opts.RUNNING,
-    **opts.duration("the audit"),
-    **opts.DETAIL,
-}
-_CERTIFY: opts.Options = {
-    **opts.SUBJECT,
-    "target": {key: value for key, value in opts.SUBJECT["target"].items() if key != "nargs"},
-    **opts.confidence("sampled quantities"),
-    **opts.time_limit(),
-    **opts.BASELINE,
-    **opts.RUNNING,
-    **opts.DETAIL,
-}
+_SEARCH_SECONDS = 30.0
 
 
-def arguments(command: opts.Command) -> None:
-    """Add the commands ``audit`` and ``certify`` and their options to the parser."""
-    audit = command("audit", "search for a violation of a privacy claim by running the mechanism")
-    opts.add_options(audit, _AUDIT)
-    certify = command(
-        "certify",
-        "enclose the exact privacy loss of a pair, from the output density (same as audit "
-        "--white-box)",
-    )
-    opts.add_options(certify, _CERTIFY)
-    certify.set_defaults(**vars(audit.parse_args([])) | {"white_box": True})
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run ``dpwitness audit`` and return the exit code."""
-    from dpwitness.option_values.datasets import domain_of, pair_of
-    from dpwitness.option_values.targets import (
-        audit_declared_target,
-        declared_target,
-        load_mechanism,
-        workers,
-    )
-    from dpwitness.option_values.user_code import scores
-
+def audit(args: argparse.Namespace) -> int:
+    """Run ``dpwitness audit`` or ``dpwitness certify`` and return the exit code."""
     known = common.prepare(args)
     declared = declared_target(args)
     if declared is not None:
@@ -149,19 +58,14 @@ def run(args: argparse.Namespace) -> int:
     mechanism, name, target = load_mechanism(
         args, in_process=args.in_process, density=args.white_box or args.search
     )
-    pair, score_functions, domain = (
-        pair_of(args.d0, args.d1, args.relation, mechanism),
-        scores(args.scores),
-        domain_of(args.domain),
-    )
+    pair = pair_of(args.d0, args.d1, args.relation, mechanism)
+    options: dict[str, Any] = {
+        "scores": scores(args.scores) or None,
+        "domain": domain_of(args.domain),
+    }
     _check_combination(args, mechanism, name, pair)
     with workers(args, mechanism) as executor, bar() as progress, redirected_stdout():
-        options = {
-            "executor": executor,
-            "progress": progress,
-            "scores": score_functions or None,
-            "domain": domain,
-        }
+        options |= {"executor": executor, "progress": progress}
         results = _run_audits(args, mechanism, name, target, pair, options)
     return common.report_results(
         args, results, title=f"Audit of {name}", bits=args.bits, known=known
@@ -174,35 +78,48 @@ def _check_combination(
     """Raise InvalidArgument for options that cannot be combined with each other or with the
     mechanism.
     """
-    from dpwitness.core.protocols.capabilities import has_capability
-    from dpwitness.core.protocols.mechanism import WhiteBox
-
     only_white_box = args.white_box and not args.search
-    rules = {
-        f"--white-box needs a mechanism with log_density, but {name} has none": args.white_box
-        and not has_capability(mechanism, WhiteBox),
-        "--sequential is for audits that run the mechanism: leave out --white-box": args.sequential
-        and args.white_box,
-        "--find needs --sequential": args.find is not None and not args.sequential,
-        "--clock cpu is the clock of a time budget: add --seconds": args.clock != "wall"
-        and args.seconds is None,
-        "--search-seconds needs --search": args.search_seconds is not None and not args.search,
-        "--store is for audits that run the mechanism on known pairs: leave out --search and "
-        "--white-box": args.store is not None and (args.search or args.white_box),
-        "--extend needs --store with the store of the audit to extend": args.extend is not None
-        and args.store is None,
-        "--search chooses the pair: leave out --d0 and --d1": args.search
-        and pair is not None
-        and not _has_queries(mechanism),
-        "--seconds is for audits that run the mechanism: with --white-box give --trials": only_white_box  # noqa: E501
-        and args.seconds is not None,
-        "--scores is for audits that run the mechanism: leave out --white-box": only_white_box
-        and args.scores,
-        "--domain is for audits that run the mechanism: leave out --white-box": args.domain
-        is not None
-        and args.white_box,
-    }
-    for message, broken in rules.items():
+    for broken, message in (
+        (
+            args.white_box and not has_capability(mechanism, WhiteBox),
+            f"--white-box needs a mechanism with log_density, but {name} has none",
+        ),
+        (
+            args.sequential and args.white_box,
+            "--sequential is for audits that run the mechanism: leave out --white-box",
+        ),
+        (args.find is not None and not args.sequential, "--find needs --sequential"),
+        (
+            args.clock != "wall" and args.seconds is None,
+            "--clock cpu is the clock of a time budget: add --seconds",
+        ),
+        (args.search_seconds is not None and not args.search, "--search-seconds needs --search"),
+        (
+            args.store is not None and (args.search or args.white_box),
+            "--store is for audits that run the mechanism on known pairs: leave out --search and "
+            "--white-box",
+        ),
+        (
+            args.extend is not None and args.store is None,
+            "--extend needs --store with the store of the audit to extend",
+        ),
+        (
+            args.search and pair is not None and not _has_queries(mechanism),
+            "--search chooses the pair: leave out --d0 and --d1",
+        ),
+        (
+            only_white_box and args.seconds is not None,
+            "--seconds is for audits that run the mechanism: with --white-box give --trials",
+        ),
+        (
+            only_white_box and args.scores,
+            "--scores is for audits that run the mechanism: leave out --white-box",
+        ),
+        (
+            args.domain is not None and args.white_box,
+            "--domain is for audits that run the mechanism: leave out --white-box",
+        ),
+    ):
         if broken:
             raise InvalidArgument(message)
 
@@ -214,23 +131,15 @@ def _run_audits(
     target: Any,
     pair: Pair | None,
     options: dict[str, Any],
-) -> list[AuditResult | CertifyResult]:
+) -> list[Any]:
     """Run the requested audits and return their results; an enclosure of the privacy loss comes
     first.
     """
-    from dpwitness.auditors.audit.audit import audit
-    from dpwitness.core.claims import promised
-    from dpwitness.option_values.datasets import claim_of
-
     seed, pairs, notes = args.seed or 0, [pair] if pair else [], tuple[str, ...]()
     if args.search and _has_queries(mechanism):
         mechanism, target, pairs, notes = _search_adversary(mechanism, target, pairs, args, seed)
     elif args.search:
-        claim = promised(mechanism, claim_of(args, mechanism), "audit")
-        pairs, options["near"], notes = _search_pairs(
-            mechanism, options["domain"], claim, args.search_seconds or SEARCH_SECONDS, seed, name
-        )
-    results: list[AuditResult | CertifyResult] = []
+        pairs, options["near"], notes = _search_pairs(args, mechanism, options["domain"], name)
     common_options = {
         "claim": claim_of(args, mechanism),
         "confidence": args.confidence,
@@ -238,20 +147,15 @@ def _run_audits(
         "name": name,
         "target": target,
     }
+    results: list[Any] = []
     if args.white_box:
-        from dpwitness.auditors.density.certify import certify  # loads FLINT and Hypothesis
-
+        only = pairs[0] if pairs else None
         results.append(
-            certify(
-                mechanism,
-                pairs[0] if pairs else None,
-                trials=args.trials or 100_000,
-                **common_options,
-            )
+            dpw.certify(mechanism, only, trials=args.trials or 100_000, **common_options)
         )
     if args.search or not args.white_box:
         results.append(
-            audit(
+            dpw.audit(
                 mechanism,
                 pair=pairs or None,
                 trials=args.trials,
@@ -277,8 +181,6 @@ def _has_queries(mechanism: Any) -> bool:
     """Return whether the mechanism is an interactive session with declared queries, so that an
     adversary can be searched for.
     """
-    from dpwitness.mechanisms.wrappers.programs.target import Target
-
     queries = (
         mechanism.describe().get("queries")
         if isinstance(mechanism, Target)
@@ -294,17 +196,13 @@ def _search_adversary(
     note.
     """
     from dpwitness.auditors.search.adversaries import EVALUATIONS, find_adversary
-    from dpwitness.auditors.workers.loading import FOREIGN, describe_target
-    from dpwitness.option_values.datasets import claim_of
 
-    seconds = args.search_seconds or SEARCH_SECONDS
-    evaluations_limit = 10**6 if args.search_seconds else EVALUATIONS
     found = find_adversary(
         mechanism,
         pairs or None,
         claim_of(args, mechanism),
-        seconds=seconds,
-        evaluations=evaluations_limit,
+        seconds=args.search_seconds or _SEARCH_SECONDS,
+        evaluations=10**6 if args.search_seconds else EVALUATIONS,
         seed=seed,
     )
     location = describe_target(found.mechanism)
@@ -316,27 +214,207 @@ def _search_adversary(
 
 
 def _search_pairs(
-    mechanism: Any, domain: Any, claim: Claim, seconds: float, seed: int, name: str
+    args: argparse.Namespace, mechanism: Any, domain: Any, name: str
 ) -> tuple[list[Pair], Any, tuple[str, ...]]:
     """Return the worst pairs of the domain, an output with infinite privacy loss if there is one,
     and a note.
     """
     from dpwitness.auditors.density.search import worst_output
     from dpwitness.auditors.search.search import search
-    from dpwitness.core.protocols.capabilities import has_capability
-    from dpwitness.core.protocols.mechanism import WhiteBox
 
+    claim, seed = promised(mechanism, claim_of(args, mechanism), "audit"), args.seed or 0
     domain = getattr(mechanism, "domain", None) if domain is None else domain
     if domain is None:
         raise InvalidArgument(f"--search needs a mechanism with a domain, but {name} has none")
+    seconds = args.search_seconds or _SEARCH_SECONDS
     found = search(mechanism, domain, claim, seconds=seconds, seed=seed)
     if not found:
         raise InvalidArgument(f"--search: no pair of the domain of {name} could be evaluated")
     (pair, value), near = found[0], None
-    exact = has_capability(mechanism, WhiteBox)
     estimate = f"{claim.symbol} = {value:.4g} estimated from a few runs"
-    if exact and claim.is_pure:
+    if claim.is_pure and has_capability(mechanism, WhiteBox):
         worst = worst_output(mechanism, pair, seed=seed)
         estimate = worst.describe()
         near = worst.output if math.isinf(worst.loss) and worst.ray is None else None
     return [pair for pair, _ in found], near, (f"pair found by a search of the domain: {estimate}",)
+
+
+def trace(args: argparse.Namespace) -> int:
+    """Run ``dpwitness trace`` and return the exit code."""
+    known = common.prepare(args)
+    if args.no_confirm and args.trials is not None:
+        raise InvalidArgument("--trials is for the confirming audit, which --no-confirm leaves out")
+    if args.program is not None:
+        raise InvalidArgument(
+            "the noise of a program cannot be recorded, only that of Python functions: try "
+            "`dpwitness audit --command`"
+        )
+    mechanism, name, target = load_mechanism(args, in_process=args.in_process)
+    pair = pair_of(args.d0, args.d1, args.relation, mechanism)
+    primitives = keywords(args.primitives, "--primitives") if args.primitives else None
+    with workers(args, mechanism) as executor, bar() as progress, redirected_stdout():
+        result = dpw.trace(
+            mechanism,
+            pair,
+            claim_of(args, mechanism),
+            primitives,
+            pairs=args.pairs,
+            confirm=not args.no_confirm,
+            trials=args.trials,
+            confidence=args.confidence,
+            seed=args.seed or 0,
+            time_limit=args.time_limit,
+            executor=executor,
+            name=name,
+            progress=progress,
+            target=target,
+        )
+    return common.report_results(args, [result], title=f"Trace of {name}", known=known)
+
+
+def canaries(args: argparse.Namespace) -> int:
+    """Run ``dpwitness canaries`` and return the exit code."""
+    known = common.prepare(args)
+    name = args.name or Path(args.file).name
+    keys = ("claim", "confidence", "seed", "delta", "method", "guesses")
+    options = {key: getattr(args, key) for key in keys}
+    with redirected_stdout():
+        result = dpw.audit_canaries(**read_score_file(args.file), name=name, **options)
+    return common.report_results(args, [result], title=f"Canaries of {name}", known=known)
+
+
+def watch(args: argparse.Namespace) -> int:
+    """Run ``dpwitness watch``: print one line per target, and return the exit code."""
+    known = common.prepare(args)
+    targets = []
+    for text in dict.fromkeys(args.targets):
+        mechanism, name, target = load(text, {}, args.python, args.time_limit, args.memory)
+        claim, pair = claim_of(args, mechanism), pair_of(args.d0, args.d1, args.relation, mechanism)
+        shown = text if len(args.targets) > 1 else name
+        targets.append(WatchedTarget(mechanism, shown, claim, pair, target))
+    try:
+        with open_store(args.store) as store, redirected_stdout():
+            watched = watch_targets(
+                targets,
+                store,
+                announce=announce,
+                seconds=args.seconds,
+                trials=args.trials,
+                confidence=args.confidence,
+                time_limit=args.time_limit,
+            )
+    finally:
+        for each in targets:
+            getattr(each.mechanism, "close", lambda: None)()
+    return _report_watched(args, watched, known or ())
+
+
+def _report_watched(
+    args: argparse.Namespace, watched: Sequence[Watched], known: Sequence[reports.Accepted]
+) -> int:
+    """Print and report the state of each target; return the exit code."""
+    results = [each.result for each in watched]
+    acceptance = reports.apply_accepted([reports.result_json(result) for result in results], known)
+    common.announce_stale_baseline(acceptance.stale)
+    _, write_failed = common.write_outputs(args, acceptance.results, "Watch", results)
+    if args.json:
+        common.print_json(acceptance.results)
+    else:
+        width = reports.name_width(each.name for each in watched)
+        for each in watched:
+            shown = replace(each, name=reports.name_cell(each.name, width))
+            show(mark_verdict(reports.plain(shown.line(width)), at=width + 2))
+    codes = [common.exit_code(*each) for each in zip(results, acceptance.results, strict=True)]
+    return code_after_write(common.worst(codes), write_failed)
+
+
+def plan(args: argparse.Namespace) -> int:
+    """Run ``dpwitness plan`` and return the exit code."""
+    if args.canaries is not None:
+        return _plan_canaries(args)
+    if args.runs is not None:
+        raise InvalidArgument("--runs needs --canaries")
+    mechanism, name, pair = None, None, None
+    if args.target is None:
+        for option in ("d0", "d1", "kwargs", "relation", "python"):
+            if getattr(args, option) is not None:
+                raise InvalidArgument(f"--{option} needs a target MODULE:NAME")
+    else:
+        if args.claim is not None:
+            parse_claim(args.claim)
+        example = None if None in (args.d0, args.d1) else dataset("d0", args.d0)
+        mechanism, name, _ = load(
+            args.target,
+            keywords(args.kwargs),
+            args.python,
+            args.time_limit,
+            args.memory,
+            in_process=args.in_process,
+            density=True,
+            form=args.form,
+            dataset=example,
+        )
+        pair = pair_of(args.d0, args.d1, args.relation, mechanism)
+    if isinstance(args.find, str):
+        args.find = float(
+            promised(mechanism, claim_of(args, mechanism), "plan").parameter
+            * (1 + float(args.find[:-1]) / 100)
+        )
+    try:
+        with (
+            workers(args, mechanism) if mechanism is not None else nullcontext() as executor,
+            redirected_stdout(),
+        ):
+            found = dpw.plan(
+                claim_of(args, mechanism),
+                mechanism=mechanism,
+                pair=pair,
+                executor=executor,
+                name=name,
+                find=args.find,
+                trials=args.trials,
+                shape=args.shape,
+                power=args.power,
+                confidence=args.confidence,
+            )
+    except MechanismFailed as error:
+        announce(f"dpwitness plan: {error}")
+        return NO_VERDICT
+    if args.json:
+        common.print_json(found.to_json())
+    else:
+        print(reports.plain(str(found)))
+    return NO_VERDICT if found.impossible else OK
+
+
+def _plan_canaries(args: argparse.Namespace) -> int:
+    """Print the best possible bound of a canary audit: by the theorem for the claim, and by the
+    theorem for Gaussian curves.
+    """
+    for option in ("target", "find", "trials", "shape"):
+        if getattr(args, option) is not None:
+            raise InvalidArgument(
+                f"{'TARGET' if option == 'target' else f'--{option}'} cannot be combined with "
+                "--canaries, which plans an audit of private training"
+            )
+    if args.claim is None:
+        raise InvalidArgument("--canaries needs --claim, such as approx:EPS,DELTA or gdp:MU")
+    claim = parse_claim(args.claim)
+    methods = ("best", "curve") if claim.bounds_epsilon and not claim.is_pure else ("best",)
+    found = [
+        dpw.canaries.canary_limit(
+            claim, args.canaries, args.runs or 1, confidence=args.confidence, method=method
+        )
+        for method in methods
+    ]
+    if args.json:
+        common.print_json([limit.to_json() for limit in found])
+        return OK
+    names = ("(epsilon, delta)", "Gaussian curve") if len(found) > 1 else (str(claim),)
+    print(
+        "\n".join(f"{name}: {limit.headline()}" for name, limit in zip(names, found, strict=True))
+    )
+    print(
+        f"\n  assumes  {found[0].assumed}, and that the best number of guesses is known in advance"
+    )
+    return OK

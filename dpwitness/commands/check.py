@@ -1,146 +1,133 @@
-"""``dpwitness check``: run every applicable check on the targets of a file."""
+"""Commands that print one line per result: ``check`` runs every applicable check on the targets of
+a file, and ``suite`` audits all mechanisms of a suite and counts right and wrong verdicts.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any, TextIO
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
-from dpwitness.commands import options as opts
-from dpwitness.commands.common import append_step_summary, command_line, print_json
-from dpwitness.console import announce
+from dpwitness import reports
+from dpwitness.auditors.checks.runner import CHECKS, CheckFinding, CheckReport, check_mechanism
+from dpwitness.auditors.witnesses.store import open_store
+from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.commands import common
+from dpwitness.commands.inputs import keywords, printed_traceback
+from dpwitness.commands.loading import load_mechanism, workers
+from dpwitness.commands.options import matches
+from dpwitness.console import announce, bar
 from dpwitness.core.values.validation import InvalidArgument, error_text
-from dpwitness.option_values.parsers import matches
-from dpwitness.reports.phrasing.wording import plain
+from dpwitness.core.values.wording import format_times
+from dpwitness.mechanisms.wrappers.programs.target import Target
+from dpwitness.mechanisms.wrappers.programs.worker_pool import target_names
+from dpwitness.suites import Case, Outcome, Suite, run_case, run_cases_in_parallel, suite_of
 from dpwitness.terminal import (
     NO_VERDICT,
     OK,
     USAGE,
     VIOLATED,
     code_after_write,
+    mark_verdict,
     marked,
+    redirected_stdout,
     show,
     try_to_write,
+    write_report_files,
 )
 
-if TYPE_CHECKING:
-    from dpwitness.auditors.checks.runner import CheckReport
-    from dpwitness.mechanisms.wrappers.programs.target import Target
 
-
-def arguments(command: opts.Command) -> None:
-    """Add the command and its options to the parser."""
-    checked = command(
-        "check", "run every applicable check on the targets of a file, and print one line per check"
-    )
-    opts.add_options(
-        checked,
-        {
-            "target": {
-                "nargs": "?",
-                "metavar": "FILE[:NAME]",
-                "help": "target file or adapter, and the name of one of its targets; default: "
-                "all its targets",
-            },
-            **opts.PROGRAM,
-            "--claim": {"help": "claim of the program, if its hello message has none: pure:1, ..."},
-            "--domain": {
-                "metavar": "JSON",
-                "help": "domain of the datasets, if the hello message of the program has none: "
-                '{"kind": "Records", "size": 1, "low": 0, "high": 1}',
-            },
-            **opts.name_filter(
-                "only checks whose name matches: words and `and`, `or`, `not`; a check named "
-                "here fails for other numbers of draws too"
-            ),
-            **opts.time_limit("one batch of runs"),
-            **opts.INTERPRETER,
-            **opts.RUNNING,
-            **opts.duration("the checks of each target"),
-        },
-    )
-
-
-def run(args: argparse.Namespace) -> int:
+def check(args: argparse.Namespace) -> int:
     """Run ``dpwitness check``: print one line per check, and return the exit code of the worst
     target.
     """
-    from dpwitness.auditors.checks.runner import CHECKS
-    from dpwitness.auditors.witnesses.verdicts import Verdict
-    from dpwitness.reports.audit.report import check_writable
-
     if args.report is not None:
-        check_writable(args.report)
+        reports.check_writable(args.report)
     checks = [check for check in CHECKS if matches(args.keyword, check)]
     if not checks:
         raise InvalidArgument(f"-k must match a check ({', '.join(CHECKS)}), got {args.keyword!r}")
     file, targets, all_of_file = _targets_of(args)
     out = sys.stderr if args.json else sys.stdout
-    reports: list[Any] = []
+    checked: list[CheckReport] = []
     code = OK
+
+    def print_finding(finding: CheckFinding) -> None:
+        line = reports.plain(f"  {finding.status:<16}  {finding.check}  {finding.reason}".rstrip())
+        if finding.status == "failed":
+            mark = marked("failed", "VIOLATED" if finding.violation else "ERROR")
+            line = line.replace("failed", mark, 1)
+        show(line, out)
+
     for target in targets:
         try:
-            reports.append(_check_one(target, args, checks, out))
-        except InvalidArgument as error:
-            if not all_of_file:
-                raise
-            print(plain(f"{target.__name__}: {error}\n"), file=out)
-            code = USAGE
-        except Exception as error:  # the other targets go on
-            if not all_of_file:
-                raise
-            print(plain(f"{target.__name__}: {error_text(error)}\n"), file=out)
-            code = code or NO_VERDICT
+            with printed_traceback():
+                print(f"{target.__name__}: claim {target.claim}, domain {target.domain}", file=out)
+            for note in target.notes:
+                print(reports.plain(f"  note: {note}"), file=out)
+            with workers(args, target) as executor:
+                report = check_mechanism(
+                    target,
+                    seed=args.seed or 0,
+                    trials=args.trials,
+                    seconds=args.seconds,
+                    clock=args.clock,
+                    announce=announce,
+                    checks=checks,
+                    # `not bits` names no check, `draws` does
+                    side_channels=not matches(args.keyword, ""),
+                    executor=executor,
+                    progress=print_finding,
+                )
+            print(reports.plain(f"{report.headline()}\n"), file=out)
+            checked.append(report)
         except KeyboardInterrupt:
             print(f"{target.__name__}: interrupted", file=out)
             code = code or NO_VERDICT
             break
+        except Exception as error:  # the other targets go on
+            if not all_of_file:
+                raise
+            usage = isinstance(error, InvalidArgument)
+            text = error if usage else error_text(error)
+            print(reports.plain(f"{target.__name__}: {text}\n"), file=out)
+            code = USAGE if usage else code or NO_VERDICT
     write_failed = False
     if args.report is not None:
-        from dpwitness.reports.audit.report import write
-
-        page, write_failed = try_to_write(
-            "report", lambda: write(reports, args.report, command=command_line())
-        )
-        if page is not None:
-            print(f"report: {page}", file=out)
-    write_failed |= append_step_summary(args, reports, f"Checks of {file}")
+        write_failed = write_report_files(lambda: _write(checked, args.report), out)
+    write_failed |= common.append_step_summary(args, checked, f"Checks of {file}")
     if args.json:
-        print_json([report.to_json() for report in reports])
-    verdicts = {report.verdict for report in reports}
-    return code_after_write(
-        VIOLATED
-        if Verdict.VIOLATED in verdicts
-        else code or (NO_VERDICT if verdicts & {Verdict.ERROR, Verdict.SUSPECT} else OK),
-        write_failed,
-    )
+        common.print_json([report.to_json() for report in checked])
+    verdicts = {report.verdict for report in checked}
+    if Verdict.VIOLATED in verdicts:
+        code = VIOLATED
+    elif verdicts & {Verdict.ERROR, Verdict.SUSPECT}:
+        code = code or NO_VERDICT
+    return code_after_write(code, write_failed)
 
 
 def _targets_of(args: argparse.Namespace) -> tuple[str, list[Target], bool]:
     """Return the file, its targets (or the program of ``--command``), and whether all targets of
     the file are meant.
     """
-    from dpwitness.mechanisms.wrappers.programs.target import Target
-    from dpwitness.mechanisms.wrappers.programs.worker_pool import target_names
-    from dpwitness.option_values.datasets import keywords
-    from dpwitness.option_values.targets import load_mechanism
-    from dpwitness.option_values.user_code import printed_traceback
-
     if args.program is not None:
         with printed_traceback():
-            program_target, name, _ = load_mechanism(args)
-            program_target.state(
-                args.claim, None if args.domain is None else keywords(args.domain, "--domain")
-            )
+            program, name, _ = load_mechanism(args)
+            domain = None if args.domain is None else keywords(args.domain, "--domain")
+            program.state(args.claim, domain)
             missing = [
-                f"--{word}" for word in ("claim", "domain") if getattr(program_target, word) is None
+                f"--{word}" for word in ("claim", "domain") if getattr(program, word) is None
             ]
         if missing:
             raise InvalidArgument(
                 f"check needs a claim and a domain, which {name} does not declare: give "
                 f"{' and '.join(missing)}"
             )
-        return name, [program_target], False
+        return name, [program], False
     text = args.target or ""
     if not text.strip():
         raise InvalidArgument(
@@ -157,45 +144,121 @@ def _targets_of(args: argparse.Namespace) -> tuple[str, list[Target], bool]:
             f"{file} must contain a function with an attribute `claim`, but has none; for a "
             "template: dpwitness targets new FILE"
         )
-    return (
-        file,
-        [Target(file, name, args.python, {}, args.time_limit, args.memory) for name in names],
-        not name,
+    limits = args.time_limit, args.memory
+    return file, [Target(file, name, args.python, {}, *limits) for name in names], not name
+
+
+def _write(checked: list[CheckReport], folder: str) -> Path:
+    """Write ``checks.json`` and its formats, and ``audit.json`` and its formats if a check ran an
+    audit; return the markdown file of the checks.
+    """
+    path, command = reports.check_writable(folder), common.command_line()
+    findings: list[Any] = [finding for report in checked for finding in report.findings]
+    audits = [finding.result for finding in findings if finding.result is not None]
+    if audits:
+        reports.write_report(audits, path, title="Audits behind the checks", command=command)
+    document = reports.build_document(checked, title="Checks", command=command)
+    reports.write_document(document, path, stem="checks")
+    return path / "checks.md"
+
+
+def suite(args: argparse.Namespace) -> int:
+    """Run ``dpwitness suite``: print one line per finished case, then the counts of right and wrong
+    verdicts. Return the exit code.
+    """
+    known = common.prepare(args)
+    found = suite_of(args.name)
+    chosen = [case for case in found.cases() if matches(args.keyword, case.name)]
+    if not chosen:
+        raise InvalidArgument(f"-k must match a case of suite {args.name!r}, got {args.keyword!r}")
+    out = sys.stderr if args.json else sys.stdout
+    width = max(len(case.name) for case in chosen)
+    outcomes: list[Outcome] = []
+    missing = {case.name: needed for case in chosen if (needed := case.missing())}
+    for name, needed in missing.items():
+        print(f"{name:<{width}}  not installed: {needed}", file=out, flush=True)
+    ready = [case for case in chosen if case.name not in missing]
+    keys = ("trials", "seconds", "clock", "confidence", "seed")
+    options = {key: getattr(args, key) for key in keys}
+    one_case_per_worker = (
+        args.store is None and args.executor is None and 1 < args.workers <= len(ready)
+    )
+    with suppress(KeyboardInterrupt):
+        for audited in (
+            run_cases_in_parallel(found, ready, args.workers, **options)
+            if one_case_per_worker
+            else _run_in_turn(args, found, ready, options)
+        ):
+            note_count = len(audited.json["notes"])
+            outcome = replace(
+                audited, json=reports.apply_accepted([audited.json], known or ()).results[0]
+            )
+            outcomes.append(outcome)
+            show(mark_verdict(reports.plain(outcome.line(width)), at=width + 2), out)
+            lines = outcome.json["notes"][note_count:]
+            if outcome.json.get("accepted"):
+                lines = [f"accepted {reports.acceptance_text(outcome.json)}", *lines]
+            for line in lines:
+                print(reports.plain(f"{'':<{width}}  {line}"), file=out, flush=True)
+    outcomes.sort(key=lambda outcome: ready.index(outcome.case))
+    data, results = [each.json for each in outcomes], [each.result for each in outcomes]
+    report, write_failed = common.write_outputs(args, data, f"Suite {found.name}", results)
+    if report is not None and found.page is not None:
+        write_page = partial(found.page, data, missing, Path(args.report))
+        write_failed |= try_to_write("page of the suite", write_page)[1]
+    print(
+        _format_tally(outcomes, len(ready))
+        + (f"; {len(missing)} not installed" if missing else ""),
+        file=out,
+    )
+    if report is not None:
+        print(f"report: {report}", file=out)
+    if args.json:
+        common.print_json(data)
+    common.announce_stale_baseline(reports.apply_accepted(data, known or ()).stale)
+    if any(
+        (o.wrong and not o.accepted) or (known is not None and reports.unaccepted_rules(o.json))
+        for o in outcomes
+    ):
+        return VIOLATED
+    return code_after_write(
+        NO_VERDICT if not outcomes or any(o.unfinished for o in outcomes) else OK, write_failed
     )
 
 
-def _check_one(
-    target: Target, args: argparse.Namespace, checks: list[str], out: TextIO
-) -> CheckReport:
-    from dpwitness.auditors.checks.runner import CheckFinding, check_mechanism
-    from dpwitness.option_values.targets import workers
-    from dpwitness.option_values.user_code import printed_traceback
+def _run_in_turn(
+    args: argparse.Namespace, suite: Suite, cases: Sequence[Case], options: dict[str, Any]
+) -> Iterator[Outcome]:
+    """Audit cases sequentially, each on all workers, and yield the outcomes; cases that a store
+    holds as finished are not repeated.
+    """
+    with nullcontext() if args.store is None else open_store(args.store) as store:
+        if store is not None:
+            store.renewed = True
+        for case in cases:
+            with workers(args, case.mechanism) as executor, bar() as progress, redirected_stdout():
+                outcome = run_case(
+                    case,
+                    **options,
+                    defaults=suite,
+                    executor=executor,
+                    progress=progress,
+                    store=store,
+                )
+            yield outcome
+            if outcome.interrupted:
+                return
 
-    def print_finding(finding: CheckFinding) -> None:
-        line = plain(f"  {finding.status:<16}  {finding.check}  {finding.reason}".rstrip())
-        if finding.status == "failed":
-            line = line.replace(
-                "failed", marked("failed", "VIOLATED" if finding.violation else "ERROR"), 1
-            )
-        show(line, out)
 
-    with printed_traceback():
-        print(f"{target.__name__}: claim {target.claim}, domain {target.domain}", file=out)
-    for note in target.notes:
-        print(plain(f"  note: {note}"), file=out)
-    with workers(args, target) as executor:
-        report = check_mechanism(
-            target,
-            seed=args.seed or 0,
-            trials=args.trials,
-            seconds=args.seconds,
-            clock=args.clock,
-            announce=announce,
-            checks=checks,
-            # `not bits` names no check, `draws` does
-            side_channels=not matches(args.keyword, ""),
-            executor=executor,
-            progress=print_finding,
-        )
-    print(plain(f"{report.headline()}\n"), file=out)
-    return report
+def _format_tally(outcomes: Sequence[Any], planned: int) -> str:
+    right = sum(o.right is True for o in outcomes)
+    wrong = [o.case.name for o in outcomes if o.wrong]
+    uncompared = sum(o.right is None and not o.unfinished for o in outcomes)
+    parts = [f"{right} right", f"{len(wrong)} wrong" + (f" ({', '.join(wrong)})" if wrong else "")]
+    if uncompared:
+        parts.append(f"{uncompared} with nothing to compare with")
+    unfinished = sum(o.unfinished for o in outcomes) + planned - len(outcomes)
+    if unfinished:
+        parts.append(f"{unfinished} without a verdict")
+    times = (sum(getattr(o.result, name) for o in outcomes) for name in ("seconds", "cpu_seconds"))
+    return f"{planned} cases: {', '.join(parts)}; {format_times(*times)}"

@@ -9,18 +9,20 @@ import hashlib
 import json
 import sys
 import textwrap
+from contextlib import suppress
 from importlib.metadata import version
-from pathlib import Path
-from typing import TYPE_CHECKING
 
+from dpwitness import proofs_checks, reports
 from dpwitness.clone import from_clone
-from dpwitness.commands import options as opts
 from dpwitness.commands.common import print_json
+from dpwitness.commands.inputs import load_object
 from dpwitness.core.values import json_reader
 from dpwitness.core.values.atomic_files import write_json
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, number_from_text
-from dpwitness.option_values.parsers import integer
+from dpwitness.mechanisms.wrappers.programs.environments import home
+from dpwitness.proofs_checks.engine.finding import scope_summary
+from dpwitness.proofs_checks.engine.ledger import MissingPackage, declaration
 from dpwitness.terminal import (
     NO_VERDICT,
     OK,
@@ -28,109 +30,22 @@ from dpwitness.terminal import (
     code_after_write,
     redirected_stdout,
     show,
-    try_to_write,
+    write_report_files,
 )
 
-if TYPE_CHECKING:
-    from dpwitness.proofs_checks import ClaimFinding
-
-KEPT = ("verdict", "evidence", "scope")  # fields of a finding that are cached for `list` and `show`
-# actions of `claims`: description and options
-_ACTIONS: dict[str, tuple[str, opts.Options]] = {
-    "list": ("list all claims", {}),
-    "show": (
-        "show one claim and its proof",
-        {"id": {"metavar": "ID", "help": "see `dpwitness list claims`"}},
-    ),
-    "check": (
-        "check one claim, or all",
-        {
-            "id": {"metavar": "ID", "help": "see `dpwitness list claims`; or all"},
-            "--set": {
-                "metavar": "NAME=VALUE",
-                "nargs": "+",
-                "action": "extend",
-                "default": [],
-                "help": "values of parameters, or ranges NAME=LOW:HIGH",
-            },
-            "--quick": {"action": "store_true", "help": "use fewer runs and points"},
-            "--seconds": {
-                "type": opts.SECONDS,
-                "default": 60.0,
-                "metavar": "S",
-                "help": "time limit of each claim; default 60",
-            },
-            **opts.seed(),
-            "--workers": opts.workers("number of processes, for `check all`")["--workers"],
-            "--report": {
-                "metavar": "DIR",
-                "help": "`check all` in a checkout: write papers.md, papers.json, plots and "
-                "witnesses",
-            },
-        },
-    ),
-}
-_PROVE: opts.Options = {
-    "target": {
-        "metavar": "FILE.py:NAME",
-        "help": "a function with the decorator dpwitness.proofs_checks.provable",
-    },
-    "--seconds": {
-        "type": opts.SECONDS,
-        "default": 60.0,
-        "metavar": "S",
-        "help": "wall time of the search for a proof; default 60",
-    },
-    "--trials": {
-        "type": integer("trials", 0, 10**12),
-        "default": 100_000,
-        "metavar": "N",
-        "help": "runs of the audit where no proof is found, 0 for none; default 100000",
-    },
-    **opts.confidence("that audit"),
-    **opts.seed("root of all randomness; default 0", 0),
-    **opts.JSON,
-}
+_KEPT = (
+    "verdict",
+    "evidence",
+    "scope",
+)  # fields of a finding that are cached for `list` and `show`
 
 
-def arguments(command: opts.Command) -> None:
-    """Add the commands ``claims`` and ``prove`` and their options to the parser."""
-    claims = command("claims", "list, show and check the claims of the papers")
-    actions = claims.add_subparsers(dest="action", metavar="list|show|check", required=True)
-    for name, (text, options) in _ACTIONS.items():
-        action = actions.add_parser(
-            name, help=text, description=text, epilog=claims.epilog, allow_abbrev=False
-        )
-        opts.add_options(action, {**options, **opts.JSON, **opts.COLOR})
-    prove = command(
-        "prove",
-        "prove from its text that a loop with Laplace or exponential noise is private, or "
-        "find a violation",
-    )
-    opts.add_options(prove, _PROVE)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run ``dpwitness claims list|show ID|check ID|check all`` or ``dpwitness prove`` and return
-    the exit code.
-    """
-    if args.command == "prove":
-        return _prove(args)
-    if args.action == "list":
-        return list_claims(args.json)
-    return {"show": _show, "check": _check}[args.action](args)
-
-
-def _prove(args: argparse.Namespace) -> int:
-    from dpwitness.option_values.user_code import load_object
-    from dpwitness.proofs_checks import prove
-    from dpwitness.proofs_checks.engine.ledger import MissingPackage
-    from dpwitness.reports.phrasing.wording import plain
-
+def prove(args: argparse.Namespace) -> int:
+    """Run ``dpwitness prove`` and return the exit code."""
     function = load_object("", args.target, build=False)
     try:
         with redirected_stdout():
-            found = prove(
+            found = proofs_checks.prove(
                 function,
                 seconds=args.seconds,
                 trials=args.trials,
@@ -143,7 +58,7 @@ def _prove(args: argparse.Namespace) -> int:
         print_json(found.to_json())
     else:
         rows = (f"  {label:<10} {text}" for label, text in found.lines({}))
-        show(plain("\n".join([found.name, found.headline(), *rows])))
+        show(reports.plain("\n".join([found.name, found.headline(), *rows])))
     return {"CERTIFIED": OK, "VIOLATED": VIOLATED}.get(found.verdict.value, NO_VERDICT)
 
 
@@ -151,9 +66,6 @@ def replay(args: argparse.Namespace, witness: Json) -> int:
     """Run ``dpwitness replay`` on a claim's witness: check the claim again at the recorded
     parameters.
     """
-    from dpwitness.proofs_checks import settle
-    from dpwitness.proofs_checks.engine.ledger import declaration
-
     for option in ("trials", "confidence", "workers", "executor", "target", "allow", "summary"):
         if getattr(args, option, None) not in (None, [], 1):
             raise InvalidArgument(
@@ -174,11 +86,13 @@ def replay(args: argparse.Namespace, witness: Json) -> int:
         file=sys.stderr if args.json else sys.stdout,
         flush=True,
     )
-    found = settle(declaration(witness["name"]), settings, seed=args.seed)
+    found = proofs_checks.settle(declaration(witness["name"]), settings, seed=args.seed)
     return _print_finding(args, found, {"seed": args.seed})
 
 
-def _print_finding(args: argparse.Namespace, found: ClaimFinding, more: Json | None = None) -> int:
+def _print_finding(
+    args: argparse.Namespace, found: proofs_checks.ClaimFinding, more: Json | None = None
+) -> int:
     """Print one finding, with `more` merged into its JSON, and return its exit code."""
     if args.json:
         print_json(found.to_json() | (more or {}))
@@ -190,15 +104,13 @@ def _print_finding(args: argparse.Namespace, found: ClaimFinding, more: Json | N
     return _exit_code([found.claim_verdict.value])
 
 
-def list_claims(as_json: bool) -> int:
-    """Print all claims with their cached findings."""
-    from dpwitness.proofs_checks import declarations
-
+def list_claims(args: argparse.Namespace) -> int:
+    """Run ``dpwitness claims list``: print all claims with their cached findings."""
     verdicts = _load_findings()
-    rows = [it.to_json() for it in declarations().values()]
+    rows = [it.to_json() for it in proofs_checks.declarations().values()]
     for row in rows:
         row.update(verdicts.get(_cache_key(row), {}))
-    if as_json:
+    if args.json:
         print_json(rows)
         return OK
     width = max(len(row["id"]) for row in rows)
@@ -211,9 +123,8 @@ def list_claims(as_json: bool) -> int:
     return OK
 
 
-def _show(args: argparse.Namespace) -> int:
-    from dpwitness.proofs_checks.engine.ledger import declaration
-
+def show_claim(args: argparse.Namespace) -> int:
+    """Run ``dpwitness claims show``: print one claim and its proof."""
     it = declaration(args.id)
     known = _load_findings().get(_cache_key(it.to_json()), {})
     if args.json:
@@ -228,7 +139,7 @@ def _show(args: argparse.Namespace) -> int:
         ("kind", it.kind),
         ("repairs", it.repairs or ""),
         ("depends on", ", ".join(it.depends)),
-        ("last result", ", ".join(known[key] for key in KEPT) if known else ""),
+        ("last result", ", ".join(known[key] for key in _KEPT) if known else ""),
     ]
     print(it.id)
     for name, text in rows:
@@ -239,9 +150,8 @@ def _show(args: argparse.Namespace) -> int:
     return OK
 
 
-def _check(args: argparse.Namespace) -> int:
-    from dpwitness.proofs_checks import check
-
+def check_claims(args: argparse.Namespace) -> int:
+    """Run ``dpwitness claims check`` and return the exit code."""
     settings = _parse_settings(args.set)
     if args.id == "all":
         if settings:
@@ -249,7 +159,9 @@ def _check(args: argparse.Namespace) -> int:
         return _check_all(args)
     if args.report is not None:
         raise InvalidArgument("--report is only for `claims check all`, whose page it writes")
-    found = check(args.id, seconds=args.seconds, quick=args.quick, seed=args.seed or 0, **settings)
+    found = proofs_checks.check(
+        args.id, seconds=args.seconds, quick=args.quick, seed=args.seed or 0, **settings
+    )
     if not settings:
         _save_findings([found.to_json()])
     return _print_finding(args, found)
@@ -257,16 +169,13 @@ def _check(args: argparse.Namespace) -> int:
 
 def _check_all(args: argparse.Namespace) -> int:
     """Check all claims, print a line for each, and write the report."""
-    from dpwitness.proofs_checks import declarations
-    from dpwitness.proofs_checks.engine.finding import scope_summary
-    from dpwitness.reports.audit.report import check_writable
-    from dpwitness.suites import run_all
+    from dpwitness.suites import run_all  # loads every audit
 
     if args.report is not None:
         pages = from_clone("pages.papers.claims_page", "claims check all --report")
-        check_writable(args.report)
+        reports.check_writable(args.report)
     out = sys.stderr if args.json else sys.stdout
-    width = max(map(len, declarations()))
+    width = max(map(len, proofs_checks.declarations()))
     results, interrupted = [], False
     try:
         for found in run_all(
@@ -290,15 +199,12 @@ def _check_all(args: argparse.Namespace) -> int:
         file=out,
     )
     print(scope_summary(results), file=out)
+    missing = len(proofs_checks.declarations()) - len(results)
     if interrupted:
-        print(
-            f"interrupted: {len(declarations()) - len(results)} claims were not checked", file=out
-        )
+        print(f"interrupted: {missing} claims were not checked", file=out)
     write_failed = False
     if args.report is not None:
-        report, write_failed = try_to_write("report", lambda: pages.write(results, args.report))
-        if report is not None:
-            print(f"report: {report}", file=out)
+        write_failed = write_report_files(lambda: pages.write(results, args.report), out)
     if args.json:
         print_json(results)
     return code_after_write(NO_VERDICT if interrupted else _exit_code(words), write_failed)
@@ -307,29 +213,25 @@ def _check_all(args: argparse.Namespace) -> int:
 def _save_findings(findings: list[Json]) -> None:
     """Cache the findings of claims for `list` and `show`; nothing else reads the cache."""
     verdicts = _load_findings() | {
-        _cache_key(found): {key: found[key] for key in KEPT} for found in findings
+        _cache_key(found): {key: found[key] for key in _KEPT} for found in findings
     }
-    file = _cache_file()
-    try:
+    file = home().parent / "claims.json"
+    with suppress(OSError):  # `list` then shows no findings
         file.parent.mkdir(parents=True, exist_ok=True)
         write_json(file, verdicts)
-    except OSError:
-        pass  # `list` then shows no findings
 
 
 def _load_findings() -> dict[str, dict[str, str]]:
     """Return the cached findings by claim key; empty if the cache is missing or damaged."""
     try:
-        row = json_reader.record(**dict.fromkeys(KEPT, json_reader.text(40)))
-        return dict(json_reader.items(row)(json_reader.read_json(_cache_file()), "claims.json"))
+        row = json_reader.record(**dict.fromkeys(_KEPT, json_reader.text(40)))
+        return dict(
+            json_reader.items(row)(
+                json_reader.read_json(home().parent / "claims.json"), "claims.json"
+            )
+        )
     except InvalidArgument:
         return {}
-
-
-def _cache_file() -> Path:
-    from dpwitness.mechanisms.wrappers.programs.environments import home
-
-    return home().parent / "claims.json"
 
 
 def _cache_key(row: Json) -> str:
@@ -337,7 +239,8 @@ def _cache_key(row: Json) -> str:
     as unchecked.
     """
     identity = [row[key] for key in ("id", "statement", "formula", "domain", "proof")]
-    return f"{row['id']} {hashlib.blake2b(json.dumps([version('dpwitness'), *identity]).encode(), digest_size=8).hexdigest()}"  # noqa: E501
+    text = json.dumps([version("dpwitness"), *identity])
+    return f"{row['id']} {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
 def _parse_settings(pairs: list[str]) -> dict[str, float | tuple[float, float]]:

@@ -1,5 +1,5 @@
-"""Shared parts of the commands: options, report, exit code of results, and the advice on the next
-step.
+"""Shared parts of the commands that end with results: report, exit code, the lines of a result, and
+the advice on the next step.
 """
 
 from __future__ import annotations
@@ -7,99 +7,77 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 import shlex
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dpwitness import reports
+from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
-from dpwitness.console import announce, describe
+from dpwitness.console import announce
+from dpwitness.core.claims import parse_claim
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.reports.cards import answer, columns, sort_worst_first
+from dpwitness.reports.phrasing.summary import Entry
 from dpwitness.terminal import (
     NO_VERDICT,
     OK,
     VIOLATED,
-    announce_unstored,
     code_after_write,
+    mark_verdict,
+    print_error,
     show,
     try_to_write,
 )
 
-if TYPE_CHECKING:
-    from dpwitness.auditors.witnesses.result import Result
-    from dpwitness.reports.comparison.accepted import Accepted
+# columns of a report on a terminal
+_TABLE_COLUMNS = ("verdict", "audit", "claim", "certified", "detectable", "cost")
+_COLUMN_GAP, _NARROW_WIDTH, _MIN_WIDTH, _MAX_WIDTH = "  ", 12, 4, 100
+_TEXT_START = 13  # number of characters before the text of a line
+_MAX_LINES = 6  # maximum number of lines of a result without --verbose
+# Notes on how the mechanism is called, which the user knows before the run.
+_RUN_NOTE = re.compile(
+    r" is given \w+(, with a new value for each run)?$|were seeded globally$|^runs are single calls"
+)
 
 
-def prepare(args: argparse.Namespace) -> tuple[Accepted, ...] | None:
+def prepare(args: argparse.Namespace) -> tuple[reports.Accepted, ...] | None:
     """Check report folder, baseline and claim before any run; return the accepted findings, or None
     without a baseline.
     """
-    known = None
     if args.report is not None:
-        from dpwitness.reports.audit.report import check_writable
-
-        check_writable(args.report)
-    if args.baseline is not None:
-        from dpwitness.reports.comparison.accepted import read_accepted
-
-        known = read_accepted(args.baseline)
+        reports.check_writable(args.report)
+    known = None if args.baseline is None else reports.read_accepted(args.baseline)
     if getattr(args, "claim", None) is not None:
-        from dpwitness.core.claims import parse_claim
-
         parse_claim(args.claim)
     return known
 
 
-def parse_names(text: str, names: Sequence[str], option: str = "--format") -> list[str]:
-    """Split a comma-separated list of names. Raise InvalidArgument, listing the valid names, if a
-    name is unknown.
+def exit_code(result: Result, data: Json | None = None, *, bits: bool = False) -> int:
+    """Return the exit code of one result: 1 violated, 3 no verdict or suspect, 0 otherwise.
+
+    A leak in low-order bits counts if `bits`. Accepted findings, which `data`, the result as JSON,
+    names, do not count; a result without a verdict keeps its code.
     """
-    found = [name.strip() for name in text.split(",")]
-    if not set(found) <= set(names):
-        raise InvalidArgument(
-            f"{option} must be a list of names among {', '.join(names)}, got {text!r}"
-        )
-    return list(dict.fromkeys(found))
-
-
-def report_json_path(place: str) -> str:
-    """Return the path of audit.json in a folder, or the path of a file unchanged."""
-    return str(Path(place) / "audit.json") if Path(place).is_dir() else place
-
-
-def exit_code(result: Result, *, bits: bool = False) -> int:
-    """Return the exit code of one result: 1 violated, 3 no verdict or suspect, 0 otherwise. A leak
-    in low-order bits counts if `bits`.
-    """
-    level = getattr(result, "bit_level", None)
-    if result.verdict is Verdict.VIOLATED or (
-        bits and level is not None and level.verdict is Verdict.VIOLATED
-    ):
+    undecided = result.verdict in (Verdict.SUSPECT, Verdict.INCONCLUSIVE, Verdict.ERROR)
+    accepted = data.get("accepted") if data is not None else None
+    if data is not None and accepted and not reports.unaccepted_rules(data, bits=bits):
+        return NO_VERDICT if undecided and "TRACE" not in accepted["rules"] else OK
+    level = getattr(result, "bit_level", None) if bits else None
+    if Verdict.VIOLATED in (result.verdict, None if level is None else level.verdict):
         return VIOLATED
-    return (
-        NO_VERDICT
-        if result.verdict in (Verdict.SUSPECT, Verdict.INCONCLUSIVE, Verdict.ERROR)
-        else OK
-    )
+    return NO_VERDICT if undecided else OK
 
 
-def code_after_acceptance(code: int, data: Json, *, bits: bool = False) -> int:
-    """Return the exit code of a result after accepted findings are removed; a result without a
-    verdict keeps its code.
-    """
-    from dpwitness.reports.comparison.accepted import unaccepted_rules
-
-    if not data.get("accepted") or unaccepted_rules(data, bits=bits):
-        return code
-    traced = "TRACE" in data["accepted"]["rules"]
-    return (
-        NO_VERDICT
-        if not traced
-        and data["verdict"] in (Verdict.INCONCLUSIVE.value, Verdict.ERROR.value, "SUSPECT")
-        else OK
-    )
+def worst(codes: Sequence[int]) -> int:
+    """Return the exit code of several results: violated before no verdict before OK."""
+    return next((code for code in (VIOLATED, NO_VERDICT) if code in codes), OK)
 
 
 def report_results(
@@ -108,39 +86,36 @@ def report_results(
     *,
     title: str,
     bits: bool = False,
-    known: Sequence[Accepted] | None = None,
+    known: Sequence[reports.Accepted] | None = None,
 ) -> int:
     """Write and print the results of a command; return its exit code.
 
     Accepted violations, as `known` of `prepare` says, do not count. A report or a summary that
     cannot be written changes the exit code of a run without a violation.
     """
-    from dpwitness.reports.audit.document import result_json
-    from dpwitness.reports.comparison.accepted import apply_accepted
-    from dpwitness.reports.phrasing.wording import slugs
-
-    acceptance = apply_accepted([result_json(result) for result in results], known or ())
+    acceptance = reports.apply_accepted(
+        [reports.result_json(result) for result in results], known or ()
+    )
     data = acceptance.results
     announce_stale_baseline(acceptance.stale)
     report, write_failed = write_outputs(args, data, title, results)
-    codes = [
-        code_after_acceptance(exit_code(result, bits=bits), result_data, bits=bits)
-        for result, result_data in zip(results, data, strict=True)
-    ]
+    codes = [exit_code(*each, bits=bits) for each in zip(results, data, strict=True)]
+    code = code_after_write(worst(codes), write_failed)
     if args.json:
         print_json(data[0] if len(data) == 1 else data)
-        return code_after_write(worst(codes), write_failed)
+        return code
     page = report.with_suffix(".html") if report and report.suffix == ".md" else report
-    names = slugs(result.name for result in results)
+    names = reports.slugs(result.name for result in results)
     descriptions = []
-    for result, result_data, slug, code in zip(results, data, names, codes, strict=True):
-        witness = report.parent / f"witness-{slug}.json" if report else None
+    for result, result_data, slug, its_code in zip(results, data, names, codes, strict=True):
+        saved = report is not None and result_data["witness"]
+        witness = report.parent / f"witness-{slug}.json" if report is not None and saved else None
         descriptions.append(
             describe(
                 result,
                 result_data,
                 bits=bits,
-                next_step=_next(args, result, code, witness if result_data["witness"] else None),
+                next_step=_next(args, result, its_code, witness),
                 report=str(page) if page else "",
                 every=args.verbose,
             )
@@ -150,7 +125,7 @@ def report_results(
         if args.quiet
         else "\n\n".join(descriptions)
     )
-    return code_after_write(worst(codes), write_failed)
+    return code
 
 
 def write_outputs(
@@ -162,18 +137,19 @@ def write_outputs(
     """
     report, write_failed = None, False
     if args.report is not None:
-        from dpwitness.reports.audit.report import write_report
-
         report, write_failed = try_to_write(
-            "report", lambda: write_report(data, args.report, title=title, command=command_line())
+            "report",
+            lambda: reports.write_report(data, args.report, title=title, command=command_line()),
         )
     write_failed |= append_step_summary(args, data, title)
-    return report, announce_unstored(results) or write_failed
-
-
-def worst(codes: Sequence[int]) -> int:
-    """Return the exit code of several results: violated before no verdict before OK."""
-    return next((code for code in (VIOLATED, NO_VERDICT) if code in codes), OK)
+    unstored = {
+        f"{result.name}: the store could not be written to the end: {why}"
+        for result in results
+        if (why := getattr(result, "unstored", ""))
+    }
+    for reason in sorted(unstored):
+        print_error("", reason)
+    return report, bool(unstored) or write_failed
 
 
 def append_step_summary(
@@ -182,20 +158,19 @@ def append_step_summary(
     """Append the summary to its file, if there is one, and return whether a requested summary could
     not be written.
     """
-    from dpwitness.reports.audit.document import build_document
-    from dpwitness.reports.formats.step_summary import append_summary, summary_file
-
-    file = summary_file(args.summary)
+    file = reports.summary_file(args.summary)
     if file is None:
         return False
     _, write_failed = try_to_write(
         "summary",
-        lambda: append_summary(build_document(results, title=title, command=command_line()), file),
+        lambda: reports.append_summary(
+            reports.build_document(results, title=title, command=command_line()), file
+        ),
     )
     return write_failed and args.summary is not None
 
 
-def announce_stale_baseline(entries: Sequence[Accepted]) -> None:
+def announce_stale_baseline(entries: Sequence[reports.Accepted]) -> None:
     """Print, on standard error, the accepted findings that match no violation of the run."""
     for entry in entries:
         announce(f"baseline: no violation of this run matches the entry of {entry}")
@@ -206,106 +181,183 @@ def command_line() -> str:
     return shlex.join(["dpwitness", *sys.argv[1:]])
 
 
-def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | None) -> str:
-    """Return the advice on the next step after a result."""
-    level = getattr(result, "bit_level", None)
-    leaky = level is not None and level.verdict is Verdict.VIOLATED
-    if result.verdict is Verdict.SUSPECT:
-        return (
-            "read what is guessed; if the claim is right, delete the line `guessed` of the "
-            "target and run again"
-        )
-    if args.command == "replay":
-        return _next_after_replay(args, result, code)
-    if result.advice and result.verdict is not Verdict.VIOLATED:
-        return result.advice
-    if getattr(result, "exercised", None) is False:
-        return (
-            "see the first line; audit a pair whose values change the result: --d0 and --d1, "
-            "--domain, or --search"
-        )
-    if result.verdict is Verdict.INCONCLUSIVE and result.evidence == "assumed":
-        step = (
-            f"look at the line of code that the trace names; {_larger_budget(args, result)}, or "
-            "another pair (--search),"
-        )
-        return step + " may certify a violation"
-    if result.verdict is Verdict.INCONCLUSIVE:
-        step = (
-            f"resume with: {command_line()}"
-            if getattr(args, "store", None)
-            else "run the command again"
-        )
-        return step + (
-            "; with --store FILE, it could resume" if getattr(args, "store", "") is None else ""
-        )
-    if result.verdict is Verdict.VIOLATED and code == OK:
-        return "the violation is accepted until its entry expires: repair the mechanism before then"
-    if result.verdict is Verdict.VIOLATED or (code == VIOLATED and not leaky):
-        return _replay_advice(result, witness)
-    if leaky and result.verdict is not Verdict.ERROR:
-        return (
-            "round outputs to a grid, because their low bits leak; "
-            f"{_replay_advice(result, witness, 'leak')}"
-        )
-    return _next_without_violation(args, result, code)
-
-
-def _next_after_replay(args: argparse.Namespace, result: Result, code: int) -> str:
-    """Return the advice after the replay of a witness."""
-    if result.replay_advice:
-        return result.replay_advice
-    if code == VIOLATED:
-        return "the violation is confirmed: repair the mechanism or withdraw its claim"
-    if getattr(args, "source_changed", False) and result.verdict is not Verdict.ERROR:
-        return (
-            "the witness no longer reproduces; the source has changed since: if it was repaired, "
-            "audit the repaired source"
-        )
-    return (
-        "the witness was not confirmed: raise --trials, or check that the mechanism is the one "
-        "that was audited"
-    )
-
-
-def _replay_advice(result: Result, witness: Path | None, found: str = "violation") -> str:
-    """Return the advice to replay a witness of what was found, with the permissions that the replay
-    needs.
-    """
-    from dpwitness.auditors.workers.trust import permissions_for
-
-    if witness is None:
-        return "to save the witness, run again with --report DIR"
-    recorded = [score.to_json() for score in getattr(result, "scores", ())]
-    words = [
-        part
-        for word in permissions_for(getattr(result, "target", None), recorded)
-        for part in ("--allow", word)
-    ]
-    return f"confirm the {found} with: {shlex.join(['dpwitness', 'replay', str(witness), *words])}"
-
-
-def _next_without_violation(args: argparse.Namespace, result: Result, code: int) -> str:
-    """Return the advice after a run that found no violation."""
-    if code == NO_VERDICT:
-        return "fix the problem in the first line, then run again"
-    if not math.isfinite(getattr(result, "detectable", 0.0)):
-        return f"{_larger_budget(args, result)}: these runs are too few to detect any violation"
-    return (
-        f"no change is needed on this evidence; {_larger_budget(args, result)} finds smaller "
-        "violations"
-    )
-
-
-def _larger_budget(args: argparse.Namespace, result: Result) -> str:
-    """Return the option for ten times the budget of a result."""
-    if getattr(args, "seconds", None):
-        return f"--seconds {10 * args.seconds:g}" + (
-            " --clock cpu" if getattr(args, "clock", "wall") == "cpu" else ""
-        )
-    return f"--trials {10 * getattr(result, 'requested', 0) or 10**6:.3g}".replace("e+0", "e")
-
-
 def print_json(value: Any) -> None:
     """Print a value as strict JSON on standard output."""
     print(json.dumps(strict(value), indent=1, allow_nan=False))
+
+
+def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | None) -> str:
+    """Return the advice on the next step after a result: the first of a list that applies."""
+    level = getattr(result, "bit_level", None)
+    leaky = level is not None and level.verdict is Verdict.VIOLATED
+    violated = result.verdict is Verdict.VIOLATED
+    inconclusive = result.verdict is Verdict.INCONCLUSIVE
+    failed = result.verdict is Verdict.ERROR
+    replayed, store = args.command == "replay", getattr(args, "store", "")
+    larger = f"--trials {10 * getattr(result, 'requested', 0) or 10**6:.3g}".replace("e+0", "e")
+    if getattr(args, "seconds", None):
+        larger = f"--seconds {10 * args.seconds:g}"
+        larger += " --clock cpu" if getattr(args, "clock", "wall") == "cpu" else ""
+    confirm = "to save the witness, run again with --report DIR"
+    if witness is not None:
+        recorded = [score.to_json() for score in getattr(result, "scores", ())]
+        again = reports.replay_command(str(witness), getattr(result, "target", None), recorded)
+        confirm = f"confirm the {'violation' if violated or not leaky else 'leak'} with: {again}"
+    advice: list[tuple[object, str]] = [
+        (
+            result.verdict is Verdict.SUSPECT,
+            "read what is guessed; if the claim is right, delete the line `guessed` of the target "
+            "and run again",
+        ),
+        (replayed and result.replay_advice, result.replay_advice),
+        (
+            replayed and code == VIOLATED,
+            "the violation is confirmed: repair the mechanism or withdraw its claim",
+        ),
+        (
+            replayed and getattr(args, "source_changed", False) and not failed,
+            "the witness no longer reproduces; the source has changed since: if it was repaired, "
+            "audit the repaired source",
+        ),
+        (
+            replayed,
+            "the witness was not confirmed: raise --trials, or check that the mechanism is the one "
+            "that was audited",
+        ),
+        (result.advice and not violated, result.advice),
+        (
+            getattr(result, "exercised", None) is False,
+            "see the first line; audit a pair whose values change the result: --d0 and --d1, "
+            "--domain, or --search",
+        ),
+        (
+            inconclusive and result.evidence == "assumed",
+            f"look at the line of code that the trace names; {larger}, or another pair (--search), "
+            "may certify a violation",
+        ),
+        (inconclusive and store, f"resume with: {command_line()}"),
+        (
+            inconclusive and store is None,
+            "run the command again; with --store FILE, it could resume",
+        ),
+        (inconclusive, "run the command again"),
+        (
+            violated and code == OK,
+            "the violation is accepted until its entry expires: repair the mechanism before then",
+        ),
+        (violated or (code == VIOLATED and not leaky), confirm),
+        (leaky and not failed, f"round outputs to a grid, because their low bits leak; {confirm}"),
+        (code == NO_VERDICT, "fix the problem in the first line, then run again"),
+        (
+            not math.isfinite(getattr(result, "detectable", 0.0)),
+            f"{larger}: these runs are too few to detect any violation",
+        ),
+        (True, f"no change is needed on this evidence; {larger} finds smaller violations"),
+    ]
+    return next(text for applies, text in advice if applies)
+
+
+def describe(
+    result: Result,
+    data: Json,
+    *,
+    bits: bool = False,
+    next_step: str,
+    report: str = "",
+    every: bool = False,
+) -> str:
+    """Return a result as text: headline, then labeled lines; verdicts are marked for coloring
+    (`colors`).
+
+    `data` is ``result_json(result)``, `bits` whether a leak in low-order bits counts for the exit
+    code, `next_step` the advice, and `report` the path of the report, if any. With `every`, and for
+    traces, every line is shown instead of the six most important lines.
+    """
+    notes = data.get("notes", [])[1 if result.verdict in result.headline_is_note else 0 :]
+    rows = [
+        *result.lines(data, bits=bits),
+        *([("accepted", reports.acceptance_text(data))] if data.get("accepted") else []),
+        *(("note", note) for note in notes),
+        ("next", next_step),
+        *([("report", report)] if report else []),
+    ]
+    if not every and not result.all_lines:
+        rows = _most_important_rows(rows, result.verdict)
+    lines = [mark_verdict(reports.plain(result.headline()))]
+    for name, text in rows:
+        line = reports.plain(f"  {name:<10} {text}")
+        lines.append(mark_verdict(line, at=_TEXT_START) if name in ("low bits", "audit") else line)
+    return "\n".join(lines)
+
+
+def _most_important_rows(
+    rows: Sequence[tuple[str, str]], verdict: Verdict
+) -> list[tuple[str, str]]:
+    """Return the most important lines after the headline, in their order, with the first note and
+    the number of omitted notes.
+    """
+    hidden = {"NOT_REFUTED": "trace", "ERROR": "event", "INCONCLUSIVE": "event"}.get(verdict.value)
+    kept = {"event", "causes", "trace", "low bits", "accepted", "next", "report"} - {hidden}
+    if any(name == "note" and text.startswith("time budget") for name, text in rows):
+        kept.add("time")
+    # of the calls of a trace, the one with the largest loss
+    traced = [text for name, text in rows if name == "trace"][:1]
+    chosen = [
+        (name, text)
+        for name, text in rows
+        if name in kept
+        and (name != "trace" or text in traced)
+        and (name != "low bits" or text.startswith("VIOLATED"))
+    ]
+    notes = [text for name, text in rows if name == "note" and not _RUN_NOTE.search(text)]
+    if notes and len(chosen) < _MAX_LINES - 1:
+        more = f" (+{len(notes) - 1} more: --verbose)" if len(notes) > 1 else ""
+        place = [name for name, _ in chosen].index("next")
+        chosen.insert(place, ("note", notes[0] + more))
+    return chosen
+
+
+def summary(entries: Sequence[Entry]) -> str:
+    """Return the answer of a report and its table, worst audit first, as text that fits the
+    terminal; verdicts are marked (`colors`).
+    """
+    from dpwitness.reports.formats.html_format import text  # loads the templates of pages
+
+    columns_by_heading = {column.head: column for column in columns(entries)}
+    cell_texts = [
+        [text(columns_by_heading[head].text(entry)) for head in _TABLE_COLUMNS]
+        for entry in sort_worst_first(entries)
+    ]
+    rows = [list(_TABLE_COLUMNS), *[[reports.plain(cell) for cell in row] for row in cell_texts]]
+    widths = _fit_column_widths(
+        list(zip(*rows, strict=True)), shutil.get_terminal_size((10**6, 24)).columns
+    )
+    lines = [mark_verdict(reports.plain(text(line))) for line in answer(entries)] + [""]
+    for row in rows if entries else []:
+        cells = [
+            textwrap.wrap(cell, width) or [""] for cell, width in zip(row, widths, strict=True)
+        ]
+        for parts in zip_longest(*cells, fillvalue=""):
+            line = _COLUMN_GAP.join(
+                part.ljust(width) for part, width in zip(parts, widths, strict=True)
+            ).rstrip()
+            # again, for a wrapped cell may begin with a command
+            lines.append(mark_verdict(reports.plain(line)))
+    return "\n".join(lines).rstrip()
+
+
+def _fit_column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
+    """Return column widths that fit: the widest are wrapped between words first, then within words;
+    the first column never.
+    """
+    widths = [min(max(map(len, column)), _MAX_WIDTH) for column in columns]
+    room -= len(_COLUMN_GAP) * (len(columns) - 1)
+    for i in sorted(range(1, len(columns)), key=lambda i: -widths[i]):
+        if sum(widths) > room:
+            widths[i] = min(
+                widths[i],
+                max(_NARROW_WIDTH, *(len(word) for cell in columns[i] for word in cell.split())),
+            )
+    while sum(widths) > room and max(widths[1:]) > _MIN_WIDTH:
+        widths[widths.index(max(widths[1:]), 1)] -= 1
+    return widths

@@ -1,73 +1,154 @@
-"""``dpwitness list``, which lists mechanisms, domains, suites, targets, claims and stored audits,
-and ``dpwitness bench``.
+"""Commands on what there is: ``list`` for mechanisms, domains, suites and others, ``targets`` for
+environments of libraries and new target files, ``store`` for stored audits, and ``bench``; and
+``init``, which writes an example.
 """
 
 from __future__ import annotations
 
 import argparse
 import inspect
+import sqlite3
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
-from types import ModuleType
+from pathlib import Path
 
+from dpwitness import mechanisms, reports
+from dpwitness.auditors.witnesses.store import Entry, Store, open_store, read_store
 from dpwitness.clone import from_clone
-from dpwitness.commands import claims, store, targets
-from dpwitness.commands import options as opts
+from dpwitness.commands.claims import list_claims
 from dpwitness.commands.common import print_json
+from dpwitness.commands.options import SECTIONS
+from dpwitness.core.datasets.relations import OPTIONS, RELATIONS
+from dpwitness.core.domains import domain_kinds, field_texts
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.terminal import OK, VIOLATED
+from dpwitness.mechanisms.textbook.zoo import zoo
+from dpwitness.mechanisms.wrappers.programs.environments import environments, home
+from dpwitness.terminal import NO_VERDICT, OK, VIOLATED
 
-Rows = list[Json]
+_MECHANISM = '''"""A mechanism to audit. Replace noisy_count with your own function.
+
+    dpwitness audit my_mechanism.py:noisy_count --claim pure:1 --kwargs '{"epsilon": 1}' --d0 '[0, 0]' --d1 '[0, 1]' --trials 1e5
+
+--claim    the promise: pure:EPSILON, approx:EPSILON,DELTA, zcdp:RHO, ...
+--kwargs   arguments of the function except for the dataset and the randomness
+--d0 --d1  two neighboring datasets, as JSON: here the second record differs
+--trials   calls of the function, both datasets together: more calls find smaller violations
+--report   folder for a report, and for a witness if the claim is violated
+
+Exit code 0: no violation found. 1: violated. 2: wrong usage. 3: no verdict.
+"""
+
+import numpy as np
 
 
-def arguments(command: opts.Command) -> None:
-    """Add the commands ``bench`` and ``list`` and their options to the parser."""
-    bench = command(
-        "bench", "run benchmarks of speed and bounds; ratios compare measurements of one run"
+def noisy_count(data, epsilon, rng):
+    """Return the number of records above 0.5 with Laplace noise, rounded to a grid of 1/1024.
+
+    One record changes the count by at most 1, so noise of scale 1 / epsilon keeps epsilon-DP. Change 1 / epsilon to
+    0.9 / epsilon, and the audit finds the violation. Without the rounding, the last bits of the sum reveal the count.
+
+    The parameter rng receives a numpy Generator, because rng is its name. A function without such a parameter works too.
+    """
+    count = np.sum(np.asarray(data) > 0.5)
+    noise = rng.laplace(0.0, 1 / epsilon)
+    return np.round((count + noise) * 1024) / 1024
+'''
+
+_TEST = '''"""Run with: pytest test_privacy.py --dp-report out/tests.md
+
+dp_audit is a fixture of the pytest plugin of dpwitness. A mechanism that keeps its claim fails the test with probability at
+most 1e-9, and the seed is fixed: the test gives the same result on each run.
+"""
+
+import dpwitness as dpw
+import numpy as np
+from my_mechanism import noisy_count
+
+
+def test_noisy_count_keeps_epsilon_1(dp_audit):
+    mechanism = dpw.one_run(noisy_count, epsilon=1.0)  # one call of the function is one run
+    pair = dpw.Pair(np.array([0.0, 0.0]), np.array([0.0, 1.0]))  # two datasets that differ in one record
+    dp_audit(mechanism, claim="pure:1", pair=pair, trials=20_000)
+'''
+
+_WORKFLOW = """# Copy this file to .github/workflows/privacy.yml. It runs the audits on every push.
+name: privacy
+
+on: [push, pull_request]
+
+jobs:
+  audit:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@v4
+      - uses: actions/setup-python@v5
+        with:
+          python-version: "3.12"
+      - run: python -m pip install dpwitness pytest
+      - run: python -m pytest test_privacy.py --dp-report out/tests.md
+      - run: >-
+          dpwitness audit my_mechanism.py:noisy_count --claim pure:1 --kwargs '{"epsilon": 1}'
+          --d0 '[0, 0]' --d1 '[0, 1]' --trials 100000 --report out/audit
+      - if: always()  # also after a violation
+        uses: actions/upload-artifact@v4
+        with:
+          name: privacy
+          path: out/
+"""
+
+FILES = {"my_mechanism.py": _MECHANISM, "test_privacy.py": _TEST, "privacy-ci.yml": _WORKFLOW}
+
+TEMPLATE = '''"""A target file: runs in any interpreter that has NumPy and the library under test."""
+import numpy as np
+
+
+def noisy_sum(dataset, size, rng):
+    """Return noisy sums of the records, clipped to [0, 1]: `size` independent runs, one output each."""
+    noisy = np.clip(np.nan_to_num(dataset), 0, 1).sum() + rng.laplace(0.0, 1.0, size)
+    return np.round(noisy * 1024) / 1024  # without rounding to a grid, the low bits of the sum leak
+
+
+noisy_sum.claim = "pure:1"  # or approx:EPS,DELTA, zcdp:RHO, rdp:ALPHA,EPS, gdp:MU and others
+noisy_sum.domain = {"kind": "Records", "size": 3, "low": 0.0, "high": 1.0, "relation": "replace-one"}
+
+# Further attributes of a target:
+# noisy_sum.domain = {"kind": "Table", "columns": {"age": (0, 120), "city": ["Ulm", "Bern"]}, "user": "user"}
+#     a pandas frame whose neighbors differ in all rows of one user; for all kinds and their keys: dpwitness list domains
+# noisy_sum.trials = 20_000          default number of runs of an audit
+# noisy_sum.batch = 64               maximum number of runs per call, for slow targets
+# noisy_sum.seeded = False           the library cannot be seeded: counts are not reproducible
+# noisy_sum.expected_failures = {"check_...": "why"}   checks that are known to fail
+# noisy_sum.expected_findings = {"kind": "why"}        findings of a trace that are not faults
+# noisy_sum.primitives = {"module.add_noise": {"law": "laplace", "input": "value"}}   noise for a trace to record
+# noisy_sum.features = np.abs        statistics of outputs that may distinguish the datasets
+'''
+
+
+def init(args: argparse.Namespace) -> int:
+    """Run ``dpwitness init``: write the example files, unless one of them exists, and return the
+    exit code.
+    """
+    existing = [name for name in FILES if Path(name).exists()]
+    if existing:
+        raise InvalidArgument(
+            f"{', '.join(existing)} already exist, nothing was written: run init in another folder"
+        )
+    for name, text in FILES.items():
+        Path(name).write_text(text, encoding="utf-8")
+    print(
+        "wrote my_mechanism.py (its first lines show the audit command), test_privacy.py "
+        "(pytest), privacy-ci.yml (CI)"
     )
-    opts.add_options(
-        bench,
-        {
-            "name": {"nargs": "?", "help": "name of a benchmark; default: all"},
-            **opts.seed(
-                "seed of the attacks of `adversarial`; default: drawn from the operating system"
-            ),
-            "--part": {
-                "metavar": "PART",
-                "action": "append",
-                "default": [],
-                "help": "part of `scan` or `sequential` to run, or of the names of "
-                "attacks of `adversarial`; may be repeated; default: all, but of the draws of "
-                "`scan` the newest only",
-            },
-            **opts.JSON,
-        },
-    )
-    listing = command(
-        "list",
-        "list zoo mechanisms, mechanism classes, domains, relations, suites and benchmarks; "
-        "or targets, claims, or stores FILE...",
-    )
-    opts.add_options(
-        listing,
-        {
-            "what": {
-                "nargs": "?",
-                "choices": [*_SECTIONS, "targets", "claims", "stores"],
-                "help": "list only this section",
-            },
-            "files": {"nargs": "*", "metavar": "FILE", "help": "stores whose audits are listed"},
-            **opts.JSON,
-        },
-    )
+    print(f"next: {_MECHANISM.splitlines()[2].strip()}")
+    return OK
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run ``dpwitness list`` or ``dpwitness bench``, and return the exit code."""
-    if args.command == "bench":
-        return _run_bench(args)
+def listing(args: argparse.Namespace) -> int:
+    """Run ``dpwitness list`` and return the exit code."""
     if bool(args.files) != (args.what == "stores"):
         raise InvalidArgument(
             f"{args.what} takes no FILE, got {args.files[0]}"
@@ -75,12 +156,20 @@ def run(args: argparse.Namespace) -> int:
             else "stores needs one FILE or more, got none"
         )
     if args.what == "stores":
-        return store.list_audits(args.files, args.json)
-    if args.what in ("targets", "claims"):
-        return {"targets": targets.list_environments, "claims": claims.list_claims}[args.what](
-            args.json
-        )
-    found = {name: rows() for name, rows in _chosen_sections(args.what).items()}
+        return _list_stores(args.files, args.json)
+    if args.what == "targets":
+        return _list_environments(args.json)
+    if args.what == "claims":
+        return list_claims(args)
+    chosen = SECTIONS if args.what is None else (args.what,)
+    found = {}
+    for section in chosen:
+        try:
+            found[section] = _rows(section)
+        except InvalidArgument as error:  # without a clone there are no benchmarks
+            if args.what is not None:
+                raise
+            print(error, file=sys.stderr)
     if args.json:
         print_json(found)
         return OK
@@ -92,120 +181,60 @@ def run(args: argparse.Namespace) -> int:
     return OK
 
 
-def _chosen_sections(what: str | None) -> dict[str, Callable[[], Rows]]:
-    """Return one section, or all; without a clone, all except the benchmarks."""
-    if what is not None:
-        return {what: _SECTIONS[what]}
-    try:
-        benchmarks()
-    except InvalidArgument as error:
-        print(error, file=sys.stderr)
-        return {name: rows for name, rows in _SECTIONS.items() if name != "bench"}
-    return _SECTIONS
+def _rows(section: str) -> list[Json]:
+    """Return the rows of a section, with name and text; rows of the zoo also hold the claim and
+    whether the mechanism keeps it, and rows of domains are followed by their keys in target files.
+    """
+    rows: list[Json] = []
+    if section == "zoo":
+        for name, it in zoo().items():
+            broken, claim = it.truth.breaks(it.claim), str(it.claim)
+            state = (
+                f"broken: true {it.claim.symbol} = {it.truth.parameter:.4g}" if broken else "kept"
+            )
+            text = f"claim {claim:<14} {state}{'' if it.truth.bits_safe else ', low bits leak'}"
+            more = {"claim": claim, "kept": not broken, "bits_safe": it.truth.bits_safe}
+            rows.append({"name": name, "text": text, **more})
+    elif section == "mechanisms":
+        for name in sorted(dir(mechanisms)):
+            found = getattr(mechanisms, name)
+            concrete = isinstance(found, type) and not getattr(found, "_is_protocol", False)
+            if concrete and hasattr(found, "sample") and hasattr(found, "claim"):
+                text = (inspect.getdoc(found) or "").partition("\n")[0]
+                rows.append({"name": name, "text": text})
+    elif section == "domains":
+        for name, kind in domain_kinds().items():
+            text = " ".join((inspect.getdoc(kind) or "").partition("\n\n")[0].split())
+            keys = field_texts(kind)
+            rows.append({"name": name, "text": text.replace("`", ""), "keys": keys})
+            rows += [{"name": f"  {key}", "text": words} for key, words in keys.items()]
+    elif section == "relations":
+        for name, text in RELATIONS.items():
+            options = ",".join(f"{option}=" for option in OPTIONS.get(name, ()))
+            rows.append({"name": f"{name}:{options}" if name in OPTIONS else name, "text": text})
+    elif section == "suites":
+        from dpwitness.suites import SUITES  # loads every audit
 
-
-def _zoo() -> Rows:
-    """Return the rows of the zoo, with each claim and whether it holds."""
-    from dpwitness.mechanisms.textbook.zoo import zoo
-
-    rows = []
-    for name, it in zoo().items():
-        broken, claim = it.truth.breaks(it.claim), str(it.claim)
-        text = f"claim {claim:<14} {f'broken: true {it.claim.symbol} = {it.truth.parameter:.4g}' if broken else 'kept'}"  # noqa: E501
-        text += "" if it.truth.bits_safe else ", low bits leak"
-        rows.append(
-            {
-                "name": name,
-                "text": text,
-                "claim": claim,
-                "kept": not broken,
-                "bits_safe": it.truth.bits_safe,
-            }
-        )
+        rows = [{"name": name, "text": found.text} for name, found in SUITES.items()]
+    else:
+        for name, module in from_clone("", "dpwitness bench").BENCHMARKS.items():
+            rows.append({"name": name, "text": f"measured by {module}"})
     return rows
 
 
-def _mechanisms() -> Rows:
-    from dpwitness import mechanisms
-
-    rows = []
-    for name in sorted(dir(mechanisms)):
-        found = getattr(mechanisms, name)
-        protocol = getattr(found, "_is_protocol", False)
-        if (
-            isinstance(found, type)
-            and not protocol
-            and hasattr(found, "sample")
-            and hasattr(found, "claim")
-        ):
-            rows.append({"name": name, "text": (inspect.getdoc(found) or "").partition("\n")[0]})
-    return rows
-
-
-def _domains() -> Rows:
-    """Return the rows of domains, each followed by its keys in a target file."""
-    from dpwitness.core.domains import domain_kinds, field_texts
-
-    rows: Rows = []
-    for name, kind in domain_kinds().items():
-        text = (inspect.getdoc(kind) or "").partition("\n\n")[0]
-        keys = field_texts(kind)
-        rows += [
-            {"name": name, "text": " ".join(text.split()).replace("`", ""), "keys": keys},
-            *({"name": f"  {key}", "text": words} for key, words in keys.items()),
-        ]
-    return rows
-
-
-def _relations() -> Rows:
-    from dpwitness.core.datasets.relations import OPTIONS, RELATIONS
-
-    return [
-        {
-            "name": name
-            + (f":{','.join(f'{option}=' for option in OPTIONS[name])}" if name in OPTIONS else ""),
-            "text": text,
-        }
-        for name, text in RELATIONS.items()
-    ]
-
-
-def _suites() -> Rows:
-    from dpwitness.suites import SUITES
-
-    return [{"name": name, "text": found.text} for name, found in SUITES.items()]
-
-
-# Rows of name and text by section; rows of the zoo also hold the claim and whether the mechanism
-# satisfies it.
-_SECTIONS: dict[str, Callable[[], Rows]] = {
-    "zoo": _zoo,
-    "mechanisms": _mechanisms,
-    "domains": _domains,
-    "relations": _relations,
-    "suites": _suites,
-    "bench": lambda: [
-        {"name": name, "text": f"measured by {module}"}
-        for name, module in benchmarks().BENCHMARKS.items()
-    ],
-}
-
-
-def _run_bench(args: argparse.Namespace) -> int:
+def bench(args: argparse.Namespace) -> int:
     """Run ``dpwitness bench``, print the required and measured value of each row, and return the
     exit code.
 
     A successful attack gives exit code 1.
     """
-    found = benchmarks()
-    if args.seed is not None and args.name is None:
-        raise InvalidArgument(
-            f"--seed is only for bench {', '.join(found.SEEDED_BENCHMARKS)}, got no name"
-        )
-    if args.part and args.name is None:
-        raise InvalidArgument(
-            f"--part is only for bench {', '.join(found.PARTED_BENCHMARKS)}, got no name"
-        )
+    found = from_clone("", "dpwitness bench")
+    for option, given, names in (
+        ("--seed", args.seed is not None, found.SEEDED_BENCHMARKS),
+        ("--part", args.part, found.PARTED_BENCHMARKS),
+    ):
+        if given and args.name is None:
+            raise InvalidArgument(f"{option} is only for bench {', '.join(names)}, got no name")
     tables = []
     for name in [args.name] if args.name else found.BENCHMARKS:
         tables.append(found.bench(name, args.seed, args.part))
@@ -213,15 +242,175 @@ def _run_bench(args: argparse.Namespace) -> int:
             print(found.format_table(tables[-1]), flush=True)
     if args.json:
         print_json([asdict(table) for table in tables])
-    return (
-        VIOLATED
-        if any(table.binding and not all(row.met for row in table.rows) for table in tables)
-        else OK
-    )
+    missed = any(table.binding and not all(row.met for row in table.rows) for table in tables)
+    return VIOLATED if missed else OK
 
 
-def benchmarks() -> ModuleType:
-    """Return the registry of benchmarks. Raise InvalidArgument if dpwitness was installed without a
-    clone.
+def targets(args: argparse.Namespace) -> int:
+    """Run ``dpwitness targets`` and return the exit code."""
+    if args.action == "new":
+        if len(args.names) != 1:
+            raise InvalidArgument(f"targets new needs one FILE, got {len(args.names)}")
+        return _write_target_file(Path(args.names[0]))
+    if args.action == "setup":
+        return _set_up(args.names)
+    if args.names:
+        raise InvalidArgument(f"targets list takes no names, got {' '.join(args.names)}")
+    return _list_environments(args.json)
+
+
+def _write_target_file(path: Path) -> int:
+    """Write a new target file and return the exit code."""
+    if path.suffix != ".py":
+        raise InvalidArgument(f"FILE must end in .py, got {str(path)!r}")
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(TEMPLATE)
+    except OSError as error:
+        raise InvalidArgument(
+            f"FILE must be a new file, got {str(path)!r}: {error.strerror}"
+        ) from None
+    print(f"written: {path}; try it with: dpwitness check {path}")
+    return OK
+
+
+def _set_up(names: list[str]) -> int:
+    """Install environments and return the exit code."""
+    installation = from_clone("installation", "dpwitness targets setup")
+    known = environments()
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        raise InvalidArgument(
+            f"targets setup needs names of environments ({', '.join(known)}), got "
+            f"{' '.join(unknown) or 'none'}"
+        )
+    failed = []
+    for name in names:
+        try:
+            installation.install(known[name], lambda line: print(line, flush=True))
+        except InvalidArgument as error:
+            failed.append(name)
+            print(error, file=sys.stderr)
+    if failed:
+        print(f"not installed: {', '.join(failed)}", file=sys.stderr)
+    return NO_VERDICT if failed else OK
+
+
+def _list_environments(as_json: bool) -> int:
+    """Print the environments, their state and their targets."""
+    rows = [
+        {
+            "name": name,
+            "state": from_clone("installation", "dpwitness targets").state_of(found),
+            "installs": [*found.requirements, *found.no_deps],
+            "targets": [Path(file).stem for file in found.targets],
+            "folder": str(found.folder),
+            "note": found.note,
+        }
+        for name, found in environments().items()
+    ]
+    if as_json:
+        print_json(rows)
+        return OK
+    width = max((len(str(row["name"])) for row in rows), default=0)
+    for row in rows:
+        main = row["installs"][-1] if row["installs"] else ""
+        print(
+            f"{row['name']:<{width}}  {row['state']:<10}  {main:<24}  "
+            f"{', '.join(row['targets'])}: {row['note']}"
+        )
+    print(f"environments are in {home()}; to install one: dpwitness targets setup NAME")
+    return OK
+
+
+def store(args: argparse.Namespace) -> int:
+    """Run ``dpwitness store gc``: remove damaged and named audits, and the chunks of finished
+    audits; return the exit code.
     """
-    return from_clone("", "dpwitness bench")
+    file = Path(args.file)
+    with _readable(args.file), open_store(args.file) as opened:
+        before, damaged = file.stat().st_size, opened.clear_damage()
+        entries = opened.entries()
+        for name in args.names:
+            if name not in {entry.name for entry in entries}:
+                existing = ", ".join(sorted({entry.name for entry in entries})) or "none"
+                raise InvalidArgument(
+                    f"NAME must be an audit of {opened.path}, got {name!r}; audits in the store: "
+                    f"{existing}"
+                )
+        for entry in entries:
+            if entry.name in args.names:
+                opened.drop(entry.id)
+        finished = [entry for entry in opened.entries() if entry.verdict is not None]
+        for entry in finished:
+            opened.drop(entry.id, only_chunks=True)
+        opened.connection.execute("VACUUM")
+    if damaged:
+        print(f"{damaged} damaged audits removed")
+    print(
+        f"{len(finished)} audits were reduced to results: {before / 1e6:.1f} MB before, "
+        f"{file.stat().st_size / 1e6:.1f} MB now"
+    )
+    return OK
+
+
+@contextmanager
+def _readable(file: str) -> Iterator[None]:
+    """Raise InvalidArgument for damage to the file outside the rows, or a full disk."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise InvalidArgument(
+            f"store is damaged or cannot be written, got {file}: {error}"
+        ) from None
+
+
+def _list_stores(files: Sequence[str], as_json: bool) -> int:
+    """Print the audits of stores and the size of each store.
+
+    Raise InvalidArgument if a row is damaged; output that was printed before is not affected.
+    """
+    rows = []
+    for number, file in enumerate(files, start=1):
+        with _readable(file), read_store(file) as opened:
+            entries = opened.entries()
+            rows += [_entry_json(entry) for entry in entries]
+            if not as_json:
+                width = reports.name_width(entry.name for entry in entries)
+                for entry in entries:
+                    print(f"{reports.name_cell(entry.name, width)}  {_format_state(entry)}")
+                where = f"{file}: " if len(files) > 1 else ""
+                print(f"{where}{len(entries)} audits, {Path(file).stat().st_size / 1e6:.1f} MB")
+            elif number == len(files):
+                print_json(rows)
+            _require_intact(opened, entries)
+    return OK
+
+
+def _require_intact(store: Store, entries: list[Entry]) -> None:
+    names = {entry.id: entry.name for entry in entries}
+    for damage in store.damage():
+        name = damage.name or names.get(damage.audit)
+        raise InvalidArgument(
+            f"store is damaged{f' at audit {name}' if name else ''} ({damage.row}), got "
+            f"{store.path}: remove the damaged audits with `dpwitness store gc {store.path}`"
+        )
+    for entry in entries:
+        entry.require_consistent()
+
+
+def _format_state(entry: Entry) -> str:
+    return f"{entry.verdict or 'not finished'}  {entry.done:,} of {entry.planned:,} runs"
+
+
+def _entry_json(entry: Entry) -> Json:
+    return {
+        "name": entry.name,
+        "state": _format_state(entry),
+        "verdict": entry.verdict,
+        "runs": entry.done,
+        "planned": entry.planned,
+        "begun": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.begun)),
+        "hash": entry.hash,
+        "content": entry.identity,
+    }

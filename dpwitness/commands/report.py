@@ -1,105 +1,50 @@
-"""``dpwitness report`` and ``compare``: write any format of a report from its JSON file; compare a
-report with an earlier one.
+"""Commands for what an earlier run wrote: ``report`` writes any format of its JSON file,
+``compare`` compares two of these files, and ``replay`` tests a witness again.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from dpwitness.commands import options as opts
-from dpwitness.commands.common import exit_code, parse_names, print_json, report_json_path
-from dpwitness.console import summary
+from dpwitness import reports
+from dpwitness.auditors.witnesses.replay import prepare_replay, target_arguments
+from dpwitness.auditors.witnesses.witness_reader import check_seal, load_json
+from dpwitness.auditors.workers.rounds import fresh_seed
+from dpwitness.commands import claims
+from dpwitness.commands.common import exit_code, print_json, report_results, summary
+from dpwitness.commands.loading import load, workers
+from dpwitness.commands.options import COMPARISON_FORMATS
+from dpwitness.console import bar
 from dpwitness.core.values.json_reader import printable
 from dpwitness.core.values.validation import InvalidArgument, error_text
-from dpwitness.reports.phrasing.wording import plain
-from dpwitness.terminal import OK, code_after_write, show, try_to_write
-
-COMPARISON_FORMATS = ("md", "html")
-_COMPARE: opts.Options = {
-    "old": {"metavar": "OLD.json", "help": "audit.json of the earlier report"},
-    "new": {
-        "metavar": "NEW.json",
-        "help": "audit.json of the later report; a new violation gives exit code 1",
-    },
-    "--report": {
-        "metavar": "DIR",
-        "help": "write compare.json, and compare.md or the formats of --format",
-    },
-    "--format": {
-        "metavar": "F,F",
-        "help": f"formats of the report, among {', '.join(COMPARISON_FORMATS)}; default "
-        f"{COMPARISON_FORMATS[0]}",
-    },
-    "--explain": {"action": "store_true", "help": "also explain how changes are judged"},
-    "--json": {"action": "store_true", "help": "print the comparison as JSON"},
-}
+from dpwitness.proofs_checks.kernel import checker
+from dpwitness.reports.comparison import compare as comparisons
+from dpwitness.reports.formats import FORMATS
+from dpwitness.terminal import OK, code_after_write, redirected_stdout, show, write_report_files
 
 
-def arguments(command: opts.Command) -> None:
-    """Add the commands ``report`` and ``compare`` and their options to the parser."""
-    from dpwitness.reports.audit.formats import DEFAULT_FORMATS, format_names
-
-    report = command(
-        "report",
-        "write or show the report of an earlier run again, in any format, from its audit.json",
-    )
-    usual = ",".join(DEFAULT_FORMATS)
-    opts.add_options(
-        report,
-        {
-            "file": {"metavar": "AUDIT.json", "help": "file that --report wrote"},
-            "--format": {
-                "default": usual,
-                "metavar": "F,F",
-                "help": f"formats, among {', '.join(format_names())}; default {usual}",
-            },
-            "--report": {
-                "metavar": "DIR",
-                "help": "output folder; default: the folder of the file",
-            },
-            "--show": {
-                "action": "store_true",
-                "help": "print a table of the audits, worst first, and write nothing",
-            },
-            "--no-plots": {"action": "store_true", "help": "write no plots"},
-        },
-    )
-    compare = command(
-        "compare",
-        "compare a report with an earlier report: new violations, changed verdicts, numbers "
-        "that changed beyond their error",
-    )
-    opts.add_options(compare, _COMPARE)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run ``dpwitness report`` or ``dpwitness compare`` and return the exit code."""
-    return _compare(args) if args.command == "compare" else _report(args)
-
-
-def _report(args: argparse.Namespace) -> int:
-    """Write or show a report again."""
-    from dpwitness.reports.audit.document import entries_of, read_document
-    from dpwitness.reports.audit.formats import format_names
-    from dpwitness.reports.audit.report import IncompleteReport, check_writable, write_document
-
+def report(args: argparse.Namespace) -> int:
+    """Run ``dpwitness report``: write or show a report again."""
     if args.show and args.report is not None:
         raise InvalidArgument("--show writes nothing: leave out --report")
-    formats = parse_names(args.format, format_names())
-    args.file = report_json_path(args.file)
-    document = read_document(args.file)
+    formats = _parse_formats(args.format, tuple(FORMATS))
+    file = _report_json(args.file)
+    document = reports.read_document(file)
     if args.show:
-        show(summary(entries_of(document)))
+        show(summary(reports.entries_of(document)))
         return OK
-    stem = Path(args.file).stem
-    folder = check_writable(args.report if args.report is not None else Path(args.file).parent)
+    folder = reports.check_writable(args.report if args.report is not None else Path(file).parent)
     try:
-        files = write_document(document, folder, formats, stem=stem, plots=not args.no_plots)
+        files = reports.write_document(
+            document, folder, formats, stem=Path(file).stem, plots=not args.no_plots
+        )
     except InvalidArgument:
         raise
     except (
-        IncompleteReport,
+        reports.IncompleteReport,
         ArithmeticError,
         AttributeError,
         LookupError,
@@ -108,30 +53,83 @@ def _report(args: argparse.Namespace) -> int:
     ) as error:
         # Numbers or curves in the file are inconsistent.
         raise InvalidArgument(
-            f"{printable(Path(args.file).name)} cannot be shown: {error_text(error)}"
+            f"{printable(Path(file).name)} cannot be shown: {error_text(error)}"
         ) from error
-    for file in files:
-        print(file)
+    for written in files:
+        print(written)
     return OK
 
 
-def _compare(args: argparse.Namespace) -> int:
-    """Compare two reports, print the comparison, and write it if requested."""
-    from dpwitness.reports.audit.report import check_writable
-    from dpwitness.reports.comparison.compare import compare, terminal, write
-
+def compare(args: argparse.Namespace) -> int:
+    """Run ``dpwitness compare``: compare two reports, print the comparison, and write it if
+    requested.
+    """
     if args.format is not None and args.report is None:
         raise InvalidArgument("--format needs --report DIR, where the files are written")
-    formats = parse_names(args.format or COMPARISON_FORMATS[0], COMPARISON_FORMATS)
+    formats = _parse_formats(args.format or COMPARISON_FORMATS[0], COMPARISON_FORMATS)
     if args.report is not None:
-        check_writable(args.report)
-    found, write_failed = compare(report_json_path(args.old), report_json_path(args.new)), False
+        reports.check_writable(args.report)
+    found = comparisons.compare(_report_json(args.old), _report_json(args.new))
     if args.json:
         print_json(found.to_json())
     else:
-        print(plain(terminal(found, explain=args.explain)))
+        print(reports.plain(comparisons.terminal(found, explain=args.explain)))
+    write_failed = False
     if args.report is not None:
-        file, write_failed = try_to_write("report", lambda: write(found, args.report, formats)[0])
-        if file is not None and not args.json:
-            print(f"report: {file}")
+        write_failed = write_report_files(
+            lambda: comparisons.write(found, args.report, formats)[0],
+            None if args.json else sys.stdout,
+        )
     return code_after_write(exit_code(found), write_failed)
+
+
+def _parse_formats(text: str, names: Sequence[str]) -> list[str]:
+    """Split the comma-separated names of ``--format``. Raise InvalidArgument, listing the valid
+    names, if a name is unknown.
+    """
+    found = [name.strip() for name in text.split(",")]
+    if not set(found) <= set(names):
+        raise InvalidArgument(
+            f"--format must be a list of names among {', '.join(names)}, got {text!r}"
+        )
+    return list(dict.fromkeys(found))
+
+
+def _report_json(place: str) -> str:
+    """Return the path of audit.json in a folder, or the path of a file unchanged."""
+    return str(Path(place) / "audit.json") if Path(place).is_dir() else place
+
+
+def replay(args: argparse.Namespace) -> int:
+    """Run ``dpwitness replay`` and return the exit code."""
+    if args.check:
+        return int(checker.main([args.witness]))
+    raw, file = load_json(args.witness)
+    if raw.get("kind") == "claim":
+        check_seal(raw, file)
+        args.seed = fresh_seed() if args.seed is None else args.seed
+        return claims.replay(args, raw)
+    if args.report is not None:
+        reports.check_writable(args.report)
+    replacement = None
+    if args.target is not None:
+        replacement, _, _ = load(args.target, target_arguments(raw["target"]))
+    prepared = prepare_replay(
+        args.witness, mechanism=replacement, allow=args.allow, called=args.target or ""
+    )
+    args.source_changed = prepared.source_changed
+    print(
+        f"replays {prepared.describe()}", file=sys.stderr if args.json else sys.stdout, flush=True
+    )
+    with redirected_stdout():
+        mechanism = prepared.load()
+    with workers(args, mechanism) as executor, bar() as progress, redirected_stdout():
+        result = prepared.run(
+            mechanism,
+            trials=args.trials,
+            confidence=args.confidence,
+            seed=args.seed,
+            executor=executor,
+            progress=progress,
+        )
+    return report_results(args, [result], title=f"Replay of {Path(args.witness).name}")

@@ -12,15 +12,27 @@ import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from dpwitness.commands import options as opts
+from dpwitness import reports
+from dpwitness.auditors.scanning.noise_map import Function, NoiseMap, Site
+from dpwitness.auditors.scanning.proposals import Proposal
+from dpwitness.auditors.scanning.scan import (
+    Outcome,
+    Scanned,
+    audits,
+    interpreter_path,
+    located,
+    mapped,
+    named,
+    scanned,
+)
+from dpwitness.auditors.workers.clocks import read_clock
 from dpwitness.commands.common import print_json, write_outputs
 from dpwitness.console import Line, announce
 from dpwitness.core.values.json_reader import Json, anything, listing, read_json, record, text
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.core.values.wording import dataset
-from dpwitness.reports.phrasing.wording import plain
+from dpwitness.mechanisms.wrappers.programs.confinement import described
 from dpwitness.terminal import (
     NO_VERDICT,
     OK,
@@ -31,91 +43,22 @@ from dpwitness.terminal import (
     show,
 )
 
-if TYPE_CHECKING:
-    from dpwitness.auditors.scanning.noise_map import Function, NoiseMap, Site
-    from dpwitness.auditors.scanning.proposals import Proposal
-    from dpwitness.auditors.scanning.scan import Outcome, Scanned
-
-_SECONDS = 120.0
 _CALL = record(
     function=text(1000), arguments=listing(listing(anything, 3, 3)), modules=listing(text(1000))
 )
 _LEAST_CALLS = 60.0  # seconds in which imports, tests and calls must end, however small the budget
 
 
-def arguments(command: opts.Command) -> None:
-    """Add the command and its options to the parser."""
-    scan = command(
-        "scan",
-        "list where a file, folder or package draws noise, run it as its tests do, and audit "
-        "what it promises",
-    )
-    opts.add_options(
-        scan,
-        {
-            "what": {
-                "metavar": "WHAT",
-                "help": "a Python file, a folder, or an installed package; WHAT:FUNCTION for one "
-                "function",
-            },
-            "--tests": {
-                "metavar": "PATH",
-                "action": "append",
-                "default": [],
-                "help": "tests for pytest, whose calls are repeated with other data; may be "
-                "repeated",
-            },
-            "--script": {
-                "metavar": "FILE",
-                "action": "append",
-                "default": [],
-                "help": "a script whose calls are repeated; may be repeated",
-            },
-            "--calls": {
-                "metavar": "FILE",
-                "help": "calls that pytest --dp-discover FILE has written",
-            },
-            "--dry-run": {
-                "action": "store_true",
-                "help": "list where noise is drawn; nothing is imported or called",
-            },
-            "--seconds": {
-                "type": opts.SECONDS,
-                "default": _SECONDS,
-                "metavar": "S",
-                "help": f"time budget; default {_SECONDS:g}",
-            },
-            **opts.CLOCK,
-            **opts.seed(default=0),
-            **opts.INTERPRETER,
-            **opts.REPORTING,
-            **opts.DETAIL,
-        },
-    )
-
-
-def run(args: argparse.Namespace) -> int:
+def scan(args: argparse.Namespace) -> int:
     """Run ``dpwitness scan`` and return the exit code: 3 for a suspect or if nothing was audited, 0
     otherwise.
     """
-    from dpwitness.auditors.scanning.scan import (
-        audits,
-        interpreter_path,
-        located,
-        mapped,
-        named,
-        scanned,
-    )
-    from dpwitness.auditors.workers.clocks import read_clock
-    from dpwitness.mechanisms.wrappers.programs.confinement import described
-    from dpwitness.reports.audit.report import check_writable
-
-    for option, paths in (("--tests", args.tests), ("--script", args.script)):
-        for path in paths:
-            if not Path(path.partition("::")[0]).exists():
-                raise InvalidArgument(
-                    f"{option} must be a file or folder that exists, got {path!r}"
-                )
+    given = [("--tests", path) for path in args.tests] + [
+        ("--script", path) for path in args.script
+    ]
+    for option, path in given:
+        if not Path(path.partition("::")[0]).exists():
+            raise InvalidArgument(f"{option} must be a file or folder that exists, got {path!r}")
     python = interpreter_path(args.python)
     if args.dry_run:
         found, root = mapped(located(args.what, python))
@@ -124,11 +67,11 @@ def run(args: argparse.Namespace) -> int:
     stem = re.sub(r"\W+", "_", Path(args.what.rstrip("/")).name.removesuffix(".py")).strip("_")
     args.report = args.report or f"out/scan-{stem or 'scan'}"
     file = Path(args.report) / f"{stem or 'scan'}_targets.py"
-    check_writable(file.parent)
+    reports.check_writable(file.parent)
     if not args.quiet:
         print(f"limits: {described()}", file=sys.stderr)
     shown = not args.quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    now, outcomes = read_clock(args.clock), list["Outcome"]()
+    now, outcomes = read_clock(args.clock), list[Outcome]()
     with tempfile.TemporaryDirectory(prefix="dpwitness-scan-") as folder, redirected_stdout():
         begin, line = now(), Line(sys.stderr)
 
@@ -138,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
                 f"{_place(proposal)}: a trace shows: {said[:200]} (after {now() - begin:.0f} s)"
             )
 
-        scan = scanned(
+        found_scan = scanned(
             args.what, python=python, folder=Path(folder), memory=args.memory,
             seconds=max(0.5 * args.seconds, _LEAST_CALLS), tests=args.tests, scripts=args.script,
             kept=_kept(args.calls),
@@ -146,9 +89,9 @@ def run(args: argparse.Namespace) -> int:
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
             for outcome in audits(
-                scan, file, python=python, folder=Path(folder), memory=args.memory,
+                found_scan, file, python=python, folder=Path(folder), memory=args.memory,
                 seconds=max(args.seconds - (now() - begin), 5.0), clock=args.clock, seed=args.seed,
-                progress=lambda text: line.draw(plain(text)[:100]) if shown else None,
+                progress=lambda text: line.draw(reports.plain(text)[:100]) if shown else None,
                 shown=announce_trace,
             ):  # fmt: skip
                 outcomes.append(outcome)
@@ -158,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             announce("interrupted: what was audited is reported")
         line.close()
-    return _conclude(args, scan, outcomes, file)
+    return _conclude(args, found_scan, outcomes, file)
 
 
 def _kept(file: str | None) -> list[Json]:
@@ -201,13 +144,15 @@ def _print_map(
         return OK
     for row in rows:
         scale = f", scale {row['scale']}" if row["scale"] else ""
-        print(plain(f"{row['file']}:{row['line']}  {row['call']} ({row['law']}{scale})"))
+        print(reports.plain(f"{row['file']}:{row['line']}  {row['call']} ({row['law']}{scale})"))
         reaching_it = row["reached by"]
         more = len(reaching_it) - 3
         names = ", ".join(reaching_it[:3]) + (f" and {more} more" if more > 0 else "")
-        print(plain(f"    in {row['function']}; reached by {names or 'no public function'}"))
+        print(
+            reports.plain(f"    in {row['function']}; reached by {names or 'no public function'}")
+        )
     for remark in found.remarks:
-        print(plain(f"note: {remark}"))
+        print(reports.plain(f"note: {remark}"))
     print(
         f"{len(rows)} places draw noise; {len(functions)} {'' if of_one else 'public '}"
         "functions reach them"
@@ -219,11 +164,11 @@ def _conclude(
     args: argparse.Namespace, scan: Scanned, outcomes: Sequence[Outcome], file: Path
 ) -> int:
     """Write the report, print findings, what needs a person, and counts."""
-    from dpwitness.reports.audit.document import result_json
-
     results = [outcome.result for outcome in outcomes if outcome.result is not None]
     title = f"Scan of {scan.title}"
-    page, failed = write_outputs(args, [result_json(each) for each in results], title, results)
+    page, failed = write_outputs(
+        args, [reports.result_json(each) for each in results], title, results
+    )
     rows = [_row(scan, outcome) for outcome in outcomes]
     rows += [
         {
@@ -285,30 +230,26 @@ def _print(
 ) -> None:
     for outcome in outcomes:
         if outcome.verdict in ("VIOLATED", "SUSPECT"):
-            show(mark_verdict(plain(_finding(outcome))))
+            show(mark_verdict(reports.plain(_finding(outcome))))
             pair = None if outcome.result is None else outcome.result.pair
             if pair is not None:
                 sides = pair.to_json()
-                print(plain(f"    on {_short(sides['d0'])} and {_short(sides['d1'])}"))
+                shown = [reports.truncated_line(dataset(sides[side]), 160) for side in ("d0", "d1")]
+                print(reports.plain(f"    on {shown[0]} and {shown[1]}"))
             if outcome.traced:
-                print(plain(f"    a trace shows: {outcome.traced[:300]}"))
+                print(reports.plain(f"    a trace shows: {outcome.traced[:300]}"))
     waiting = [(each.proposal.function.path, each.why) for each in outcomes if each.why]
     waiting += [(each.function.path, each.why) for each in scan.proposals if each.why]
     for path, why in [] if args.quiet else waiting:
-        print(plain(f"needs you: {path}: {why}"))
+        print(reports.plain(f"needs you: {path}: {why}"))
     for remark in scan.remarks:
-        print(plain(f"note: {remark}"))
-    if args.verbose:
-        for outcome in outcomes:
-            if outcome.verdict and outcome.verdict not in ("VIOLATED", "SUSPECT"):
-                print(plain(f"{outcome.proposal.function.path}: {outcome.result.headline()}"))  # type: ignore[union-attr]
+        print(reports.plain(f"note: {remark}"))
+    for outcome in outcomes if args.verbose else ():
+        if outcome.result is not None and outcome.verdict not in ("VIOLATED", "SUSPECT", ""):
+            headline = outcome.result.headline()
+            print(reports.plain(f"{outcome.proposal.function.path}: {headline}"))
     counts = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in verdicts.items()) or "none"
     print(
         f"{len(scan.found.sites)} places draw noise; {len(scan.proposals)} functions promise "
         f"privacy; audited {sum(verdicts.values())}: {counts}; {len(waiting)} need you"
     )
-
-
-def _short(side: Json) -> str:
-    text = dataset(side)
-    return text if len(text) <= 160 else text[:157] + "..."

@@ -1,18 +1,28 @@
 """JSON document of a report: the data that all formats show. A written document can be read back
 and rendered again.
+
+Every conclusion of a document that is read must follow from the recorded numbers, or be unchanged
+since it was written. Bounds and verdicts are computed again from the counts
+(`auditors.witnesses.kinds`). A seal, the hash of all fields except `UNSEALED_FIELDS`, reveals edits
+of numbers that do not follow from counts, such as `detectable`. The seal is not a signature. A
+result without counts and without a seal is shown as recorded.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.witnesses.kinds import kind_of
+from dpwitness.auditors.witnesses.facts import claim_of
+from dpwitness.auditors.witnesses.kinds import kind_of, recompute_bounds
 from dpwitness.auditors.witnesses.parquet_files import has_frame_files, read_frame_files
+from dpwitness.auditors.witnesses.recompute import is_same, raise_damaged
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import Verdict, environment, strict
+from dpwitness.auditors.witnesses.witness_reader import check_seal, fingerprint
 from dpwitness.auditors.workers.loading import place_of
 from dpwitness.core.values.json_reader import (
     TEXT,
@@ -34,15 +44,9 @@ from dpwitness.core.values.json_reader import (
     text,
 )
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.reports.audit.checking import (
-    check_conclusions,
-    holm_json,
-    recomputed_headline,
-    sealed,
-)
-from dpwitness.reports.phrasing.facts import Entry
-from dpwitness.reports.phrasing.summary import count_verdicts, family
-from dpwitness.reports.phrasing.wording import slugs
+from dpwitness.core.values.wording import number as as_number
+from dpwitness.reports.phrasing.summary import Entry, Family, count_verdicts, family
+from dpwitness.reports.phrasing.wording import slugs, verdict
 
 SCHEMA = 1
 WITNESS = re.compile(r"witness-[A-Za-z0-9._-]+\.json")
@@ -80,11 +84,14 @@ def build_document(
     results: Sequence[Result | Mapping[str, Any]], *, title: str, command: str | None = None
 ) -> Json:
     """Return the JSON document of a report over `results`, the content of ``audit.json``."""
-    data = [_truncate_texts(strict(dict(result_json(result)))) for result in results]
-    data = [result | recomputed_headline(result) for result in data]
-    for result, slug in zip(
-        data, slugs(str(result.get("name", "")) for result in data), strict=True
-    ):
+    data = []
+    for each in results:
+        # texts have the length that `read_document` accepts
+        whole = strict(dict(result_json(each)))
+        result = {k: value if k == "witness" else _truncate(value) for k, value in whole.items()}
+        data.append(result | recomputed_headline(result))
+    names = slugs(str(result.get("name", "")) for result in data)
+    for result, slug in zip(data, names, strict=True):
         result["witness_file"] = f"witness-{slug}.json" if result.get("witness") else None
     together = family(data)
     return {
@@ -96,13 +103,6 @@ def build_document(
         "holm": holm_json(together, len(data)),
         "results": [sealed(result) for result in data],
     }
-
-
-def _truncate_texts(result: Json) -> Json:
-    """Return the result with texts truncated to the length that `read_document` accepts; a witness
-    is not changed.
-    """
-    return {key: value if key == "witness" else _truncate(value) for key, value in result.items()}
 
 
 def _truncate(value: Any) -> Any:
@@ -276,3 +276,167 @@ def checked_document(found: Any, name: str = "document") -> Json:
         | {"results": results}
         | {key: value for key, value in usual.items() if key not in found}
     )
+
+
+# Fields without conclusions: name, notes, run environment, times, sources, pictures. The seal does
+# not cover these fields.
+UNSEALED_FIELDS = (
+    *("name", "notes", "environment", "seconds", "cpu_seconds", "source", "test"),
+    *("target", "witness_file", "picture", "accepted", "sha256"),
+)
+_DECIDED = ("VIOLATED", "NOT_REFUTED", "CERTIFIED", "SUPPORTED")
+
+
+def sealed(result: Json) -> Json:
+    """Return the result with its seal: ``sha256``, the hash of all fields except
+    `UNSEALED_FIELDS`.
+    """
+    return {**result, "sha256": _hash(result)}
+
+
+def _hash(result: Json) -> str:
+    return fingerprint(
+        {
+            key: _integral_floats_as_int(value)
+            for key, value in result.items()
+            if key not in UNSEALED_FIELDS
+        }
+    )
+
+
+def _integral_floats_as_int(value: Any) -> Any:
+    """Replace integral floats by integers in a JSON value, because other tools write 1.0 as 1."""
+    if isinstance(value, Mapping):
+        return {key: _integral_floats_as_int(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_integral_floats_as_int(part) for part in value]
+    return (
+        int(value)
+        if isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+        else value
+    )
+
+
+def holm_json(together: Family | None, size: int) -> Json | None:
+    """Return the Holm correction of a family of audits in the JSON form of a document; None without
+    a family.
+    """
+    return (
+        {"error": together.error, "adjusted": [together.adjusted.get(i) for i in range(size)]}
+        if together
+        else None
+    )
+
+
+def check_conclusions(document: Json, name: str) -> list[Json]:
+    """Return the results of a document, with headlines computed from their numbers.
+
+    Raises
+    ------
+    InvalidArgument
+        If a conclusion contradicts its numbers, or a seal (checksum) contradicts the sealed fields.
+        The message names the audit, the field, the correct value and the recorded value.
+    """
+    results = [
+        _checked_result(result, name, f"results[{i}]")
+        for i, result in enumerate(document["results"])
+    ]
+    verdict_counts = count_verdicts(results)
+    if "verdicts" in document and document["verdicts"] != verdict_counts:
+        raise InvalidArgument(
+            f"verdicts must be the number of results by verdict, {verdict_counts}, got "
+            f"{document['verdicts']}"
+        )
+    if document.get("holm") is not None:
+        recorded, right = document["holm"], holm_json(family(results), len(results))
+        if not is_same(recorded, right):
+            raise InvalidArgument(
+                f"holm must follow from the p-values of the results, which give {right}, got "
+                f"{recorded}"
+            )
+    return results
+
+
+def _checked_result(result: Json, name: str, at: str) -> Json:
+    try:
+        determined = recompute_bounds(result).determined
+        _check_fields(result)
+        if result.get("witness"):
+            _check_witness(result)
+        if "sha256" in result and result["sha256"] != _hash(result):
+            why = "sha256 does not match its fields; remove sha256 to show the result as recorded"
+            raise InvalidArgument(f"result {result['name']!r} is damaged or edited: {why}")
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{at}: {error}") from None
+    found = dict(result)
+    if not determined and "sha256" not in result and result["verdict"] in _DECIDED:
+        note = (
+            f"as recorded in {name}: the file does not hold the counts from which this verdict "
+            "follows"
+        )
+        notes = result.get("notes") or []
+        kept = [each for each in notes if not each.startswith("as recorded in ")]
+        found["notes"] = [*kept, note]
+    return found | recomputed_headline(result)
+
+
+def _check_fields(result: Json) -> None:
+    """Check that the fields of a result agree: kind, the verdict in the headline, the pair's
+    relation, the parameter, and the suite's expectation.
+    """
+    found = result["verdict"]
+    headline, word = str(result.get("headline") or ""), verdict(found)
+    words = [verdict(each.value) for each in Verdict]
+    shown = [each for each in words if headline.startswith((f"{each}:", f"{each} "))]
+    relation, audited = result.get("relation"), (result.get("pair") or {}).get("relation")
+    claim = claim_of(result)
+    symbol = None if claim is None else claim.symbol
+    right = result.get("right")
+    is_kept = str(result.get("expected") or "").startswith("kept")
+    certifies = kind_of(result).certifies or found not in ("CERTIFIED", "SUPPORTED")
+    undecided = found in ("ERROR", "INCONCLUSIVE", "SUSPECT")
+    for damaged, field, correct, recorded in (
+        (not certifies, "kind", "one that certifies, such as white box", result.get("kind")),
+        (shown[:1] not in ([], [word]), "verdict", shown[:1] and shown[0], word),
+        (relation is not None and audited not in (None, relation), "relation", audited, relation),
+        (
+            symbol is not None and result.get("parameter", symbol) != symbol,
+            "parameter",
+            symbol,
+            result.get("parameter"),
+        ),
+        (right is True and is_kept and found == "VIOLATED", "right", False, True),
+        (right is not None and undecided, "right", None, right),
+    ):
+        if damaged:
+            raise_damaged(result, field, correct, recorded)
+
+
+def _check_witness(result: Json) -> None:
+    """Check the witness inside a result: its seal, and its agreement with the result's bound,
+    claim, confidence and seed.
+    """
+    witness = result["witness"]
+    check_seal(witness, f"witness of {result['name']!r}")
+    kind = kind_of(result)
+    # only a witness that is read with its bound has the bound of the result
+    if witness.get("kind") != kind.name or kind.read is None:
+        return
+    field, found = "parameter_lower", result.get("parameter_lower")
+    if witness.get("level") == "bit":
+        field = "bit_level.epsilon_lower"
+        found = (result.get("bit_level") or {}).get("epsilon_lower")
+    bound, stated = as_number(found), as_number(witness.get("bound"))
+    if bound is not None and stated is not None and not math.isclose(bound, stated, rel_tol=1e-9):
+        raise_damaged(result, field, f"{stated:.6g}, the bound of its witness", bound)
+    for key in ("claim", "confidence", "seed"):
+        if key in result and key in witness and result[key] != witness[key]:
+            raise_damaged(result, key, f"{witness[key]}, as in its witness", result[key])
+
+
+def recomputed_headline(result: Json) -> Json:
+    """Return ``{"headline": ...}`` computed from the numbers of a result; an empty dict where the
+    kind has no such headline, or a number is missing.
+    """
+    found = kind_of(result).headline(result)
+    return {} if found is None else {"headline": found}

@@ -9,19 +9,24 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.checks.runner import CheckReport
 from dpwitness.auditors.witnesses.parquet_files import has_frame_files, write_frame_files
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.witness_reader import seal
-from dpwitness.core.values.atomic_files import atomic_folder, resolve_destination, write_json
+from dpwitness.core.values.atomic_files import (
+    atomic_folder,
+    json_text,
+    resolve_destination,
+    write_json,
+    write_text,
+)
 from dpwitness.core.values.json_reader import Json, read_json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.reports.audit.checking import sealed
-from dpwitness.reports.audit.document import WITNESS, build_document, entries_of
-from dpwitness.reports.audit.formats import DEFAULT_FORMATS, format_named
+from dpwitness.reports.audit.document import WITNESS, build_document, entries_of, sealed
+from dpwitness.reports.formats import DEFAULT_FORMATS, FORMATS
 from dpwitness.reports.phrasing.wording import slugs
 from dpwitness.reports.plots.album import Album
 
@@ -162,28 +167,28 @@ def write_document(
     the failed format is deleted, and IncompleteReport is raised.
     """
     entries = entries_of(document)
-    current_files = {entry.witness_file for entry in entries}
-    album = Album(empty=not plots)
-    stale, files = (
-        _stale_witnesses(folder, stem, current_files),
-        [f"{stem}{format_named(name).SUFFIX}" for name in formats],
-    )
+    stale = _stale_witnesses(folder, stem, {entry.witness_file for entry in entries})
+    files = [f"{stem}{FORMATS[name].suffix}" for name in formats]
     failures = {}
     with atomic_folder(folder) as draft:
+        album = Album(draft, empty=not plots)
         found = document | {"results": [sealed(result) for result in document["results"]]}
         write_json(draft / f"{stem}.json", write_frame_files(found, draft))
         for entry in entries:
-            if (
-                entry.witness_file
-                and WITNESS.fullmatch(entry.witness_file)
-                and entry.result.get("witness")
-            ):
-                write_json(
-                    draft / entry.witness_file, _with_frame_files(entry.result["witness"], draft)
-                )
+            file, witness = entry.witness_file, entry.result.get("witness")
+            if file and WITNESS.fullmatch(file) and witness:
+                # large data frames are separate files, whose hashes the witness holds
+                split: Json = write_frame_files(witness, draft)
+                sealed_again = has_frame_files(split) and "sha256" in split
+                write_json(draft / file, seal(split) if sealed_again else split)
         for name, file in zip(formats, files, strict=True):
             try:
-                format_named(name).write(document, entries, draft / file, album)
+                # only the formats that are written are imported
+                module, _, function = FORMATS[name].function.partition(":")
+                render = getattr(import_module(f"dpwitness.reports.formats.{module}"), function)
+                more = (entries, album) if FORMATS[name].plots else ()
+                text = render(document, *more)
+                write_text(draft / file, text if isinstance(text, str) else json_text(text))
             except Exception as error:
                 failures[file] = error
                 (draft / file).unlink(missing_ok=True)
@@ -193,14 +198,6 @@ def write_document(
     if failures:
         raise IncompleteReport(folder / f"{stem}.json", failures)
     return [folder / file for file in files]
-
-
-def _with_frame_files(witness: Json, folder: Path) -> Json:
-    """Write a witness's large data frames to separate files, and return the witness with their
-    hashes and a new seal.
-    """
-    found: Json = write_frame_files(witness, folder)
-    return seal(found) if has_frame_files(found) and "sha256" in found else found
 
 
 def _stale_witnesses(folder: Path, stem: str, current_files: set[str | None]) -> list[Path]:
@@ -218,34 +215,3 @@ def _stale_witnesses(folder: Path, stem: str, current_files: set[str | None]) ->
             if isinstance(name, str) and WITNESS.fullmatch(name) and name not in current_files:
                 found.append(folder / name)
     return found
-
-
-def write(reports: Sequence[CheckReport], folder: Path | str, *, command: str) -> Path:
-    """Write ``checks.json`` and its formats, and ``audit.json`` and its formats if a check ran an
-    audit.
-
-    Parameters
-    ----------
-    reports : sequence of CheckReport
-        One report per target.
-    folder : Path or str
-        Report folder, created if missing.
-    command : str
-        Command that the reports print.
-
-    Returns
-    -------
-    Path
-        The markdown file of the checks.
-    """
-    path = check_writable(folder)
-    audits = [
-        finding.result
-        for report in reports
-        for finding in report.findings
-        if finding.result is not None
-    ]
-    if audits:
-        write_report(audits, path, title="Audits behind the checks", command=command)
-    write_document(build_document(reports, title="Checks", command=command), path, stem="checks")
-    return path / "checks.md"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,7 +18,7 @@ from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.audit.document import checked_document, read_document
 from dpwitness.reports.audit.report import check_writable
 from dpwitness.reports.comparison.intervals import Interval, intervals
-from dpwitness.reports.formats.html_frame import page
+from dpwitness.reports.formats.html_format import page
 from dpwitness.reports.phrasing.summary import acceptance_text, fingerprint, rules_of
 from dpwitness.reports.phrasing.wording import code, escaped_markdown, table, verdict
 
@@ -76,75 +76,64 @@ class NumberChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Violation:
-    """Rule that the new run breaks and the old run does not break."""
-
-    rule: str
-    fingerprint: str
-    accepted: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Row:
     """Row of a comparison: one audit in both reports, or in one of them.
 
-    `old` and `new` are the verdicts, None if a report does not have the audit; `old_bits` and
-    `new_bits` are the verdicts on low bits.
+    `before` and `after` are the results in the two reports, None if a report does not have the
+    audit. `violations` are the rules that the new run breaks and the old run does not break, with
+    their fingerprints and whether they are accepted.
     """
 
-    name: str
-    kind: str | None
-    claim: str | None
-    relation: str | None
-    test: str | None
-    old: str | None
-    new: str | None
-    old_bits: str | None
-    new_bits: str | None
-    violations: tuple[Violation, ...]
+    before: Json | None
+    after: Json | None
+    violations: tuple[Json, ...]
     moves: tuple[NumberChange, ...]
-    accepted: Json | None
+
+    @property
+    def name(self) -> str:
+        return str(self.result["name"])
+
+    @property
+    def result(self) -> Json:
+        """Return the result in the new report, or in the old report if the new one has none."""
+        return self.after if self.after is not None else self.before or {}
 
     @property
     def changes(self) -> tuple[str, ...]:
         """Return the kinds of change of the row, worst first; ("same",) if nothing changed."""
-        found = set(self._changes()) - {"same"}
+        found = {move.change for move in self.moves} - {"same"}
+        if any(not violation["accepted"] for violation in self.violations):
+            found.add("new violation")
+        old, new = _verdicts(self.before), _verdicts(self.after)
+        accepted_rules = (self.result.get("accepted") or {"rules": []})["rules"]
+        had_verdict = old is None or old["verdict"] not in _WITHOUT_VERDICT
+        has_none = new is not None and new["verdict"] in _WITHOUT_VERDICT
+        # a trace with accepted findings counts as one with a verdict
+        if had_verdict and has_none and "TRACE" not in accepted_rules:
+            found.add("no verdict")
+        if old is None or new is None:
+            found.add("came" if old is None else "went")
+        elif old != new:
+            found.add("verdict changed")
         return tuple(change for change in CHANGES if change in found) or ("same",)
 
-    @property
-    def without(self) -> bool:
-        """Return whether the audit has no verdict now, and had a verdict before or is new.
-
-        A trace with accepted findings does not count.
-        """
-        accepted_rules = (self.accepted or {"rules": []})["rules"]
-        return (
-            self.new in _WITHOUT_VERDICT
-            and self.old not in _WITHOUT_VERDICT
-            and "TRACE" not in accepted_rules
-        )
-
-    def _changes(self) -> Iterator[str]:
-        if any(not violation.accepted for violation in self.violations):
-            yield "new violation"
-        if self.without:
-            yield "no verdict"
-        if self.old is None or self.new is None:
-            yield "came" if self.old is None else "went"
-        elif (self.old, self.old_bits) != (self.new, self.new_bits):
-            yield "verdict changed"
-        yield from (move.change for move in self.moves)
-
     def to_json(self) -> Json:
+        keys = ("name", "kind", "claim", "relation", "test")
         return {
-            **{key: getattr(self, key) for key in ("name", "kind", "claim", "relation", "test")},
+            **{key: self.result.get(key) for key in keys},
             "changes": list(self.changes),
-            "old": {"verdict": self.old, "bit_level": self.old_bits} if self.old else None,
-            "new": {"verdict": self.new, "bit_level": self.new_bits} if self.new else None,
-            "new_violations": [asdict(violation) for violation in self.violations],
+            "old": _verdicts(self.before),
+            "new": _verdicts(self.after),
+            "new_violations": list(self.violations),
             "moves": [move.to_json() for move in self.moves],
-            "accepted": self.accepted,
+            "accepted": self.result.get("accepted"),
         }
+
+
+def _verdicts(result: Json | None) -> Json | None:
+    """Return the verdicts of a result on values and on low bits; None without a result."""
+    bits = ((result or {}).get("bit_level") or {}).get("verdict")
+    return None if result is None else {"verdict": result["verdict"], "bit_level": bits}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -168,16 +157,10 @@ class Comparison(Result):
         return "statistical"
 
     def headline(self) -> str:
-        found = self.counts
-        counted_changes = [
-            f"{number} {verdict_text}" for verdict_text, number in found.items() if number
-        ]
-        verdict_text = (
-            verdict(self.verdict.value)
-            if self.verdict is not Verdict.NOT_REFUTED
-            else "NO NEW VIOLATION"
-        )
-        return f"{verdict_text}: {', '.join(counted_changes) if counted_changes else 'no audits'}"
+        counts = ", ".join(f"{number} {change}" for change, number in self.counts.items() if number)
+        calm = self.verdict is Verdict.NOT_REFUTED
+        word = "NO NEW VIOLATION" if calm else verdict(self.verdict.value)
+        return f"{word}: {counts or 'no audits'}"
 
     @property
     def counts(self) -> dict[str, int]:
@@ -281,31 +264,18 @@ def _row_key(result: Json) -> tuple[Any, ...]:
 
 
 def _row(old: Json | None, new: Json | None) -> Row:
-    present = new if new is not None else old or {}
-    accepted = present.get("accepted")
     # a trace alone does not refute a claim
     before, now = (set(rules_of(result)) - {"TRACE"} if result else set() for result in (old, new))
+    accepted_rules = ((new or {}).get("accepted") or {}).get("rules", ())
     violations = tuple(
-        Violation(
-            rule, fingerprint(present, rule), accepted is not None and rule in accepted["rules"]
-        )
+        {
+            "rule": rule,
+            "fingerprint": fingerprint(new or {}, rule),
+            "accepted": rule in accepted_rules,
+        }
         for rule in sorted(now - before)
     )
-    return Row(
-        name=str(present["name"]),
-        **{key: present.get(key) for key in ("kind", "claim", "relation", "test")},
-        old=old["verdict"] if old else None,
-        new=new["verdict"] if new else None,
-        old_bits=_bits(old),
-        new_bits=_bits(new),
-        violations=violations,
-        moves=tuple(_compare_numbers(old, new)) if old and new else (),
-        accepted=accepted,
-    )
-
-
-def _bits(result: Json | None) -> str | None:
-    return ((result or {}).get("bit_level") or {}).get("verdict")
+    return Row(old, new, violations, tuple(_compare_numbers(old, new)) if old and new else ())
 
 
 def _compare_numbers(old: Json, new: Json) -> Iterator[NumberChange]:
@@ -345,6 +315,22 @@ def terminal(comparison: Comparison, *, explain: bool = False) -> str:
 def markdown(comparison: Comparison) -> str:
     """Return a comparison as a markdown page."""
     rows = changed(comparison)
+    found = comparison.counts
+    steps = {
+        "release nothing under a claim that is newly violated: replay its witness, which is in "
+        "the folder of the new report": found["new violation"],
+        "run the audits without a verdict again": found["no verdict"],
+        "look at what rose: the mechanism leaks more, or the new run found a better event": found[
+            "rose"
+        ],
+        "look at what fell: the mechanism leaks less, or the new run found a weaker event": found[
+            "fell"
+        ],
+        "run both audits on the same pair (--d0, --d1) where the numbers come from different "
+        "pairs": found["higher elsewhere"] + found["lower elsewhere"],
+    }
+    taken = [step for step, count in steps.items() if count]
+    advice = "; ".join(taken) or "no change is needed on this evidence"
     formatters = (
         escaped_markdown,
         code,
@@ -364,7 +350,7 @@ def markdown(comparison: Comparison) -> str:
         "",
         f"Old: {code(comparison.old)}. New: {code(comparison.new)}.",
         "",
-        f"What to do: {_what_to_do(comparison)}.",
+        f"What to do: {advice}.",
         "",
         "## What changed",
         "",
@@ -405,51 +391,27 @@ def changed(comparison: Comparison) -> list[Row]:
 
 def _cells(row: Row) -> tuple[str, ...]:
     """Return the texts of a row's cells, in the order of `HEADER`."""
-    moves = [
+    result = row.result
+    notes = [
         f"{move.what}: {move.old.symbol} {move.old} -> {move.new}, "
         f"{move.change}{f' ({move.remark})' if move.remark else ''}"
         for move in row.moves
         if move.change != "same"
     ]
-    notes = [*moves, *([f"test {row.test}"] if row.test else [])]
-    if row.accepted:
-        notes.append(f"accepted {acceptance_text({'accepted': row.accepted})}")
-    rules = [violation.rule for violation in row.violations if not violation.accepted]
+    if result.get("test"):
+        notes.append(f"test {result['test']}")
+    if result.get("accepted"):
+        notes.append(f"accepted {acceptance_text(result)}")
+    rules = [violation["rule"] for violation in row.violations if not violation["accepted"]]
     change = ", ".join(
         f"{each} ({', '.join(rules)})" if each == "new violation" else each for each in row.changes
     )
-    return (
-        change,
-        row.name,
-        row.claim or "-",
-        _verdicts(row.old, row.old_bits),
-        _verdicts(row.new, row.new_bits),
-        "; ".join(notes),
+    old, new = (
+        verdict(side["verdict"])
+        + (f", bits {verdict(side['bit_level']).lower()}" if side["bit_level"] else "")
+        for side in (
+            _verdicts(each) or {"verdict": "-", "bit_level": None}
+            for each in (row.before, row.after)
+        )
     )
-
-
-def _verdicts(value: str | None, bits: str | None) -> str:
-    """Return the verdict on values, and the verdict on low bits if there is one, as text."""
-    return verdict(value or "-") + (f", bits {verdict(bits).lower()}" if bits else "")
-
-
-def _what_to_do(comparison: Comparison) -> str:
-    """Return the advice that follows from the counts of changes."""
-    found = comparison.counts
-    steps = (
-        "release nothing under a claim that is newly violated: replay its witness, which is in "
-        "the folder of the new report"
-        if found["new violation"]
-        else "",
-        "run the audits without a verdict again" if found["no verdict"] else "",
-        "look at what rose: the mechanism leaks more, or the new run found a better event"
-        if found["rose"]
-        else "",
-        "look at what fell: the mechanism leaks less, or the new run found a weaker event"
-        if found["fell"]
-        else "",
-        "run both audits on the same pair (--d0, --d1) where the numbers come from different pairs"
-        if found["higher elsewhere"] + found["lower elsewhere"]
-        else "",
-    )
-    return "; ".join(filter(None, steps)) or "no change is needed on this evidence"
+    return (change, row.name, result.get("claim") or "-", old, new, "; ".join(notes))

@@ -1,46 +1,51 @@
-"""HTML format of a report: one file without network access or other files, readable without scripts
-and in print.
+"""HTML of a report document: one file without network access or other files, readable without
+scripts and in print. Cards of single results in notebooks. Generated markdown as a page.
+
+The content security policy of all pages allows only the page's own style and script, and no
+network.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
+import itertools
 import math
-import shlex
+import sys
 from collections.abc import Sequence
-from pathlib import Path
+from functools import cache
 from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from dpwitness.auditors.witnesses.kinds import kind_of
-from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.auditors.workers.trust import permissions_for
-from dpwitness.core.values.atomic_files import json_text, write_text
+from dpwitness.auditors.witnesses.result import Result
+from dpwitness.auditors.witnesses.verdicts import Verdict, strict
+from dpwitness.core.values.atomic_files import json_text
 from dpwitness.core.values.json_reader import Json
-from dpwitness.reports.cards.cards import card_facts, table_below_facts, what_to_do
-from dpwitness.reports.cards.overview import (
-    SEVERITY,
-    Column,
-    answer,
-    columns,
-    family_confidence,
-    legend,
-    sort_worst_first,
+from dpwitness.reports import cards
+from dpwitness.reports.cards import Column, card_facts, legend, opening, sort_worst_first
+from dpwitness.reports.phrasing.summary import (
+    QUESTION,
+    Entry,
+    acceptance_text,
+    claim_facts,
+    family,
+    replay_command,
+    untested,
 )
-from dpwitness.reports.cards.overview import what_to_do as steps
-from dpwitness.reports.formats.html_frame import block, render
-from dpwitness.reports.phrasing.facts import Entry
-from dpwitness.reports.phrasing.scope import QUESTION, claim_facts, untested
-from dpwitness.reports.phrasing.summary import acceptance_text, family
-from dpwitness.reports.phrasing.wording import differing, line
+from dpwitness.reports.phrasing.wording import differing, line, slugs
 from dpwitness.reports.plots.album import PLOTS, Album, text_of
-from dpwitness.reports.plots.inline import inline_svg
+from dpwitness.reports.plots.drawing import inline_svg
 
-SUFFIX = ".html"
 PICTURES = 110  # pictures per page: about .6 MB and 4 s
 WITNESSES = 300_000  # bytes of embedded witnesses; further witnesses are linked
 _LONGEST = 2_000  # characters of an untrusted text
+_NOTEBOOK_PICTURES = 2
+# makes the HTML ids distinct if two cells show the same result
+_display_counter = itertools.count()
 # facts that the page shows outside the table of facts
 _PAIR_FACTS = ("D0", "D1", "where they differ")
 
@@ -73,17 +78,11 @@ def html(
     str
         The HTML text.
     """
-    ranked, together, results = (
-        sort_worst_first(entries),
-        family(document["results"]),
-        document["results"],
-    )
-    shown, overview = columns(entries), album.overview(results)
+    ranked, results = sort_worst_first(entries), document["results"]
+    shown, overview = cards.columns(entries), album.overview(results)
     chosen, left_out = _choose_pictures(ranked, album)
     room = [WITNESSES]
-    lines = list(
-        filter(None, (*answer(entries), family_confidence(entries, together), steps(entries)))
-    )
+    lines = opening(entries, family(results))
     seeds = sorted({str(result["seed"]) for result in results if result.get("seed") is not None})
     return render(
         "audit.html",
@@ -102,7 +101,9 @@ def html(
         columns=[column.head for column in shown],
         rows=[_row(entry, shown) for entry in ranked],
         verdicts=[
-            name for name in SEVERITY if any(result.get("verdict") == name for result in results)
+            name
+            for name in cards.SEVERITY
+            if any(result.get("verdict") == name for result in results)
         ],
         legend=[legend(entries)] if legend(entries) else [],
         overview=Markup(inline_svg(overview, "overview", "Certified over claimed, all audits"))
@@ -114,11 +115,6 @@ def html(
         left_out=left_out,
         seeds=", ".join(seeds[:40]) + (f" and {len(seeds) - 40} more" if len(seeds) > 40 else ""),
     )
-
-
-def write(document: Json, entries: Sequence[Entry], file: Path, album: Album) -> None:
-    """Write the HTML page of a document."""
-    write_text(file, html(document, entries, album))
 
 
 def _one_line(text: Any) -> str:
@@ -152,36 +148,24 @@ def _choose_pictures(ranked: Sequence[Entry], album: Album) -> tuple[set[tuple[s
 
 def _search_words(entry: Entry) -> str:
     """Return the text of an audit that the page's filter searches."""
-    texts = (
-        entry.name,
-        entry.result.get("claim"),
-        entry.result.get("relation"),
-        entry.result.get("test"),
-        entry.result.get("kind"),
-    )
+    keys = ("claim", "relation", "test", "kind")
+    texts = (entry.name, *map(entry.result.get, keys))
     return " ".join(_one_line(text) for text in texts if text).lower()[:300]
 
 
 def _row(entry: Entry, shown: Sequence[Column]) -> Json:
-    cells = []
-    for column in shown:
-        value = column.value(entry)
-        verdict = str(entry.result.get("verdict")) if column.head == "verdict" else ""
-        head = column.head == "audit"
-        cells.append(
-            {
-                "head": head,
-                "label": column.head,
-                "text": column.text(entry),
-                "value": _sort_key(value),
-                "verdict": verdict,
-            }
-        )
-    return {
-        "verdict": str(entry.result.get("verdict")),
-        "words": _search_words(entry),
-        "cells": cells,
-    }
+    verdict = str(entry.result.get("verdict"))
+    cells = [
+        {
+            "head": column.head == "audit",
+            "label": column.head,
+            "text": column.text(entry),
+            "value": _sort_key(column.value(entry)),
+            "verdict": verdict if column.head == "verdict" else "",
+        }
+        for column in shown
+    ]
+    return {"verdict": verdict, "words": _search_words(entry), "cells": cells}
 
 
 def _sort_key(value: Any) -> str:
@@ -207,14 +191,14 @@ def card(entry: Entry, chosen: set[tuple[str, str]], album: Album, room: list[in
         }
         for kind in kinds
     ]
-    below = table_below_facts(entry)
+    below = cards.table_below_facts(entry)
     return {
         "slug": entry.slug,
         "name": _one_line(entry.name),
         "verdict": str(result.get("verdict")),
         "words": _search_words(entry),
         "headline": _one_line(result.get("headline") or ""),
-        "todo": what_to_do(entry),
+        "todo": cards.what_to_do(entry),
         "accepted": _one_line(acceptance_text(result)) if result.get("accepted") else "",
         "witness": _witness_json(entry, room),
         "sides": [
@@ -240,13 +224,9 @@ def _witness_json(entry: Entry, room: list[int]) -> Json | None:
     content = base64.b64encode(json_text(witness).encode()).decode()
     inside = len(content) <= room[0]
     room[0] -= len(content) if inside else 0
-    words = [
-        part
-        for word in permissions_for(witness.get("target"), witness.get("scores") or ())
-        for part in ("--allow", word)
-    ]
-    command = shlex.join(["dpwitness", "replay", entry.witness_file, *words])
-    if not witness.get("target") and kind_of(entry.result).runs:
+    target = witness.get("target")
+    command = replay_command(entry.witness_file, target, witness.get("scores") or ())
+    if not target and kind_of(entry.result).runs:
         command = f'dpwitness.replay("{entry.witness_file}", mechanism=...)'
     return {
         "file": entry.witness_file,
@@ -254,3 +234,150 @@ def _witness_json(entry: Entry, room: list[int]) -> Json | None:
         "how": kind_of(entry.result).again,
         "replay": command,
     }
+
+
+def notebook_html(result: Result) -> str:
+    """Return the card of a result as an HTML fragment with its style, without scripts, and with the
+    witness embedded.
+    """
+    entry, album = _entry(result), Album()
+    chosen = {(entry.slug, kind) for kind in album.kinds(entry)[:_NOTEBOOK_PICTURES]}
+    return fragment(
+        "notebook.html",
+        "notebook.css",
+        card=card(entry, chosen, album, [sys.maxsize]),
+        foldable=False,
+    )
+
+
+def notebook_markdown(result: Result) -> str:
+    """Return the card of a result as in ``audit.md``, without links to files."""
+    entry = _entry(result)
+    file = entry.witness_file
+    lines = cards.card(entry)[1:]  # without its anchor
+    return (
+        "\n".join(lines)
+        .replace(
+            f"[{file}]({file}).", f"`{file}`, once the result's `witness` is written there as JSON."
+        )
+        .rstrip()
+        + "\n"
+    )
+
+
+def _entry(result: Result) -> Entry:
+    data = strict(result.to_json() | {"witness": result.witness})
+    (slug,) = slugs([str(data.get("name", ""))])
+    unique_id = hashlib.sha256(f"{next(_display_counter)} {json_text(data)}".encode()).hexdigest()[
+        :12
+    ]
+    return Entry(data, f"{slug}-{unique_id}", f"witness-{slug}.json" if data["witness"] else None)
+
+
+# frame of a table, which scrolls if the window is narrow
+WIDE = '<div class="wide" role="region" aria-label="Table" tabindex="0">'
+_TEMPLATES = "dpwitness.reports", "formats/templates"
+
+
+@cache
+def _environment() -> Environment:
+    found = Environment(
+        loader=PackageLoader(*_TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    found.filters["inline"] = inline
+    return found
+
+
+@cache
+def _markdown() -> MarkdownIt:
+    """Return the markdown parser for generated markdown with untrusted texts: tables, no HTML, no
+    automatic links.
+    """
+    return MarkdownIt("commonmark", {"html": False, "linkify": False}).enable("table")
+
+
+def inline(text: str) -> Markup:
+    """Return one line of markdown as HTML."""
+    return Markup(_markdown().renderInline(str(text)))
+
+
+def block(text: str) -> Markup:
+    """Return several lines of markdown as HTML."""
+    return Markup(_markdown().render(str(text)))
+
+
+def text(line: str) -> str:
+    """Return the visible text of one line of markdown.
+
+    Examples
+    --------
+    >>> text("[`a_b`](#c) is **VIOLATED** &lt;")
+    'a_b is VIOLATED <'
+    """
+    found = _markdown().parseInline(str(line))[0].children or []
+    return "".join(token.content for token in found)
+
+
+def fragment(template: str, style: str, **values: Any) -> str:
+    """Return an HTML fragment from a template, with the style sheet `style`, for embedding in
+    another page.
+    """
+    return (
+        _environment()
+        .get_template(template)
+        .render(style=Markup(_template_source(style)), **values)
+    )
+
+
+def render(
+    template: str,
+    *,
+    pages: Sequence[tuple[str, str]] = (),
+    here: str = "",
+    styles: Sequence[str] = ("style.css",),
+    **values: Any,
+) -> str:
+    """Return an HTML page from its template and its style sheets, which are templates too.
+
+    `pages` are the file and label of each page in the navigation, and `here` is the file of this
+    page. The content security policy contains the hashes of the style and the script.
+    """
+    style, script = "\n".join(map(_template_source, styles)), _template_source("script.js")
+    hashes = f"style-src '{_csp_hash(style)}'; script-src '{_csp_hash(script)}'"
+    policy = f"default-src 'none'; {hashes}; img-src data:; base-uri 'none'; form-action 'none'"
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            style=Markup(style),
+            script=Markup(script),
+            policy=policy,
+            pages=pages,
+            here=here,
+            **values,
+        )
+    )
+
+
+@cache
+def _template_source(name: str) -> str:
+    source, _, _ = _environment().loader.get_source(_environment(), name)  # type: ignore[union-attr]
+    return source.strip()
+
+
+def _csp_hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def page(title: str, text: str) -> str:
+    """Return generated markdown as an HTML page in one file; HTML in the text is shown as text."""
+    body = (
+        str(block(text))
+        .replace("<table>", f'{WIDE}<table class="sortable">')
+        .replace("</table>", "</table></div>")
+    )
+    return render("page.html", title=title, body=Markup(body))

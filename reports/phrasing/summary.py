@@ -1,24 +1,46 @@
-"""Summaries of several audits: counts of verdicts, Holm's correction over the family of audits, and
-the rules that a result breaks, with their fingerprints and the reasons that excuse them.
+"""Entries of a report, and summaries of several audits: counts of verdicts, Holm's correction over
+the family of audits, the scope that NIST SP 800-226 asks for, and the rules that results break.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpwitness.auditors.witnesses.kinds import kind_of
 from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.auditors.workers.trust import permissions_for
+from dpwitness.core.claims.claim import NOTIONS
+from dpwitness.core.datasets.relations import describe_relation
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.wording import number
-from dpwitness.reports.phrasing.wording import line
+from dpwitness.core.values.wording import format_times, number
+from dpwitness.reports.phrasing.wording import code, escaped_markdown, line
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Result's JSON with its data in the report: the part of file names, the files, and the
+    adjusted p-value.
+    """
+
+    result: Json
+    slug: str
+    witness_file: str | None = None
+    plots: tuple[tuple[str, str], ...] = ()  # (alternative text, file)
+    adjusted: float | None = None  # Holm-adjusted p-value
+
+    @property
+    def name(self) -> str:
+        return str(self.result.get("name", self.slug))
 
 
 def holm(p_values: ArrayLike) -> FloatArray:
@@ -105,17 +127,6 @@ def violated_in_bits(result: Json) -> bool:
     return (result.get("bit_level") or {}).get("verdict") == Verdict.VIOLATED.value
 
 
-def suspected(result: Json) -> bool:
-    """Return whether a guessed claim is violated, by the values of the outputs or by their low
-    bits.
-    """
-    level = result.get("bit_level")
-    return Verdict.SUSPECT.value in (
-        result.get("verdict"),
-        level.get("verdict") if isinstance(level, dict) else None,
-    )
-
-
 def acceptance_text(result: Json) -> str:
     """Return the expiry date, reason and rules of a result's accepted violations; an empty text if
     none is accepted.
@@ -128,18 +139,98 @@ def acceptance_text(result: Json) -> str:
     )
 
 
-RULES = (
-    "VALUE",
-    "BITS",
-    "SENSITIVITY",
-    "STABILITY",
-    "ACCOUNTANT",
-    "METAMORPHIC",
-    "UTILITY",
-    "TRACE",
-    "CHECK",
-    "SUSPECT",
-)
+# rule -> (title, description, advice, precision, severity out of 10; None if the rule does not
+# concern security)
+RULES: dict[str, tuple[str, str, str, str, str | None]] = {
+    "VALUE": (
+        "Privacy claim refuted",
+        "Outputs distinguish two neighboring datasets better than the claim allows, by a "
+        "bound certified at the stated confidence.",
+        "Release nothing under this claim. Replay the witness with `dpwitness replay`, then "
+        "repair the mechanism or withdraw the claim.",
+        "very-high",
+        "8.0",
+    ),
+    "BITS": (
+        "Privacy claim refuted by floating-point bits",
+        "The low bits of floating-point outputs distinguish two neighboring datasets better "
+        "than the claim allows.",
+        "Round outputs to a grid that does not depend on the data, or draw discrete noise, "
+        "before release.",
+        "very-high",
+        "5.0",
+    ),
+    "SENSITIVITY": (
+        "Sensitivity bound exceeded",
+        "A function changes more between two neighboring datasets than the sensitivity bound "
+        "that scales the noise.",
+        "Raise the bound at least by the ratio that was found, or change the function.",
+        "high",
+        "8.0",
+    ),
+    "STABILITY": (
+        "Stability map exceeded",
+        "Two inputs within a distance have outputs that are further apart than the stability "
+        "map allows, in exact arithmetic.",
+        "Replay the witness with `dpwitness replay`, then raise the map or repair the "
+        "transformation.",
+        "very-high",
+        "8.0",
+    ),
+    "ACCOUNTANT": (
+        "Privacy figure too low",
+        "An accountant returns a figure below the exact one, so a mechanism that relies on "
+        "it leaks more than stated.",
+        "Replay the witness with `dpwitness replay`, then repair the accountant, and compute "
+        "the figures of past releases again.",
+        "very-high",
+        "8.0",
+    ),
+    "METAMORPHIC": (
+        "Metamorphic relation broken",
+        "Several runs differ where the runs of a private mechanism must agree: rows in "
+        "another order, epsilon 0, or doubled epsilon.",
+        "Replay the witness with `dpwitness replay`, then repair the function, or do not "
+        "claim the relation.",
+        "high",
+        "5.0",
+    ),
+    "UTILITY": (
+        "Utility claim refuted",
+        "The error of a mechanism is larger than claimed, at the stated confidence.",
+        "Promise less, or repair the mechanism.",
+        "high",
+        None,
+    ),
+    "TRACE": (
+        "Noise calls depend on the data",
+        "Two runs with the same noise on neighboring datasets differ where runs of a private "
+        "mechanism must agree: a suspicion, "
+        "not a proof, until an audit certifies a violation.",
+        "Look at the lines that the findings name; `dpwitness audit` with more trials may "
+        "confirm them.",
+        "medium",
+        "5.0",
+    ),
+    "CHECK": (
+        "A check of the mechanism failed",
+        "A check that every private mechanism should pass has failed, for the reason in the "
+        "message.",
+        "Fix the problem that the check names, or list the check in `expected_failures` with "
+        "the reason.",
+        "medium",
+        "5.0",
+    ),
+    "SUSPECT": (
+        "A guessed privacy claim is refuted",
+        "Outputs distinguish two neighboring datasets better than a claim allows that a scan "
+        "has guessed from the signature or docstring.",
+        "Read what is guessed. If the library promises this, delete the line `guessed` of "
+        "the target, and audit it again.",
+        "medium",
+        "3.0",
+    ),
+}
 
 # settings of a target's worker process, which do not identify the target
 _MACHINE_SETTINGS = ("python", "time_limit", "memory_limit")
@@ -157,15 +248,15 @@ def rules_of(result: Json) -> list[str]:
     >>> rules_of({"kind": "trace", "verdict": "INCONCLUSIVE", "findings": [{"kind": "scale"}]})
     ['TRACE']
     """
-    kind, found = kind_of(result), set()
-    if result.get("verdict") == Verdict.VIOLATED.value:
-        found.add(kind.rule)
-    if violated_in_bits(result):
-        found.add("BITS")
-    if suspected(result):
-        found.add("SUSPECT")
-    if kind.suspicion and kind.findings(result):
-        found.add(kind.suspicion)
+    kind, verdict = kind_of(result), result.get("verdict")
+    bits = (result.get("bit_level") or {}).get("verdict")
+    conditions = (
+        (kind.rule, verdict == Verdict.VIOLATED.value),
+        ("BITS", bits == Verdict.VIOLATED.value),
+        ("SUSPECT", Verdict.SUSPECT.value in (verdict, bits)),  # a guessed claim is violated
+        (kind.suspicion, bool(kind.suspicion and kind.findings(result))),
+    )
+    found = {rule for rule, is_broken in conditions if is_broken}
     return [rule for rule in RULES if rule in found]
 
 
@@ -217,3 +308,110 @@ def excused(result: Json) -> str:
     """Return a reason if all broken rules of a result are suppressed; an empty text otherwise."""
     reasons = [excuse(result, rule) for rule in rules_of(result)]
     return reasons[0] if reasons and all(reasons) else ""
+
+
+def replay_command(file: str, target: Any, scores: Sequence[Any] = ()) -> str:
+    """Return the command that replays a witness, with the permissions that its target and scores
+    need.
+    """
+    words = ["dpwitness", "replay", file]
+    for word in permissions_for(target, scores):
+        words += ["--allow", word]
+    return shlex.join(words)
+
+
+QUESTION = "Does this implementation keep the privacy promise it makes?"
+
+_UNITS = {
+    "replace-one": "one record of the dataset, which may change to any value",
+    "add-remove": "one record of the dataset, present or absent",
+    "substitution": "one cost of the sequence, which may change to any value",
+    "l1": "a change of the vector of answers by at most 1 in L1 norm",
+    "l2": "a change of the vector of answers by at most 1 in L2 norm",
+    "linf": "a change of each answer by at most 1",
+    "stated": "the difference between the two datasets, as stated by the user and not checked",
+}
+_EVIDENCE = {
+    "statistical": "statistical: counts of runs and exact limits, at the confidence of each card",
+    "proved": "proved: exact arithmetic, ball arithmetic or algebra",
+    "numerical": "numerical: no proof covers the last digits",
+    "assumed": "assumed in part: see the cards",
+    "one trace": "one recorded run, replayed on the neighboring dataset",
+}
+_MAX_SHOWN = 6
+
+
+def claim_facts(results: Sequence[Json]) -> list[tuple[str, str]]:
+    """Return the facts of the header card as (label, markdown)."""
+    relations = [str(r["relation"]) for r in results if r.get("relation")]
+    claims = [str(r["claim"]) for r in results if r.get("claim") and kind_of(r).topic != "utility"]
+    classes = [NOTIONS.get(claim.partition(":")[0]) for claim in claims]
+    notions = [found.notion if found else "a bound on what a function does" for found in classes]
+    bits = sum(r.get("bit_level") is not None for r in results)
+    adversary = (
+        "the adversary sees outputs, knows the code and both datasets, and does not see the noise"
+    )
+    level = (
+        f"values; low bits of floating-point outputs as well in {bits} of {len(results)}"
+        if bits
+        else "values; low bits were not examined"
+    )
+    return [
+        ("unit of privacy", _join_with_counts(_UNITS.get(r, r) for r in relations)),
+        (
+            "neighboring relation",
+            _join_with_counts(
+                f"{r}: {describe_relation(r)}" if describe_relation(r) else r for r in relations
+            ),
+        ),
+        ("notion", _join_with_counts(notions)),
+        ("parameters claimed", _join_with_counts(claims, quote=True)),
+        ("trust model", f"{adversary}; {level}"),
+        (
+            "evidence",
+            _join_with_counts(
+                _EVIDENCE.get(str(r.get("evidence", "numerical")), str(r.get("evidence")))
+                for r in results
+            ),
+        ),
+    ]
+
+
+def _join_with_counts(words: Iterable[str], *, quote: bool = False) -> str:
+    """Join the distinct words, most common first, with their counts if there are several distinct
+    words.
+    """
+    found = Counter(words)
+    shown = [
+        f"{code(word) if quote else escaped_markdown(word)}{f' ({n} audits)' if len(found) > 1 and n > 1 else ''}"  # noqa: E501
+        for word, n in found.most_common(_MAX_SHOWN)
+    ]
+    more = [f"and {len(found) - _MAX_SHOWN} more"] if len(found) > _MAX_SHOWN else []
+    return "; ".join(shown + more) or "none stated"
+
+
+def untested(results: Sequence[Json]) -> list[str]:
+    """Return one line for each kind of leak that the audits of a report did not test."""
+    by_kind: dict[str, list[Json]] = {}
+    for result in results:
+        by_kind.setdefault(str(result.get("kind")), []).append(result)
+    found = [text for group in by_kind.values() for text in kind_of(group[0]).untested(group)]
+    without_verdict = sum(
+        r.get("verdict") in (Verdict.ERROR.value, Verdict.INCONCLUSIVE.value) for r in results
+    )
+    if without_verdict:
+        found.append(f"The claims of the {without_verdict} audits without a verdict.")
+    found.append(
+        "Time, memory, logs and error messages as channels; the quality of the random source and "
+        "how it is seeded; the total leakage of several releases of the same data; whether the "
+        "parameters protect enough."
+    )
+    return found
+
+
+def cost(result: Json) -> str:
+    """Format the cost of a result: number of runs, and seconds."""
+    runs = number(result.get("trials") or result.get("evaluations") or result.get("runs"))
+    parts = [f"{int(runs):,} runs"] if runs is not None else []
+    times = format_times(result.get("seconds"), result.get("cpu_seconds"))
+    return ", ".join([*parts, *([times] if times else [])]) or "-"

@@ -136,15 +136,13 @@ def item(text: Any) -> str:
     return "- " + re.sub(r"^(\d*)([#>+=.)-])", r"\1\\\2", escaped_markdown(text))
 
 
-def cell(text: str) -> str:
-    """Return a text as one cell of a markdown table."""
-    return " ".join(text.split()).replace("|", "\\|")
-
-
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Return the lines of a markdown table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return ["| " + " | ".join(cell(entry) for entry in line) + " |" for line in lines]
+    cells = (
+        [" ".join(text.split()).replace("|", "\\|") for text in row]
+        for row in (header, ["---"] * len(header), *rows)
+    )
+    return [f"| {' | '.join(row)} |" for row in cells]
 
 
 def slugs(names: Iterable[str]) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from dpwitness import Pair, PureDP, Target, Verdict, check_mechanism, parametrize_with_checks
 from dpwitness.auditors.checks.runner import CHECKS
 from dpwitness.benchmarks.installation import install, state_of
-from dpwitness.commands.targets import TEMPLATE
+from dpwitness.commands.listing import TEMPLATE
 from dpwitness.mechanisms import Counts, Records, Rows
 from dpwitness.mechanisms.wrappers.programs.environments import Environment, environments
 from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError

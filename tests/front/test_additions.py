@@ -1,5 +1,5 @@
 """A domain, a report format and a mechanism are added with at most two files each: a file, and a
-line of the stub for a public name.
+line of the stub for a public name, or of the list of formats.
 """
 
 import json
@@ -43,12 +43,8 @@ class _Sampler(Draws):
         return None
 '''
 FORMAT = """
-from dpwitness.core.values.atomic_files import write_text
-
-SUFFIX = ".txt"
-
-def write(document, entries, file, album):
-    write_text(file, "".join(f"{entry.name}: {entry.result['verdict']}\\n" for entry in entries))
+def text(document):
+    return "".join(f"{result['name']}: {result['verdict']}\\n" for result in document["results"])
 """
 MECHANISM = '''
 import math
@@ -99,6 +95,8 @@ def run(tmp_path_factory):
         shutil.copytree(ROOT / package, tree / package, ignore=shutil.ignore_patterns("published"))
     (tree / "core" / "domains" / "coin.py").write_text(DOMAIN)
     (tree / "reports" / "formats" / "txt_format.py").write_text(FORMAT)
+    with (tree / "reports" / "formats" / "__init__.py").open("a") as formats:
+        formats.write('FORMATS["txt"] = Format(".txt", "txt_format:text")\n')
     (tree / "mechanisms" / "textbook" / "twice.py").write_text(MECHANISM)
     with (tree / "mechanisms" / "names.pyi").open("a") as stub:
         stub.write("from .textbook.twice import ToldTwice as ToldTwice\n")

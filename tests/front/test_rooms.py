@@ -49,7 +49,7 @@ ROOMS = KERNEL + [
 ROOMS += [
     "dpwitness.executors",
     "dpwitness",
-    *(f"dpwitness.{name}" for name in ("option_values", "suites", "commands", "benchmarks")),
+    *(f"dpwitness.{name}" for name in ("suites", "commands", "benchmarks")),
 ]
 ROOMS += [
     "dpwitness.benchmarks.kernel",

@@ -10,9 +10,9 @@ import pytest
 from dpwitness import InvalidArgument, Verdict, certify, suites
 from dpwitness.auditors.audit.result import BitLevel
 from dpwitness.cli import main
+from dpwitness.commands.options import matches
 from dpwitness.mechanisms import Truth, paper_zoo, zoo
-from dpwitness.option_values.parsers import matches
-from dpwitness.suites import Case, Suite, compare, parallel, run_case, suite
+from dpwitness.suites import Case, Suite, compare, run_case, suite
 
 
 @pytest.mark.parametrize(
@@ -147,9 +147,9 @@ def test_cases_in_parallel_have_the_counts_and_the_order_of_cases_in_turn(capsys
 
 
 def test_a_case_whose_worker_dies_is_an_error(monkeypatch):
-    monkeypatch.setattr(parallel, "_run_in_worker", _die)
+    monkeypatch.setattr(suites, "_run_in_worker", _die)
     case = Case("dies", zoo()["laplace"])
-    (outcome,) = parallel.run_cases_in_parallel(suites.suite_of("zoo"), [case], 2)
+    (outcome,) = suites.run_cases_in_parallel(suites.suite_of("zoo"), [case], 2)
     assert outcome.result.verdict is Verdict.ERROR and outcome.right is None
     assert "terminated abruptly" in outcome.result.notes[0]
 

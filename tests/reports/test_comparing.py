@@ -208,8 +208,8 @@ def test_rows_are_matched_by_all_that_names_them():
     new = copy.deepcopy(old)
     new[1] |= {"verdict": "VIOLATED", "parameter_lower": 1.1}
     (broken, *rest) = dpw.compare(report(*old), report(*new)).rows
-    assert broken.test == "a" and all(each.changes == ("same",) for each in rest)
-    assert broken.violations[0].fingerprint == fingerprint(new[1], "VALUE")
+    assert broken.result["test"] == "a" and all(each.changes == ("same",) for each in rest)
+    assert broken.violations[0]["fingerprint"] == fingerprint(new[1], "VALUE")
 
 
 def test_duplicates_are_matched_in_their_order():

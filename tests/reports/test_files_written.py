@@ -13,7 +13,7 @@ from dpwitness.core.values import atomic_files
 from dpwitness.core.values.atomic_files import atomic_folder, write_text
 from dpwitness.reports import write_report
 from dpwitness.reports.audit.document import build_document
-from dpwitness.reports.formats.step_summary import append_summary
+from dpwitness.reports.formats.markdown_formats import append_summary
 from dpwitness.reports.plots.album import PLOTS, Plot
 
 RESULT = {
@@ -153,7 +153,7 @@ def test_a_full_disk_keeps_the_verdict_and_the_old_report(tmp_path, monkeypatch,
 def test_a_format_that_fails_costs_no_evidence(tmp_path, monkeypatch, capsys, error):
     folder = tmp_path / "out"
     written(folder)
-    monkeypatch.setattr("dpwitness.reports.formats.html_format.write_text", error)
+    monkeypatch.setattr("dpwitness.reports.formats.html_format.html", error)
     assert main([*AUDIT, "--claim", "pure:0.1", "--report", str(folder)]) == 1
     out, err = capsys.readouterr()
     assert (

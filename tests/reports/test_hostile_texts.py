@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from report_schemas import JUNIT, SARIF
 
-from dpwitness.console import summary
+from dpwitness.commands.common import summary
 from dpwitness.reports.audit.document import build_document, entries_of
 from dpwitness.reports.formats.html_format import html
-from dpwitness.reports.formats.junit_format import junit
-from dpwitness.reports.formats.md_format import markdown
-from dpwitness.reports.formats.sarif_format import sarif
-from dpwitness.reports.formats.step_summary import step_summary
+from dpwitness.reports.formats.machine_formats import junit, sarif
+from dpwitness.reports.formats.markdown_formats import markdown, step_summary
 from dpwitness.reports.phrasing.wording import plain
 from dpwitness.reports.plots.album import Album
 from dpwitness.terminal import Stream
@@ -94,14 +92,6 @@ def result(evil, kind, verdict):
     }
 
 
-def head(document):
-    return {
-        "title": document["title"],
-        "command": document["command"],
-        "environment": document["environment"],
-    }
-
-
 def check_markdown(text):
     """Of HTML only our anchors, of links only those within the page, of pictures none; and no raw
     tag for a careless reader.
@@ -137,7 +127,7 @@ def test_no_format_obeys_a_text(evil, kind):
         [result(evil, kind, verdict) for verdict in ("VIOLATED", "ERROR")], title=evil, command=evil
     )
     entries = entries_of(document)
-    check_markdown(markdown(entries, **head(document), together=None, overview=None))
+    check_markdown(markdown(document, entries))
     check_markdown(step_summary(document))
     assert not any(line.lstrip().startswith("::") for line in step_summary(document).splitlines())
     page = html(document, entries, Album(empty=True))
@@ -157,7 +147,7 @@ def test_each_part_alone(part):
     document = build_document(
         [result(part, "black box", "VIOLATED")], title=part, command=f"dpwitness audit {part}"
     )
-    check_markdown(markdown(entries_of(document), **head(document), together=None, overview=None))
+    check_markdown(markdown(document, entries_of(document)))
 
 
 def test_a_terminal_gets_no_mark_that_turns_text():

@@ -14,7 +14,7 @@ from IPython.core.interactiveshell import InteractiveShell
 import dpwitness as dpw
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.console import Bar, Cell, Progress, progress_bar
-from dpwitness.reports.formats.notebook import html, markdown
+from dpwitness.reports.formats.html_format import notebook_html, notebook_markdown
 
 PAIR = dpw.Pair(np.array([0.0, 3.0]), np.array([1.0, 3.0]))
 
@@ -86,7 +86,7 @@ def test_a_cell_shows_the_card_of_its_result(shell, parsed, kind):
 
 
 def test_a_card_has_the_pair_and_the_witness_inside(violated):
-    page = html(violated)
+    page = notebook_html(violated)
     assert (
         "<strong>D0</strong> <mark>0</mark> <span>3</span>" in page
         and "<strong>D1</strong> <mark>1</mark> <span>3</span>" in page
@@ -99,7 +99,7 @@ def test_a_card_has_the_pair_and_the_witness_inside(violated):
 
 
 def test_two_cards_share_no_id_and_no_rule_leaves_the_card(violated, parsed):
-    first, second = html(violated), html(violated)
+    first, second = notebook_html(violated), notebook_html(violated)
     ids = [set(parsed(page).ids) for page in (first, second)]
     assert len(ids[0]) >= 3 and not ids[0] & ids[1]
     for page, own in zip((first, second), ids, strict=True):
@@ -120,7 +120,7 @@ def test_two_cards_share_no_id_and_no_rule_leaves_the_card(violated, parsed):
 
 
 def test_markdown_has_no_link_to_a_file_that_is_not_there(violated):
-    text = markdown(violated)
+    text = notebook_markdown(violated)
     assert "](" not in text and "`witness-leaky.json`" in text and "<a id" not in text
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
+from dpwitness.benchmarks.pages.frame import page
 from dpwitness.benchmarks.pages.site import build
 from dpwitness.cli import main
 from dpwitness.core.values.validation import InvalidArgument
@@ -17,10 +18,9 @@ from dpwitness.reports.audit.document import build_document, entries_of, read_do
 from dpwitness.reports.audit.report import write_report
 from dpwitness.reports.formats import html_format
 from dpwitness.reports.formats.html_format import PICTURES, html
-from dpwitness.reports.formats.html_frame import page
 from dpwitness.reports.phrasing.wording import differing
 from dpwitness.reports.plots.album import Album
-from dpwitness.reports.plots.inline import inline_svg
+from dpwitness.reports.plots.drawing import inline_svg
 
 NEAR = dpw.Pair(np.array([0.0, 0.0, 5.0]), np.array([0.0, 1.0, 5.0]))
 EVIL = (

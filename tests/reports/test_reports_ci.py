@@ -20,9 +20,8 @@ from dpwitness.cli import main
 from dpwitness.mechanisms import Gaussian, Laplace, Records
 from dpwitness.reports import result_json
 from dpwitness.reports.audit.document import build_document, read_document
-from dpwitness.reports.formats.junit_format import junit
-from dpwitness.reports.formats.sarif_format import MOST, sarif
-from dpwitness.reports.formats.step_summary import append_summary, step_summary
+from dpwitness.reports.formats.machine_formats import MOST, junit, sarif
+from dpwitness.reports.formats.markdown_formats import append_summary, step_summary
 from dpwitness.reports.phrasing.summary import RULES
 
 NEAR = Pair(np.array([0.0]), np.array([1.0]))

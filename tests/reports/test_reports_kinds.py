@@ -16,11 +16,9 @@ from dpwitness.commands.common import exit_code
 from dpwitness.mechanisms import ConvergenceError, Gaussian, Laplace, Records
 from dpwitness.reports import write_report
 from dpwitness.reports.audit.document import build_document, checked_document, entries_of
-from dpwitness.reports.cards.cards import what_to_do
-from dpwitness.reports.cards.overview import answer
-from dpwitness.reports.formats.junit_format import junit
-from dpwitness.reports.formats.sarif_format import sarif
-from dpwitness.reports.formats.step_summary import step_summary
+from dpwitness.reports.cards import answer, what_to_do
+from dpwitness.reports.formats.machine_formats import junit, sarif
+from dpwitness.reports.formats.markdown_formats import step_summary
 
 
 def linear(value, size, rng):

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dpwitness.benchmarks.pictures import drawing
 from dpwitness.core.values.wording import number
-from dpwitness.reports.plots.drawing import drawing
 
 _LOW, _HIGH = 1e-3, 1e3  # numbers outside this range are drawn as arrows
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpwitness.benchmarks.pages.reproductions.logistic import FIGURE_2, PROBLEMS
+from dpwitness.benchmarks.pictures import drawing
 from dpwitness.core.values.json_reader import Json
-from dpwitness.reports.plots.drawing import drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

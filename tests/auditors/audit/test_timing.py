@@ -13,7 +13,7 @@ from dpwitness.auditors.audit import options
 from dpwitness.auditors.audit.options import cost_growth, format_duration
 from dpwitness.auditors.workers import chunks, clocks
 from dpwitness.auditors.workers.engine import Inline, Phase, Stage
-from dpwitness.console import describe
+from dpwitness.commands.common import describe
 from dpwitness.mechanisms import parse_claim
 from dpwitness.reports.audit.document import result_json
 

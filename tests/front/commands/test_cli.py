@@ -13,7 +13,7 @@ import pytest
 
 from dpwitness.auditors.witnesses.store import open_store
 from dpwitness.cli import COMMANDS, _parser, main
-from dpwitness.option_values.init_example import FILES
+from dpwitness.commands.listing import FILES
 
 PAIR = ["--d0", "[0]", "--d1", "[1]"]
 LEAKY = ("audit", "mine.py:leaky", "--claim", "pure:1")
@@ -208,7 +208,7 @@ def test_what_the_users_file_raises_is_shown_without_our_frames(shell):
     assert torn.returncode == 2
     assert (
         "rate = 1 / 0" in torn.stderr
-        and "dpwitness/option_values" not in torn.stderr
+        and "dpwitness/commands" not in torn.stderr
         and "importlib" not in torn.stderr
     )
     assert torn.stderr.splitlines()[-1].endswith(

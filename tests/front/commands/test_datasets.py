@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dpwitness import cli
+from dpwitness.commands.inputs import dataset, pair_of
 from dpwitness.mechanisms import InvalidArgument
-from dpwitness.option_values.datasets import dataset, pair_of
 
 COUNT = "SELECT count(*) + (random() + 0.5) / 18446744073709551616.0 FROM data"  # noise of no use
 TABLE = '{"kind": "Table", "columns": {"age": [0, 120]}, "frame": "dict", "relation": "add-remove"}'

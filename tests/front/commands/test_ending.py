@@ -200,7 +200,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("name", ["lazy_loader", "dpwitness.cli", "dpwitness.commands.scan"])
+@pytest.mark.parametrize("name", ["lazy_loader", "dpwitness.cli", "dpwitness.commands.table"])
 def test_ctrl_c_during_the_imports_of_a_command_is_one_line(shell, name):
     ran = shell.run(sys.executable, "-c", INTERRUPTED.format(name=name))
     assert (

@@ -11,10 +11,10 @@ import pytest
 from audit_rows import report, row
 
 import dpwitness as dpw
-from dpwitness.commands.suite import _is_accepted
 from dpwitness.mechanisms import TruncatedGeometric
-from dpwitness.reports.comparison.accepted import apply_accepted, read_accepted, unaccepted_rules
 from dpwitness.reports.comparison.compare import markdown
+from dpwitness.reports.comparison.intervals import apply_accepted, read_accepted, unaccepted_rules
+from dpwitness.suites import Outcome
 
 TODAY = datetime.date(2026, 6, 30)
 
@@ -178,9 +178,6 @@ def test_a_suite_excuses_only_what_was_accepted(kept, taken, excused):
     stays wrong.
     """
     case = SimpleNamespace(truth=SimpleNamespace(breaks=lambda claim: kept > claim.parameter))
-    outcome = SimpleNamespace(
-        case=case,
-        result=SimpleNamespace(claim=dpw.PureDP(1.0)),
-        json={"accepted": {}} if taken else {},
-    )
-    assert _is_accepted(outcome) is excused
+    result = SimpleNamespace(claim=dpw.PureDP(1.0))
+    outcome = Outcome(case, result, {"accepted": {}} if taken else {}, right=False)
+    assert outcome.accepted is excused

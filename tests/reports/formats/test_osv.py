@@ -13,8 +13,8 @@ import pytest
 from dpwitness import Pair, Verdict, audit
 from dpwitness.benchmarks.pages.osv_feed import publish_osv
 from dpwitness.reports.audit.document import build_document
-from dpwitness.reports.formats.osv_format import osv
-from dpwitness.reports.formats.sp800_226_format import NOT_COVERED, sheet
+from dpwitness.reports.formats.machine_formats import osv
+from dpwitness.reports.formats.markdown_formats import NOT_COVERED, sheet
 
 PUBLISHED = Path(__file__).resolve().parents[3] / "reports" / "published"
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
@@ -122,7 +122,7 @@ def valid(records):
 def test_the_record_of_a_violation_has_its_claim_bound_and_witness():
     found = audit(leaky, claim="pure:1", pair=PAIR, bits=False, trials=20_000, seed=1)
     document = build_document([found], title="t")
-    (record,) = valid(osv(document["results"], TIME))
+    (record,) = valid(osv(document, TIME))
     assert "affected" not in record  # a function of the user belongs to no package
     measured = record["database_specific"]
     assert (measured["claim"], measured["parameter"], measured["rules"]) == (
@@ -155,7 +155,7 @@ def test_the_record_of_a_violation_has_its_claim_bound_and_witness():
 )
 def test_the_range_is_what_was_audited(versions, events):
     (record,) = valid(
-        osv([result(verdict, version) for version, verdict in versions.items()], TIME)
+        osv({"results": [result(verdict, version) for version, verdict in versions.items()]}, TIME)
     )
     (package,) = record["affected"]
     assert package["package"]["name"] == "some-library"
@@ -168,16 +168,26 @@ def test_the_range_is_what_was_audited(versions, events):
 def test_what_is_not_a_violation_has_no_record():
     accepted = {"accepted": {"reason": "known", "expires": "2030-01-01", "rules": ["VALUE"]}}
     assert (
-        osv([result(verdict.value) for verdict in Verdict if verdict is not Verdict.VIOLATED], TIME)
+        osv(
+            {
+                "results": [
+                    result(verdict.value) for verdict in Verdict if verdict is not Verdict.VIOLATED
+                ]
+            },
+            TIME,
+        )
         == []
     )
-    assert osv([result(**accepted), result(right=True)], TIME) == []
+    assert osv({"results": [result(**accepted), result(right=True)]}, TIME) == []
 
 
 def test_records_are_stable_and_differ_by_claim():
-    first, second = osv([result(), result(claim="pure:2")], TIME)
+    first, second = osv({"results": [result(), result(claim="pure:2")]}, TIME)
     assert first["id"] != second["id"]
-    assert osv([result(claim="pure:2"), result(parameter_lower=9.0)], TIME)[0]["id"] == first["id"]
+    assert (
+        osv({"results": [result(claim="pure:2"), result(parameter_lower=9.0)]}, TIME)[0]["id"]
+        == first["id"]
+    )
 
 
 def test_the_published_feed_is_that_of_the_published_audits(tmp_path):

@@ -15,6 +15,14 @@ from typing import Any
 
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.workers.loading import QUERY, describe_target, relative
+from dpwitness.commands.inputs import (
+    check_signature,
+    dataset,
+    keywords,
+    load_object,
+    printed_traceback,
+    shortened,
+)
 from dpwitness.console import announce
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
@@ -22,8 +30,6 @@ from dpwitness.executors.pools import executor
 from dpwitness.mechanisms.wrappers.programs.environments import adapter_file
 from dpwitness.mechanisms.wrappers.programs.target import Isolated, Target
 from dpwitness.mechanisms.wrappers.recognition import recognize, split_form
-from dpwitness.option_values.datasets import dataset, keywords, shortened
-from dpwitness.option_values.user_code import check_signature, load_object, printed_traceback
 
 
 def load_mechanism(args: argparse.Namespace, **options: bool) -> tuple[Any, str, Json]:

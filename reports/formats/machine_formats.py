@@ -1,0 +1,490 @@
+"""Formats of a report document for programs: SARIF, JUnit XML and OSV.
+
+*SARIF* 2.1.0, in the subset that GitHub code scanning documents, has one alert per broken rule. An
+audit without a verdict gives no alert. So that the missing alert does not look like a pass, the
+audit becomes a notification of the invocation, and ``executionSuccessful`` is false.
+
+*JUnit XML* has one test case per audit. It conforms to junit-10.xsd, the schema of xUnit 2.
+
+*OSV*, the Open Source Vulnerability schema, has one record per claim that a release of a library
+violates. The affected range holds what was measured, and no more: it begins at the first release
+whose audit found a violation, and ends at the first later release of the same target whose audit
+found none; without such a release, at the last violated one. Identifiers begin with ``x_``, as the
+schema asks of databases that are not registered.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import hashlib
+import json
+import os
+import re
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import quote
+
+from packaging.version import InvalidVersion, Version
+
+from dpwitness.auditors.witnesses.kinds import kind_of
+from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.wording import number
+from dpwitness.reports.phrasing.summary import (
+    RULES,
+    excuse,
+    excused,
+    fingerprint,
+    rules_of,
+    violated_in_bits,
+)
+from dpwitness.reports.phrasing.wording import line, slugs
+
+SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+# guidelines for evaluating claims of differential privacy
+_NIST = "https://doi.org/10.6028/NIST.SP.800-226"
+_LINKS = {  # references of the rules that do not follow from the guidelines
+    "BITS": "https://doi.org/10.1145/2382196.2382264",  # Mironov 2012
+    "SENSITIVITY": "https://doi.org/10.1007/11681878_14",  # Dwork, McSherry, Nissim and Smith 2006
+}
+
+MOST = 5_000  # GitHub's limit on results per run; the most severe come first
+# file of results with unknown source: GitHub rejects a result without a file
+_UNKNOWN_FILE = "unknown-source"
+
+_LEVELS = ("error", "warning", "note", "none")
+
+
+def sarif(document: Json) -> Json:
+    """Return the SARIF log of a document: one run, with one result per broken rule of each audit.
+    The log is deterministic.
+    """
+    found, undecided, fingerprint_counts = list[Json](), list[Json](), Counter[str]()
+    for result in document["results"]:
+        rules = rules_of(result)
+        for rule in rules:
+            result_id = fingerprint(result, rule)
+            fingerprint_counts[result_id] += 1
+            found.append(_result(result, rule, result_id, fingerprint_counts[result_id]))
+        if result["verdict"] == Verdict.ERROR.value or (
+            result["verdict"] == Verdict.INCONCLUSIVE.value and not rules
+        ):
+            undecided.append(_notification(result))
+    notices = list(undecided)
+    if len(found) > MOST:
+        text = f"{len(found) - MOST:,} of {len(found):,} results were left out"
+        notices.append({"level": "warning", "message": {"text": text}})
+        found = sorted(found, key=lambda each: _LEVELS.index(each["level"]))[:MOST]
+    call = {"commandLine": line(document["command"], 4000)} if document.get("command") else {}
+    driver = {
+        "name": "dpwitness",
+        "version": line((document.get("environment") or {}).get("dpwitness", "unknown"), 100),
+        "informationUri": _NIST,
+        "rules": [_rule(rule) for rule in RULES],
+    }
+    # The title's part in parentheses describes an interruption, which differs between runs of the
+    # same command.
+    part = slugs([line(document["title"]).partition(" (")[0]])[0]
+    run = {
+        "tool": {"driver": driver},
+        "automationDetails": {"id": f"dpwitness/{part}/"},
+        "invocations": [
+            {"executionSuccessful": not undecided, **call, "toolExecutionNotifications": notices}
+        ],
+        "columnKind": "unicodeCodePoints",
+        "results": found,
+    }
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _rule(rule: str) -> Json:
+    title, description, advice, precision, severity = RULES[rule]
+    place = _LINKS.get(rule, _NIST)
+    tags = ["differential-privacy", *(["security"] if severity else [])]
+    return {
+        "id": rule,
+        "name": title.title().replace(" ", "").replace("-", ""),
+        "shortDescription": {"text": title},
+        "fullDescription": {"text": description},
+        "help": {
+            "text": f"{description} {advice}".replace("`", ""),
+            "markdown": f"{description}\n\n**What to do.** {advice}\n\n[{title}]({place})",
+        },
+        "helpUri": place,
+        "defaultConfiguration": {"level": _level(rule)},
+        "properties": {"tags": tags, "precision": precision}
+        | ({"security-severity": severity} if severity else {}),
+    }
+
+
+def _level(rule: str) -> str:
+    """Return the SARIF level of a rule; ``none`` for results that a person has to review, as their
+    `kind` demands.
+    """
+    return {"TRACE": "warning", "SUSPECT": "none"}.get(rule, "error")
+
+
+def _result(result: Json, rule: str, result_id: str, again: int) -> Json:
+    """Return the SARIF result of a broken rule.
+
+    `again` counts the results with the same fingerprint in the run, such as a black-box and a
+    white-box audit of one target.
+    """
+    alert = {
+        "ruleId": rule,
+        "ruleIndex": list(RULES).index(rule),
+        "level": _level(rule),
+        **({"kind": "review"} if rule == "SUSPECT" else {}),
+        "message": {"text": _message(result, rule)},
+        "locations": [_location(result, rule)],
+        "partialFingerprints": {
+            "dpwitness/v1": result_id,
+            "primaryLocationLineHash": f"{result_id}:{again}",
+        },
+        "properties": {
+            key: line(result[key])
+            for key in ("verdict", "claim", "relation", "evidence", "test")
+            if result.get(key)
+        },
+    }
+    related = [
+        found for _, where in _findings(result, rule)[1:] if (found := _parse_location(where))
+    ]
+    if related:
+        alert["relatedLocations"] = [{"physicalLocation": place} for place in related[:99]]
+    if reason := excuse(result, rule):
+        alert["suppressions"] = [
+            {"kind": "external", "status": "accepted", "justification": reason}
+        ]
+    return alert
+
+
+def _findings(result: Json, rule: str) -> list[tuple[str, str]]:
+    """Return text and place of the findings that break a rule, those with a source location first;
+    an empty list for other rules.
+    """
+    kind = kind_of(result)
+    findings = kind.findings(result) if rule == kind.suspicion else []
+    return sorted(findings, key=lambda finding: _parse_location(finding[1]) is None)
+
+
+def _message(result: Json, rule: str) -> str:
+    description = result.get("headline") or result["verdict"]
+    findings = _findings(result, rule)
+    if findings:
+        description = "; ".join(line(text, 300) for text, _ in findings)
+    elif rule == "BITS":
+        level = result["bit_level"]
+        description = (
+            f"low bits: epsilon > {level.get('epsilon_lower')}: {level.get('description') or ''}"
+        )
+    against = f" (claim {line(result['claim'], 100)})" if result.get("claim") else ""
+    unknown = "" if _source_location(result, rule) else " [source file unknown]"
+    return (
+        f"{_without_links(line(result['name'], 200))}: "
+        f"{_without_links(line(description))}{_without_links(against)}{unknown}"
+    )
+
+
+def _without_links(text: str) -> str:
+    """Break up "](" in a text, which a SARIF message would show as a link."""
+    return text.replace("](", "] (")
+
+
+def _notification(result: Json) -> Json:
+    level = "error" if result["verdict"] == Verdict.ERROR.value else "warning"
+    text = (
+        f"{line(result['name'], 200)}: {line(result.get('headline') or result['verdict'])}; the "
+        "claim was not tested"
+    )
+    return {
+        "level": level,
+        "message": {"text": _without_links(text)},
+        "locations": [_location(result, "")],
+    }
+
+
+def _location(result: Json, rule: str) -> Json:
+    place = _source_location(result, rule) or _physical_location(_UNKNOWN_FILE, 1)
+    name = line(result["name"], 200)
+    return {
+        "physicalLocation": place,
+        "logicalLocations": [{"fullyQualifiedName": name, "kind": "function"}],
+    }
+
+
+def _source_location(result: Json, rule: str) -> Json | None:
+    """Return the source location of a result: of the call for a trace, else of the mechanism, else
+    of the test; None if unknown.
+    """
+    for _, where in _findings(result, rule):
+        if found := _parse_location(where):
+            return found
+    source = result.get("source") or {}
+    test = str(result.get("test") or "").partition("::")[0]
+    return _location_in_sources(source.get("file"), source.get("line")) or _location_in_sources(
+        test, 1
+    )
+
+
+def _parse_location(text: object) -> Json | None:
+    """Return the SARIF location of a text ``FILE:LINE``; None if the text has another form."""
+    file, _, number = str(text or "").rpartition(":")
+    return (
+        _location_in_sources(file, int(number)) if number.isdecimal() and len(number) < 10 else None
+    )
+
+
+def _location_in_sources(file: object, line: object) -> Json | None:
+    """Return the SARIF location of a file and line; None if the file is not below the root of the
+    sources.
+    """
+    if not isinstance(file, str) or not isinstance(line, int) or not 0 < line < 2**31:
+        return None
+    path = PurePosixPath(file.replace("\\", "/"))
+    inside = (
+        path.parts
+        and not path.is_absolute()
+        and ".." not in path.parts
+        and ":" not in path.parts[0]
+    )
+    return (
+        _physical_location(path.as_posix(), line)
+        if inside and path.suffix and len(file) <= 1000
+        else None
+    )
+
+
+def _physical_location(file: str, line: int) -> Json:
+    # The end is given because tools interpret a missing end differently.
+    region = {"startLine": line, "startColumn": 1, "endLine": line, "endColumn": 2}
+    uri = quote(file.encode("utf-8", "surrogatepass"), safe="/")
+    return {"artifactLocation": {"uri": uri, "uriBaseId": "%SRCROOT%"}, "region": region}
+
+
+def junit(document: Json) -> str:
+    """Return the JUnit XML of a document.
+
+    An audit is a failure if the claim is violated by values or low bits, an error if the audit
+    failed, and skipped if it has no verdict. In a suite, where some mechanisms are wrong on
+    purpose, an audit is a failure if its verdict contradicts the known truth.
+    """
+    cases = [_case(result) for result in document["results"]]
+    failures, errors, skipped = (
+        str(sum(case.find(tag) is not None for case in cases))
+        for tag in ("failure", "error", "skipped")
+    )
+    time = f"{sum(float(case.get('time', 0)) for case in cases):.3f}"
+    counts = {"tests": str(len(cases)), "failures": failures, "errors": errors, "time": time}
+    suites = ET.Element("testsuites", {"name": "dpwitness", **counts})
+    suite = ET.SubElement(
+        suites, "testsuite", {"name": line(document["title"], 200), "skipped": skipped, **counts}
+    )
+    properties = ET.SubElement(suite, "properties")
+    for name, value in {
+        "command": document.get("command"),
+        **(document.get("environment") or {}),
+    }.items():
+        if value:
+            ET.SubElement(properties, "property", name=line(name, 100), value=line(value))
+    suite.extend(cases)
+    ET.indent(suites)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(suites, encoding="unicode")}\n'
+
+
+def _case(result: Json) -> ET.Element:
+    headline = result.get("headline") or result["verdict"]
+    seconds = number(result.get("seconds")) or 0.0
+    source = result.get("source") or {}
+    file = str(source.get("file") or "")
+    module = str((result.get("target") or {}).get("target") or "").rpartition(":")[0]
+    kind = f"dpwitness.{result.get('kind') or 'audit'}".replace(" ", "_")
+    case = ET.Element(
+        "testcase",
+        # by which JUnit tools group
+        classname=line(file.removesuffix(".py").replace("/", ".") or module or kind, 300),
+        name=line(result["name"], 300),
+        time=f"{seconds if 0 <= seconds < 1e9 else 0.0:.3f}",
+    )
+    outcome = _outcome(result)
+    if outcome is not None:
+        tag, reason = outcome
+        message = line(excused(result) or headline, 500)
+        ET.SubElement(case, tag, type=reason, message=message).text = line(headline)
+    keys = ("claim", "relation", "seed", "trials")
+    lines = [headline, *(f"{key}: {result[key]}" for key in keys if result.get(key) is not None)]
+    if source:
+        lines.append(f"source: {source['file']}:{source['line']}")
+    ET.SubElement(case, "system-out").text = "\n".join(map(line, lines))
+    return case
+
+
+def _outcome(result: Json) -> tuple[str, str] | None:
+    """Return the XML element and the type of an audit's outcome; None if the test case passes."""
+    verdict, right = result["verdict"], result.get("right")
+    violated = verdict == Verdict.VIOLATED.value
+    broken, allowed = violated or violated_in_bits(result), bool(excused(result))
+    outcomes: tuple[tuple[bool, tuple[str, str] | None], ...] = (
+        (right is False, ("failure", "WRONG")),
+        (broken and allowed and right is True, None),
+        (broken and allowed, ("skipped", "accepted")),
+        (broken, ("failure", verdict if violated else "VIOLATED in low bits")),
+        (verdict == Verdict.ERROR.value, ("error", verdict)),
+        (verdict in (Verdict.INCONCLUSIVE.value, Verdict.SUSPECT.value), ("skipped", verdict)),
+    )
+    return next((outcome for applies, outcome in outcomes if applies), None)
+
+
+SCHEMA_VERSION = "1.6.0"
+# the note on the library of a target file
+_LIBRARY = re.compile(r"(?P<library>[\w.-]+) (?P<version>\d[\w.+!-]*), Python \d")
+_CLEARED = (Verdict.NOT_REFUTED.value, Verdict.CERTIFIED.value, Verdict.SUPPORTED.value)
+
+
+def osv(document: Json, modified: str = "") -> list[Json]:
+    """Return the OSV records of the violations among the results of a document.
+
+    Parameters
+    ----------
+    document : dict
+        Document with results of one or several releases of a library. The release is in
+        ``"library"`` and ``"version"``, or in the note of a target file.
+    modified : str
+        Time of the records, in RFC 3339 format; by default the time of ``SOURCE_DATE_EPOCH``, or
+        now.
+
+    Returns
+    -------
+    list of dict
+        One record per library, target, claim and relation with an unsuppressed violation, sorted by
+        id.
+
+    References
+    ----------
+    Open Source Vulnerability format, https://ossf.github.io/osv-schema/.
+    """
+    groups: dict[tuple[str, ...], list[Json]] = {}
+    for result in document["results"]:
+        # the fields that the results of one target on several releases share
+        same = (str(result.get(key) or "") for key in ("name", "claim", "relation"))
+        groups.setdefault((release_of(result)[0], *same), []).append(result)
+    records = [_record(identity, group, modified or _now()) for identity, group in groups.items()]
+    return sorted(
+        (record for record in records if record is not None), key=lambda record: str(record["id"])
+    )
+
+
+def release_of(result: Mapping[str, Any]) -> tuple[str, str]:
+    """Return library and version of an audited target file; empty texts for a mechanism of the
+    user.
+
+    Examples
+    --------
+    >>> release_of({"notes": ["diffprivlib 0.6.6, Python 3.11.7, NumPy 2.4.6"]})
+    ('diffprivlib', '0.6.6')
+    """
+    if result.get("library"):
+        return str(result["library"]), str(result.get("version") or "")
+    found = next(
+        (match for note in result.get("notes") or () if (match := _LIBRARY.match(str(note)))), None
+    )
+    return (found["library"], found["version"]) if found else ("", "")
+
+
+def _record(identity: tuple[str, ...], group: Sequence[Json], modified: str) -> Json | None:
+    """Return the record of one target; None if no audit found a violation."""
+    violated = [
+        result
+        for result in group
+        if (result.get("verdict") == Verdict.VIOLATED.value or violated_in_bits(result))
+        and not excused(result)
+    ]
+    if not violated:
+        return None
+    library, name, claim, relation = identity
+    digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:12]
+    worst = violated[0]
+    details = (
+        worst.get("headline") or f"{worst['verdict']} against the claim {worst.get('claim')}",
+        worst.get("cause"),
+        f"Neighboring relation: {relation}." if relation else "",
+        f"Event: {worst['description']}." if worst.get("description") else "",
+    )
+    measured = {
+        **{key: worst.get(key) for key in ("claim", "relation", "parameter")},
+        "certified": worst.get("parameter_lower"),
+        "certified_from_bits": (worst.get("bit_level") or {}).get("epsilon_lower"),
+        **{key: worst.get(key) for key in ("confidence", "evidence")},
+        "rules": rules_of(worst),
+        "witness": worst.get("witness_file"),
+        "witness_sha256": _digest(worst) or None,
+    }
+    references = []
+    for hexadecimal in filter(None, map(_digest, violated)):
+        # a witness is named by its hash (RFC 6920), because a report has no address of its own
+        text = base64.urlsafe_b64encode(bytes.fromhex(hexadecimal)).decode().rstrip("=")
+        references.append({"type": "EVIDENCE", "url": f"ni:///sha-256;{text}"})
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "id": f"x_DPWITNESS-{digest}",
+        "modified": modified,
+        "published": modified,
+        "summary": line(f"{library or name}: {name} does not keep the privacy claim {claim}", 120),
+        "details": "\n\n".join(line(part, 1500) for part in details if part),
+        "references": references,
+        "credits": [{"name": "dpwitness", "type": "TOOL"}],
+        "database_specific": {key: value for key, value in measured.items() if value is not None},
+        **({"affected": [_affected(library, violated, group)]} if library else {}),
+    }
+
+
+def _digest(result: Json) -> str:
+    """Return the SHA-256 of the witness in hexadecimal digits; empty if there is no witness."""
+    witness = result.get("witness")
+    return str(witness.get("sha256") or "") if isinstance(witness, Mapping) else ""
+
+
+def _affected(library: str, violated: Sequence[Json], group: Sequence[Json]) -> Json:
+    """Return the affected package with the releases that were audited."""
+
+    def releases(results: Iterable[Json]) -> list[str]:
+        return sorted({release_of(result)[1] for result in results} - {""}, key=_version_key)
+
+    name = re.sub(r"[-_.]+", "-", library).lower()
+    package = {"ecosystem": "PyPI", "name": name, "purl": f"pkg:pypi/{name}"}
+    versions = releases(violated)
+    if not versions:
+        return {"package": package}
+    cleared = releases(result for result in group if result.get("verdict") in _CLEARED)
+    later = [each for each in cleared if _version_key(each) > _version_key(versions[-1])]
+    end = {"fixed": later[0]} if later else {"last_affected": versions[-1]}
+    return {
+        "package": package,
+        "ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": versions[0]}, end]}],
+        "versions": versions,
+    }
+
+
+def _version_key(version: str) -> Version:
+    """Return the sort key of a version; versions that PyPI would not accept come first."""
+    try:
+        return Version(version)
+    except InvalidVersion:
+        return Version("0")
+
+
+def _now() -> str:
+    """Return the time of ``SOURCE_DATE_EPOCH``, or now, in RFC 3339 format."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    moment = (
+        datetime.datetime.fromtimestamp(int(epoch), datetime.UTC)
+        if epoch.isdigit()
+        else datetime.datetime.now(datetime.UTC)
+    )
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,364 @@
+"""Markdown of a report document: the report itself, the step summary of CI services, and an
+evidence sheet that follows the parts of NIST SP 800-226.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from dpwitness.auditors.witnesses.kinds import kind_of
+from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.core.values.atomic_files import write_text
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.wording import beyond, figure, number
+from dpwitness.reports.cards import SEVERITY, card, columns, legend, opening, sort_worst_first
+from dpwitness.reports.formats.machine_formats import release_of
+from dpwitness.reports.phrasing.summary import (
+    Entry,
+    claim_facts,
+    count_verdicts,
+    excused,
+    family,
+    untested,
+    violated_in_bits,
+)
+from dpwitness.reports.phrasing.wording import code, escaped_markdown, line, plain, table, verdict
+from dpwitness.reports.plots.album import PLOTS_AS_FILES, Album, text_of
+
+
+def markdown(document: Json, entries: Sequence[Entry], overview: str | None = None) -> str:
+    """Return the markdown text of a report.
+
+    `overview` is the file of the plot of all audits. The plots of an audit are in its entry.
+    """
+    results = [entry.result for entry in entries]
+    first, *others = opening(entries, family(document["results"]))
+    lines = [f"# {escaped_markdown(document['title'])}", "", f"**{first}**", ""]
+    for text in others:
+        lines += [text, ""]
+    shown = columns(entries)
+    rows = [[column.text(entry) for column in shown] for entry in sort_worst_first(entries)]
+    lines += ["## Summary", "", *table([column.head for column in shown], rows), ""]
+    if overview:
+        lines += [f"![Certified over claimed, all audits]({overview})", ""]
+    lines += [legend(entries), ""] if legend(entries) else []
+    if entries:
+        lines += [
+            "## The claim" + ("s" if len(entries) > 1 else ""),
+            "",
+            *table(("", ""), claim_facts(results)),
+            "",
+            "What was not tested:",
+            "",
+            *(f"- {text}" for text in untested(results)),
+            "",
+        ]
+    lines += ["## Audits", ""]
+    for entry in entries:
+        lines += card(entry)
+    lines += ["## Run", ""]
+    command = document["command"]
+    if command:
+        fenced = ["```", plain(" ".join(command.split())).replace("```", "'''"), "```"]
+        lines += [*([escaped_markdown(command)] if "<" in command else fenced), ""]
+    environment = document["environment"].items()
+    lines += table(("", ""), [tuple(map(escaped_markdown, row)) for row in environment])
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def markdown_with_plots(document: Json, entries: Sequence[Entry], album: Album) -> str:
+    """Return the markdown text of a report, and write its plots into the folder of the album."""
+    with_plots = []
+    for entry in entries:
+        plots = {f"{kind}-{entry.slug}.svg": kind for kind in album.kinds(entry)[:PLOTS_AS_FILES]}
+        for name, kind in plots.items():
+            write_text(album.folder / name, album.svg(entry, kind))
+        shown = tuple((text_of(kind, entry), name) for name, kind in plots.items())
+        with_plots.append(replace(entry, plots=shown))
+    overview = album.overview(document["results"])
+    if overview is not None:
+        write_text(album.folder / "summary.svg", overview)
+    return markdown(document, with_plots, "summary.svg" if overview else None)
+
+
+VARIABLE = "GITHUB_STEP_SUMMARY"
+_BYTES = 1_000_000  # GitHub drops a summary of more than 2**20 bytes completely
+_ROWS = 100
+
+
+def step_summary(document: Json) -> str:
+    """Return the summary of a document as a section of markdown: the answer in one sentence, then a
+    table of the audits, those that need action first.
+    """
+
+    def rank(result: Json) -> tuple[bool, int, bool]:
+        order = SEVERITY.index(result["verdict"])
+        bits = violated_in_bits(result) and order > 0
+        return (bool(excused(result)), 0 if bits else order, bits)
+
+    ranked = sorted(document["results"], key=rank)
+    header = ("verdict", "audit", "claim", "certified", "would have been found", "source")
+    lines = [
+        f"## {_escaped(document['title'], 200)}",
+        "",
+        _answer_sentence(document["results"]),
+        "",
+        *table(header, map(_row, ranked[:_ROWS])),
+    ]
+    if len(ranked) > _ROWS:
+        lines += ["", f"And {len(ranked) - _ROWS:,} more, none worse: see the report."]
+    return "\n".join([*lines, "", ""])
+
+
+def append_summary(document: Json, file: Path | str) -> Path:
+    """Append the summary of a document to a file and return the path; append only one sentence if
+    the file would become too long.
+    """
+    path, text = Path(file), step_summary(document)
+    size = path.stat().st_size if path.exists() else 0
+    if size + len(text.encode()) > _BYTES:
+        text = (
+            f"\n{_answer_sentence(document['results'])} The table is left out, as this page is "
+            "full.\n"
+        )
+    try:
+        with path.open("ab") as page:
+            page.write(text.encode())
+    except OSError:
+        if path.is_file():  # removes a partial section after an error such as a full disk
+            os.truncate(path, size)
+        raise
+    return path
+
+
+def summary_file(given: str | None = None) -> str | None:
+    """Return the file for the summary: `given`, or the file in the job's environment variable, or
+    None.
+    """
+    return given or os.environ.get(VARIABLE) or None
+
+
+def _answer_sentence(results: list[Json]) -> str:
+    found = count_verdicts(results)
+    words = ", ".join(f"{n} {verdict(name).lower()}" for name, n in found.items() if n)
+    leaky = sum(
+        violated_in_bits(result) and result["verdict"] != Verdict.VIOLATED.value
+        for result in results
+    )
+    others = {
+        "violated in low bits only": leaky,
+        "accepted or expected": sum(bool(excused(result)) for result in results),
+        "that contradict the known truth": sum(result.get("right") is False for result in results),
+    }
+    more = [f"{n} {what}" for what, n in others.items() if n]
+    size, violated, suspects = len(results), found["VIOLATED"] + leaky, found.get("SUSPECT")
+    decided = size - found["ERROR"] - found["INCONCLUSIVE"]
+    sentences = (
+        (violated, f"A privacy claim is violated in {violated} of {size}."),
+        (suspects, f"A guessed claim is violated in {suspects} of {size}; no stated claim is."),
+        (decided == 0, "No audit reached a verdict: it is unknown whether these claims hold."),
+        (True, f"No violation was found in {decided} of {size}."),
+    )
+    first = next(sentence for holds, sentence in sentences if holds)
+    return f"**{first}** Verdicts: {'; '.join([words or 'none', *more])}."
+
+
+def _row(result: Json) -> tuple[str, ...]:
+    symbol, least, detectable = (
+        line(result.get("parameter") or "epsilon", 40),
+        result.get("parameter_lower"),
+        number(result.get("detectable")),
+    )
+    bits = violated_in_bits(result) and result["verdict"] != Verdict.VIOLATED.value
+    excuse = f" ({_escaped(excused(result), 120)})" if excused(result) else ""
+    verdict_text = verdict(result["verdict"]) + (", VIOLATED in low bits" if bits else "") + excuse
+    bound = (
+        beyond(symbol, least)
+        if number(least) is not None
+        else _escaped(result.get("headline") or "", 120)
+    )
+    source = result.get("source")
+    return (
+        verdict_text,
+        code(line(result["name"], 120)),
+        code(line(result.get("claim") or "", 80)),
+        escaped_markdown(bound),
+        escaped_markdown(f"{symbol} = {figure(detectable)}") if detectable is not None else "",
+        code(line(f"{source['file']}:{source['line']}", 160)) if source else "",
+    )
+
+
+def _escaped(text: object, most: int) -> str:
+    """Return a text of at most about `most` characters with all markup and links escaped."""
+    return (
+        escaped_markdown(line(text, most))
+        .replace("_", "\\_")
+        .replace("~", "\\~")
+        .replace("](", "] (")
+        .replace("://", ":&#8203;//")
+        .replace("@", "&#64;")
+    )
+
+
+NOT_COVERED = "not covered"  # the sheet never infers an answer
+_SHOWN = 12  # audits per row
+
+Row = tuple[str, Callable[[Sequence[Json]], str]]
+
+
+def sheet(document: Json) -> str:
+    """Return the evidence sheet of a report as Markdown.
+
+    Parameters
+    ----------
+    document : dict
+        Document from `document.build_document`.
+
+    Returns
+    -------
+    str
+        The Markdown text: one table for each part of the publication, then what was not tested.
+    """
+    results = document["results"]
+    lines = [
+        f"# Evidence sheet: {escaped_markdown(line(document['title'], 200))}",
+        "",
+        "The sheet follows NIST SP 800-226, *Guidelines for Evaluating Differential Privacy "
+        "Guarantees*. Each row states what the audits "
+        f"of this report measured; *{NOT_COVERED}* means that no audit of the report looked "
+        "at the subject.",
+        "",
+    ]
+    for part, rows in _PARTS:
+        answers = [(subject, find(results) or f"*{NOT_COVERED}*") for subject, find in rows]
+        lines += [f"## {part}", "", *table(("subject", "measured"), answers), ""]
+    lines += ["## Not tested", "", *(f"- {text}" for text in untested(results)), ""]
+    return "\n".join(lines)
+
+
+def _fact(label: str) -> Callable[[Sequence[Json]], str]:
+    """Return a function that looks up a fact of the claims."""
+
+    def find(results: Sequence[Json]) -> str:
+        found = dict(claim_facts(results)).get(label, "") if results else ""
+        return "" if found == "none stated" else found
+
+    return find
+
+
+def _headlines(topic: str) -> Callable[[Sequence[Json]], str]:
+    """Return a function that lists the headlines of audits of one topic."""
+
+    def find(results: Sequence[Json]) -> str:
+        return _joined(
+            f"{_name(result)}: "
+            f"{escaped_markdown(line(result.get('headline') or result['verdict'], 300))}"
+            for result in results
+            if kind_of(result).topic == topic
+        )
+
+    return find
+
+
+def _joined(texts: Iterable[str]) -> str:
+    found = list(texts)
+    more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+    return "<br>".join([*found[:_SHOWN], *more])
+
+
+def _name(result: Json) -> str:
+    return code(line(result["name"], 80))
+
+
+def _bounds(results: Sequence[Json]) -> str:
+    """Certified lower bound of each audited parameter."""
+    return _joined(
+        f"{_name(result)}: {escaped_markdown(str(result['parameter']))} > "
+        f"{figure(result['parameter_lower'])} "
+        f"against {code(line(result.get('claim') or '', 80))}"
+        for result in results
+        if result.get("parameter_lower") is not None and result.get("parameter")
+    )
+
+
+def _algorithms(results: Sequence[Json]) -> str:
+    """Audited functions, with library and release."""
+    texts = []
+    for result in results:
+        library, version = release_of(result)
+        source = result.get("source")
+        place = (
+            f"{library} {version}"
+            if library
+            else f"{source['file']}:{source['line']}"
+            if source
+            else ""
+        )
+        texts.append(_name(result) + (f" ({escaped_markdown(line(place, 120))})" if place else ""))
+    return _joined(dict.fromkeys(texts))
+
+
+def _floating_point(results: Sequence[Json]) -> str:
+    """Verdicts on the low bits of outputs."""
+    return _joined(
+        f"{_name(result)}: {escaped_markdown(str(result['bit_level'].get('verdict')))}, epsilon > "
+        f"{figure(result['bit_level'].get('epsilon_lower'))} from low bits alone"
+        for result in results
+        if result.get("bit_level")
+    )
+
+
+def _randomness(results: Sequence[Json]) -> str:
+    """Number of audits with a seed, which is not a statement on the generator of the library."""
+    seeded = sum(result.get("seed") is not None for result in results)
+    return (
+        f"{seeded} of {len(results)} audits record a seed; the quality of the generator: "
+        f"{NOT_COVERED}"
+        if results
+        else ""
+    )
+
+
+def _nothing(results: Sequence[Json]) -> str:
+    """Answer for subjects that no audit of this tool measures."""
+    return ""
+
+
+_PARTS: tuple[tuple[str, tuple[Row, ...]], ...] = (
+    (
+        "The differential privacy guarantee",
+        (
+            ("epsilon and delta, as claimed", _fact("parameters claimed")),
+            ("epsilon, certified from below", _bounds),
+            ("variant of differential privacy", _fact("notion")),
+            ("unit of privacy", _fact("unit of privacy")),
+            ("neighboring relation (bounded or unbounded)", _fact("neighboring relation")),
+            ("evidence", _fact("evidence")),
+        ),
+    ),
+    (
+        "Differentially private algorithms",
+        (
+            ("algorithm and implementation", _algorithms),
+            ("outputs against the claim", _headlines("outputs")),
+            ("sensitivity and contribution bounds", _headlines("sensitivity")),
+            ("accounting and composition", _headlines("accounting")),
+            ("utility", _headlines("utility")),
+            ("systemic, human and statistical bias", _nothing),
+        ),
+    ),
+    (
+        "Deploying differential privacy",
+        (
+            ("trust model", _fact("trust model")),
+            ("floating point", _floating_point),
+            ("randomness", _randomness),
+            ("time and other side channels", _nothing),
+            ("data security and access control", _nothing),
+            ("data collection", _nothing),
+        ),
+    ),
+)
