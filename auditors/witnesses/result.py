@@ -231,9 +231,11 @@ class FunctionResult(Result):
         """What to do next, if the verdict is not VIOLATED."""
         if self.verdict is Verdict.ERROR:
             return "fix the problem in the first line, then run again"
+        if advice := self._finding_advice():
+            return advice
         if self.verdict is Verdict.SUSPECT:
             return "read what is guessed in the first note; if the claim is right, state it"
-        return self._finding_advice() or (
+        return (
             "no change is needed on this evidence, which is not a proof; more --seconds search "
             "further"
         )

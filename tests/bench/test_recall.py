@@ -200,11 +200,9 @@ def test_the_smoke_check_finds_a_target_that_cannot_run_and_a_wrong_release(
         "'length': 1, 'low': 0, 'high': 9}\n"
     )
     here = replace(next(entry for entry in corpus() if entry.runnable), after=None)
+    monkeypatch.setattr("dpwitness.benchmarks.recall.smoke.install", lambda environment: None)
     environment = SimpleNamespace(
-        setup=lambda announce: None,
-        interpreter=sys.executable,
-        requirements=("numpy==0.0.1",),
-        no_deps=(),
+        interpreter=sys.executable, requirements=("numpy==0.0.1",), no_deps=()
     )
     entries = [
         replace(

@@ -190,7 +190,8 @@ class MetamorphicResult(FunctionResult):
         }
 
     def _finding_advice(self) -> str:
-        return "no change is needed on this evidence, which is not a proof"
+        suspected = self.verdict is Verdict.SUSPECT
+        return "" if suspected else "no change is needed on this evidence, which is not a proof"
 
     def _summary(self) -> str:
         if not self.finding:
