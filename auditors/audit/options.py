@@ -260,6 +260,10 @@ _CHEAP_RUN = 2e-5  # seconds per run below which counting costs as much as runni
 _IDLE_FACTOR = 20
 # maximum number of pairs on which runs are timed, to see whether some are much slower
 _COMPARED = 8
+# numbers in an output beyond which learning is timed even if runs are slow; numbers that are timed;
+# and how many times as long learning takes as ranking
+_WIDE, _TIMED_VALUES, _LEARNING_PER_RANKING = 64, 2**19, 5.0
+_RANKING_SHARE = 0.25  # of a time budget, to rank pairs by their outputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +302,12 @@ class RunCost:
             # learning of the tested event takes four times as long as the timed learning
             + self.learning * 4 * self._relative_cost(0.3 * trials)
         )
+
+    def rankable(self, seconds: float) -> int:
+        """Return the number of pairs whose outputs are ranked in a share of a time budget; the
+        others have a look that learns nothing.
+        """
+        return max(SHORT_PAIRS, int(_RANKING_SHARE * seconds / self.ranking))
 
     def _relative_cost(self, rows: float) -> float:
         """Return the cost of learning from `rows` outputs, relative to the timed learning."""
@@ -392,6 +402,13 @@ def price(
         run_seconds += (now() - started) / (
             sum(map(len, sides)) * (1 if clock == "cpu" else workers)
         )
+    elif seconds is not None and sides[0].values.shape[1] > _WIDE:
+        few = np.arange(max(_TIMED_VALUES // sides[0].values.shape[1], 8))
+        sides = [side.take(few[: len(side)]) for side in sides]
+        started = now()
+        expected_certificate(sides[0], sides[1], claim, alpha=0.01, rounds=10**6)
+        ranking = now() - started
+        learning = _LEARNING_PER_RANKING * ranking
     return RunCost(
         run_seconds,
         ranking or 0.02,

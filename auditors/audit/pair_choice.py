@@ -549,7 +549,7 @@ def run_probes(
     """Probe the pairs for which there are enough runs; return the options that the probes
     determine, and the usable pairs.
     """
-    most = tried_pairs(sampler.planned)
+    most = min(tried_pairs(sampler.planned), sampler.most_pairs)
     # with so few runs, the best pair of the looks that does not always raise is tested: all but one
     # pair at most are left
     pairs = screen(sampler, options, pairs, most or max(1, min(SHORT_PAIRS, len(pairs) - 1)))

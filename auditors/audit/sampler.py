@@ -5,6 +5,7 @@ budget of runs, which is fixed before the plan begins and may be planned again.
 from __future__ import annotations
 
 import dataclasses
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -85,6 +86,7 @@ class Sampler:
         self.seconds = self.cpu_seconds = 0.0
         self.searching = 0.0  # seconds of the budget's clock that the search for pairs took
         self.cost: RunCost | None = None  # of the runs that a time budget plans
+        self.most_pairs = sys.maxsize  # whose outputs a time budget can rank
         # seconds of the budget's clock and runs of the pilot, by index of the pair
         self.took: dict[int, tuple[float, int]] = {}
         self.started, self.cpu_started = time.perf_counter(), clocks.cpu_seconds()
@@ -318,8 +320,10 @@ def fix_budget(sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair]) -
         cost = replace(cost, run=cost.run * ratio, seconds=timing)
     each = f"{format_duration(cost.run)}{of} each"
     if seconds is not None:
-        trials = sampler.settled("trials", lambda: cost.trials(seconds, len(pairs)))
-        require_enough_trials(cost, trials, len(pairs), seconds, options.clock, "audit", FEWEST)
+        sampler.most_pairs = sampler.settled("most pairs", lambda: cost.rankable(seconds))
+        ranked = min(len(pairs), sampler.most_pairs)
+        trials = sampler.settled("trials", lambda: cost.trials(seconds, ranked))
+        require_enough_trials(cost, trials, ranked, seconds, options.clock, "audit", FEWEST)
         sampler.planned, sampler.cost, unless = (
             trials,
             cost,

@@ -33,6 +33,7 @@ from dpwitness.auditors.statistics.columns import (
     rank_shift,
     total_variation,
     two_knots,
+    varying_columns,
     whitening_matrix,
     without_overflow,
 )
@@ -299,12 +300,7 @@ def values_of(matrix: FloatArray) -> Values:
 
     Uses all outputs: a sample would miss values that repeat a few times in ten thousand outputs.
     """
-    varying = [
-        j
-        for j, column in enumerate(matrix.T)
-        if not np.array_equal(column, np.full(len(column), column[0]), equal_nan=True)
-    ]
-    return {j: exact_values(matrix[:, j]) for j in varying}
+    return {j: exact_values(matrix[:, j]) for j in varying_columns(matrix)}
 
 
 def propose_blocks(

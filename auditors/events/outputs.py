@@ -34,6 +34,7 @@ from dpwitness.auditors.events.numbers import (
     floats,
     text_hash,
 )
+from dpwitness.auditors.statistics.columns import varying_columns
 from dpwitness.auditors.workers.loading import describe_target
 from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed, Parts, name_of
 from dpwitness.core.values.json_reader import Json
@@ -432,11 +433,7 @@ class Training:
     @property
     def varying(self) -> list[int]:
         """Indices of the columns that are not constant."""
-        return [
-            j
-            for j, x in enumerate(self.matrix.T)
-            if not np.array_equal(x, np.full(len(x), x[0]), equal_nan=True)
-        ]
+        return varying_columns(self.matrix)
 
 
 Key = str | int | None

@@ -36,6 +36,22 @@ def without_overflow(function: Callable[[FloatArray], Any], x: FloatArray) -> An
         return result if np.isfinite(result).all() else 2.0**64 * np.asarray(function(x * 2.0**-64))
 
 
+def varying_columns(matrix: FloatArray) -> list[int]:
+    """Return the indices of the columns that are not constant; NaN equals NaN.
+
+    Examples
+    --------
+    >>> varying_columns(np.array([[1.0, 0.0, np.nan], [1.0, 2.0, np.nan]]))
+    [1]
+    """
+    constant = np.arange(matrix.shape[1])
+    for rows in (matrix[:16], matrix):  # few rows tell most columns that vary
+        part, first = rows[:, constant], rows[0, constant]
+        equal = (part == first) | (np.isnan(part) & np.isnan(first))
+        constant = constant[equal.all(axis=0)]
+    return np.setdiff1d(np.arange(matrix.shape[1]), constant).tolist()
+
+
 def medians(x: FloatArray) -> FloatArray:
     """Return the median of each column."""
     return np.asarray(np.median(x, axis=0))
