@@ -49,7 +49,8 @@ def varying_columns(matrix: FloatArray) -> list[int]:
         part, first = rows[:, constant], rows[0, constant]
         equal = (part == first) | (np.isnan(part) & np.isnan(first))
         constant = constant[equal.all(axis=0)]
-    return np.setdiff1d(np.arange(matrix.shape[1]), constant).tolist()
+    same = set(constant.tolist())
+    return [j for j in range(matrix.shape[1]) if j not in same]
 
 
 def medians(x: FloatArray) -> FloatArray:
