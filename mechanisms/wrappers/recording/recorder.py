@@ -25,7 +25,7 @@ _MAX_INNER_DRAWS = 4  # limit of recorded draws inside a primitive
 
 _OWN_FILES = frozenset(
     os.path.join(os.path.dirname(__file__), name)
-    for name in ("recorder.py", "generators.py", "patches.py", "session.py")
+    for name in ("recorder.py", "patches.py", "session.py")
 )
 
 
@@ -266,16 +266,6 @@ def _short_path(file: str) -> str:
     except (ValueError, OSError):
         return file
     return relative if not relative.startswith("..") else "/".join(parts[-2:])
-
-
-def passed(made: BoundPrimitive, args: Any, kwargs: Any) -> Any:
-    """Return the output of a patched call, recorded if this thread's run belongs to the session
-    that made the patch.
-    """
-    recorder = here.recorder
-    if recorder is None or recorder.owner is not made.owner:
-        return made.original(*args, **kwargs)
-    return recorder.call(made, args, kwargs)
 
 
 @contextlib.contextmanager
