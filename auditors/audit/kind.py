@@ -14,16 +14,16 @@ from dpwitness.auditors.events.outputs import Score, suggested_score
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.statistics.certificate import PARTS, certified, certified_point
 from dpwitness.auditors.traces.evidence import explanations
-from dpwitness.auditors.witnesses.facts import (
+from dpwitness.auditors.witnesses.kinds import (
     Fact,
     Facts,
+    Kind,
     claim_facts,
     claim_of,
     enclosure,
     pair_facts,
     run_facts,
 )
-from dpwitness.auditors.witnesses.kinds import Kind
 from dpwitness.auditors.witnesses.recompute import (
     BOUND_TOLERANCE,
     Basis,

@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from dpwitness.auditors.canaries.bounds import Theorem, certified_epsilon
-from dpwitness.auditors.witnesses.facts import Fact, Facts, run_facts
-from dpwitness.auditors.witnesses.kinds import Kind
+from dpwitness.auditors.witnesses.kinds import Fact, Facts, Kind, run_facts
 from dpwitness.auditors.witnesses.recompute import (
     Recomputed,
     require_allowed_error,

@@ -10,7 +10,6 @@ occurs whatever the noise, in enough runs to rule out chance under the claim.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -353,7 +352,8 @@ def _with_findings_for_all_noise(
     rounds, sure = _rounds_needed(runs.claim)
     own = recordings + [runs.record() for _ in range(rounds - len(recordings))]
     others = [runs.recorder.record(runs.second) for _ in range(rounds)]
-    found = list(_always(own, others))
+    constant = _always(own, others)
+    found = [] if constant is None else [constant]
     keys, other_keys = ([r["key"] for r in side] for side in (own, others))
 
     def varies(first: int, others: list[int], left_out: Any = None) -> set[tuple[str, int]]:
@@ -413,57 +413,48 @@ def _describe_replay_difference(again: Json) -> str:
     return ""
 
 
-def _always(own: list[Json], others: list[Json]) -> Iterator[Finding]:
-    """Yield findings for parts of the output that are constant on each dataset and differ between
-    the datasets.
+def _always(own: list[Json], others: list[Json]) -> Finding | None:
+    """Return a finding for a part of the output that is constant on each dataset and differs
+    between the datasets; None if there is none.
     """
     raised = [{bool(r["raised"]) for r in side} for side in (own, others)]
     if all(len(side) == 1 for side in raised) and raised[0] != raised[1]:
         message = next(r["raised"] for r in (*own, *others) if r["raised"])
         check_exception_text("one dataset", message)
-        yield Finding("EXCEPTION", f"it raises on one side only, whatever the noise: {message}")
-        return
+        return Finding("EXCEPTION", f"it raises on one side only{FOR_ALL_NOISE}: {message}")
     sides = [[r for r in side if not r["raised"]] for side in (own, others)]
-    if not all(sides):
-        return
     sizes = [{np.size(r["numbers"]) for r in side} for side in sides]
-    if all(len(side) == 1 for side in sizes) and sizes[0] != sizes[1]:
-        yield Finding(
-            "OUTPUT", f"it has {sizes[0].pop()} numbers and {sizes[1].pop()}, whatever the noise"
+    if any(len(side) != 1 for side in sizes):
+        return None
+    if sizes[0] != sizes[1]:
+        return Finding(
+            "OUTPUT", f"it has {sizes[0].pop()} numbers and {sizes[1].pop()}{FOR_ALL_NOISE}"
         )
-        return
-    if any(len(side) != 1 for side in sizes) or sizes[0] != sizes[1]:
-        return
     first, second = (np.array([r["numbers"] for r in side], dtype=float) for side in sides)
     nan = [np.isnan(side) for side in (first, second)]
     lone = np.flatnonzero(
         (nan[0].all(axis=0) & ~nan[1].any(axis=0)) | (nan[1].all(axis=0) & ~nan[0].any(axis=0))
     )
     if lone.size:
-        yield Finding(
-            "OUTPUT", f"number {lone[0]} of the output is NaN on one side only, whatever the noise"
+        return Finding(
+            "OUTPUT", f"number {lone[0]} of the output is NaN on one side only{FOR_ALL_NOISE}"
         )
-        return
-    fixed = (
+    fixed = np.flatnonzero(
         _equal(first, first[0]).all(axis=0)
         & _equal(second, second[0]).all(axis=0)
         & ~_equal(first[0], second[0])
     )
-    if fixed.any():
-        k = int(np.flatnonzero(fixed)[0])
-        yield Finding(
+    if fixed.size:
+        k = fixed[0]
+        return Finding(
             "OUTPUT",
-            f"number {k} of the output is {first[0, k]:.6g} and {second[0, k]:.6g}, whatever "
-            "the noise",
+            f"number {k} of the output is {first[0, k]:.6g} and {second[0, k]:.6g}{FOR_ALL_NOISE}",
         )
-        return
     texts = [{tuple(r["texts"]) for r in side} for side in sides]
-    if all(len(side) == 1 for side in texts) and texts[0] != texts[1]:
-        yield Finding(
-            "OUTPUT",
-            f"it holds {list(texts[0].pop())[:3]} and {list(texts[1].pop())[:3]}, whatever "
-            "the noise",
-        )
+    if any(len(side) != 1 for side in texts) or texts[0] == texts[1]:
+        return None
+    shown = [list(side.pop())[:3] for side in texts]
+    return Finding("OUTPUT", f"it holds {shown[0]} and {shown[1]}{FOR_ALL_NOISE}")
 
 
 def _equal(a: FloatArray, b: FloatArray) -> NDArray[np.bool_]:

@@ -20,8 +20,16 @@ from dpwitness.auditors.traces.evidence import FINDINGS
 from dpwitness.auditors.traces.pair_analysis import examine, glance
 from dpwitness.auditors.traces.result import TraceResult
 from dpwitness.auditors.traces.sessions import Recorder, opened, validate_primitives
-from dpwitness.auditors.witnesses.facts import Fact, Facts, claim_facts, pair_facts, run_facts
-from dpwitness.auditors.witnesses.kinds import CardTable, Kind, recompute_bounds
+from dpwitness.auditors.witnesses.kinds import (
+    CardTable,
+    Fact,
+    Facts,
+    Kind,
+    claim_facts,
+    pair_facts,
+    recompute_bounds,
+    run_facts,
+)
 from dpwitness.auditors.witnesses.recompute import Recomputed, raise_damaged, require_stated_value
 from dpwitness.auditors.witnesses.replay import Replay, RunOptions
 from dpwitness.auditors.witnesses.verdicts import Verdict
@@ -149,8 +157,6 @@ def trace(
         "confidence": confidence,
         "seed": seed,
         "subject": mechanism,
-    }
-    fields |= {
         "target": target or describe_target(mechanism),
         "primitives": {entry[0]: entry[1] for entry in entries},
     }
@@ -165,10 +171,18 @@ def trace(
         except (MechanismFailed, Stopped) as error:
             timed_out = isinstance(error, Stopped) and str(error) in ("", "time limit")
             late = f"a run took longer than time_limit = {time_limit:g} s"
-            fields |= {"claim": promise, "pair": None, "findings": (), "calls": ()}
-            fields |= {"loss": math.nan, "charged": math.nan, **_costs(recorder, begin)}
-            notes = (late if timed_out else str(error),)
-            return TraceResult(verdict=Verdict.ERROR, notes=notes, **fields)
+            return TraceResult(
+                verdict=Verdict.ERROR,
+                claim=promise,
+                pair=None,
+                findings=(),
+                calls=(),
+                loss=math.nan,
+                charged=math.nan,
+                notes=(late if timed_out else str(error),),
+                **fields,
+                **_costs(recorder, begin),
+            )
     fields["claim"], claim_notes = resolved(promise, worst)
     evidence = replace(evidence, notes=(*evidence.notes, *claim_notes))
     result: AuditResult | None = None
@@ -177,23 +191,20 @@ def trace(
         f.kind != "SOURCE"
         for f in (*evidence.findings, *evidence.suspicions)
     ):
-        audit_options: Json = {
-            "trace": False,
-            "trials": budget,
-            "confidence": confidence,
-            "seed": seed,
-            "executor": executor,
-            "progress": progress,
-        }
         result = audit(
             mechanism,
             claim=promise,
             pair=[worst, *others],
+            trace=False,
+            trials=budget,
+            confidence=confidence,
+            seed=seed,
+            executor=executor,
+            progress=progress,
             stop="violation",
             bits=False,
             name=name,
             target=target,
-            **audit_options,
         )
     return _make_result(evidence, worst, result, fields | _costs(recorder, begin))
 
@@ -249,13 +260,14 @@ def _choose_pairs(
         return glance(recorder, pair, promise)
 
     if domain is not None and most is not None and most > len(pairs_for(domain)):
-        options: Json = {
-            "evaluations": most,
-            "seconds": 3600.0,
-            "seed": recorder.seed,
-            "max_candidates": _EXTRA_PAIRS + 1,
-        }
-        found = explore(domain, lambda pair, _: (score(pair), None), **options).candidates
+        found = explore(
+            domain,
+            lambda pair, _: (score(pair), None),
+            evaluations=most,
+            seconds=3600.0,
+            seed=recorder.seed,
+            max_candidates=_EXTRA_PAIRS + 1,
+        ).candidates
         if found:
             return [found[0].pair, *(c.pair for c in found[1:] if c.value > 1)]
     if domain is not None:
@@ -320,7 +332,14 @@ def _facts(result: Json) -> Facts:
     symbol = result.get("parameter", "epsilon")
     facts = [
         *claim_facts(result),
-        *(Fact("finding", _describe_finding(each)) for each in result.get("findings") or []),
+        *(
+            Fact(
+                "finding",
+                f"{each['kind']}: {each['told']}"
+                + (f" at {each['where']}" if each.get("where") else ""),
+            )
+            for each in result.get("findings") or []
+        ),
     ]
     if result.get("verdict") != Verdict.ERROR.value:
         loss, charged, audit = (result.get(key) for key in ("loss", "charged", "audit"))
@@ -343,11 +362,6 @@ def _facts(result: Json) -> Facts:
         *pair_facts(result),
         *run_facts(result),
     ]
-
-
-def _describe_finding(finding: Json) -> str:
-    where = f" at {finding['where']}" if finding.get("where") else ""
-    return f"{finding['kind']}: {finding['told']}{where}"
 
 
 def _calls_table(result: Json) -> CardTable | None:

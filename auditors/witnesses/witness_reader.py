@@ -5,10 +5,12 @@ The schema has the fields of all witnesses and those that the kind declares (`ki
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -111,10 +113,24 @@ def load_json(source: str | Path | Json) -> tuple[Json, str]:
             raise
     if not isinstance(data, dict) or "schema_version" not in data:
         raise InvalidArgument(f"replay: {name} is not a witness: it has no schema_version")
-    check_schema(data, name)
+    with naming_file(name):
+        schema = data["schema_version"]
+        if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
+            raise InvalidArgument(
+                f"schema_version must be a whole number, at least 1, got {type(schema).__name__}"
+            )
+    if schema > SCHEMA:
+        raise InvalidArgument(
+            f"replay: {name} was written by schema {schema}, this version reads up to "
+            f"{SCHEMA}; upgrade dpwitness"
+        )
     if not isinstance(source, dict) and has_frame_files(data):
-        data = _with_frames(data, name, Path(source).parent)
-    try:
+        # the recorded hash covers the hashes of the Parquet files
+        notes = check_seal(data, name)
+        with naming_file(name):
+            data = read_frame_files(data, Path(source).parent)
+        data = data if notes else seal(data)
+    with naming_file(name):
         kind = kind_named(data.get("kind"))
         if kind is None or kind.witness is None:
             known = ", ".join(witness_kinds())
@@ -123,37 +139,18 @@ def load_json(source: str | Path | Json) -> tuple[Json, str]:
             refuse("kind", f"be one of {known}", data["kind"])
         optional, required = kind.witness
         record(_OPTIONAL | dict(optional), **_COMMON | dict(required))(data, "")
-        return data, name
-    except InvalidArgument as error:
-        raise _error_naming_file(name, error) from None
+    return data, name
 
 
-def _with_frames(data: Json, name: str, folder: Path) -> Json:
-    """Return the witness with the frames from its Parquet files, sealed again.
-
-    The recorded hash covers the hashes of the files.
-    """
-    notes = check_seal(data, name)
+@contextlib.contextmanager
+def naming_file(file: str) -> Iterator[None]:
+    """Add the file name to the message of an InvalidArgument raised in the context."""
     try:
-        found: Json = read_frame_files(data, folder)
+        yield
     except InvalidArgument as error:
-        raise InvalidArgument(f"replay: {name}: {error}") from None
-    return found if notes else seal(found)
-
-
-def check_schema(data: Json, name: str) -> None:
-    """Raise InvalidArgument if a later version wrote the witness."""
-    found = data["schema_version"]
-    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
-        raise InvalidArgument(
-            f"replay: {name}: schema_version must be a whole number, at least 1, got "
-            f"{type(found).__name__}"
-        )
-    if found > SCHEMA:
-        raise InvalidArgument(
-            f"replay: {name} was written by schema {found}, this version reads up to "
-            f"{SCHEMA}; upgrade dpwitness"
-        )
+        text = str(error).removeprefix("replay: ").removeprefix(f"{file}: ")
+        incomplete = "; the witness is incomplete" if text.endswith("is missing") else ""
+        raise InvalidArgument(f"replay: {file}: {text}{incomplete}") from None
 
 
 def check_seal(data: Json, name: str) -> tuple[str, ...]:
@@ -188,7 +185,7 @@ def read_checked_witness(data: Json, name: str, classes: Resolver | None = None)
     """Return the Witness of a black-box or white-box audit in a document that `load_json` returned,
     without checking its hash.
     """
-    try:
+    with naming_file(name):
         claim = exact_claim(data["claim"], data["claim_numbers"])
         counts = data.get("counts")
         event = None if counts is None else read_event(data["event"])
@@ -208,18 +205,7 @@ def read_checked_witness(data: Json, name: str, classes: Resolver | None = None)
             data,
         )
         _check_bound(found, basis)
-    except InvalidArgument as error:
-        raise _error_naming_file(name, error) from None
     return found
-
-
-def _error_naming_file(name: str, error: InvalidArgument) -> InvalidArgument:
-    """Return an InvalidArgument that names the file."""
-    message = str(error).removeprefix("replay: ")
-    return InvalidArgument(
-        f"replay: {name}: "
-        f"{message}{'; the witness is incomplete' if message.endswith('is missing') else ''}"
-    )
 
 
 def _check_bound(found: Witness, basis: Basis | None) -> None:

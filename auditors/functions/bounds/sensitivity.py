@@ -20,8 +20,7 @@ import numpy as np
 
 from dpwitness.auditors.search.catalogue import require_domain, require_settings
 from dpwitness.auditors.search.exploration import explore
-from dpwitness.auditors.witnesses.facts import Fact, Facts, pair_facts, run_facts
-from dpwitness.auditors.witnesses.kinds import Kind, Measure
+from dpwitness.auditors.witnesses.kinds import Fact, Facts, Kind, Measure, pair_facts, run_facts
 from dpwitness.auditors.witnesses.recompute import (
     BOUND_TOLERANCE,
     Recomputed,
