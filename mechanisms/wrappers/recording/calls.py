@@ -209,18 +209,8 @@ def without_record(then: Call, now: Call, length: int, place: int) -> Any:
     return shorter if is_array else then.output.new_tensor(shorter)
 
 
-class Raised:
-    """The output of a run that raised an exception."""
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-    def describe(self) -> str:
-        """Return the type and the message of the exception."""
-        try:
-            return f"{type(self.error).__name__}: {self.error}"
-        except Exception:
-            return type(self.error).__name__
+class Raised(str):
+    """Type and message of the exception that a run raised; takes the place of its output."""
 
 
 def table(then: Any, now: Any) -> dict[str, Any]:
@@ -392,7 +382,7 @@ def _number(value: Any) -> Any:
 def outcome(output: Any) -> dict[str, Any]:
     """Return the output of a run as numbers and texts, or the exception that it raised."""
     if isinstance(output, Raised):
-        return {"raised": output.describe(), "numbers": np.zeros(0), "texts": []}
+        return {"raised": str(output), "numbers": np.zeros(0), "texts": []}
     numbers, texts = leaves(output)
     return {"raised": "", "numbers": numbers, "texts": texts}
 
@@ -401,7 +391,7 @@ def output_difference(first: Any, second: Any) -> str:
     """Return how two outputs, or the exceptions raised instead, differ; an empty text if they are
     equal.
     """
-    raised = [side.describe() for side in (first, second) if isinstance(side, Raised)]
+    raised = [side for side in (first, second) if isinstance(side, Raised)]
     if not raised:
         return difference(first, second)
     if len(raised) == 1:

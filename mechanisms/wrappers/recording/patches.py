@@ -281,31 +281,22 @@ def traced(value: Any) -> Any:
     return None
 
 
-def add_recording_methods(names: Any) -> None:
-    """Add a recording method to the subclasses for each name in the tables."""
+def recorded_methods(names: Any) -> dict[str, Any]:
+    """Return the compiled method of each name in the tables, and add a recording method to the
+    subclass of its class.
+    """
+    found = {}
     for name in names:
         for prefix, cls, base in (
             (GENERATOR, TracedGenerator, _Generator),
             (STATE, TracedState, _RandomState),
         ):
             method = name[len(prefix) :] if name.startswith(prefix) else ""
-            if (
-                method
-                and method not in _INDEX_METHODS
-                and hasattr(base, method)
-                and method not in vars(cls)
-            ):
+            if not method or not hasattr(base, method):
+                continue
+            found[name] = getattr(base, method)
+            if method not in _INDEX_METHODS and method not in vars(cls):
                 setattr(cls, method, _recording_method(prefix, base, method))
-
-
-def original_methods(names: Any) -> dict[str, Any]:
-    """Return the compiled method of each name whose class has one."""
-    bases = {GENERATOR: _Generator, STATE: _RandomState}
-    found = {}
-    for name in names:
-        for prefix, base in bases.items():
-            if name.startswith(prefix) and hasattr(base, name[len(prefix) :]):
-                found[name] = getattr(base, name[len(prefix) :])
     return found
 
 

@@ -18,7 +18,17 @@ from typing import Any, Callable, Dict, Iterable, Iterator, Tuple
 
 import numpy as np
 
-from .calls import BoundPrimitive, Raised, differences, outcome, output_difference, place_of, table
+from .calls import (
+    BoundPrimitive,
+    Raised,
+    compared,
+    differences,
+    outcome,
+    output_difference,
+    place_of,
+    table,
+    without_record,
+)
 from .patches import (
     GENERATOR,
     KINDS,
@@ -26,16 +36,15 @@ from .patches import (
     Patch,
     TracedGenerator,
     TracedState,
-    add_recording_methods,
     attributes,
     lock,
     numpy_replacements,
-    original_methods,
+    recorded_methods,
     resolve,
     traced,
 )
 from .primitives import Primitive, WrongPrimitive, parameters_of
-from .recorder import Recorder, Stopped, here, running, varies
+from .recorder import Recorder, Stopped, here, running
 from .values import copied, difference, leaves
 
 # name, properties, whether it is a generator's method, whether it must exist
@@ -125,11 +134,10 @@ class Session:
             for name, p in table.items()
             if name.startswith(GENERATOR)
         }
-        for name, original in original_methods({**shared, **table}).items():
+        for name, original in recorded_methods({**shared, **table}).items():
             primitive = table.get(name) or Primitive(name, shared[name].entry, True)
             self.sources[name] = self._bound(primitive, original, _write_to_out)
             self.patched.add(name)
-        add_recording_methods(self.sources)
         self.patches += [
             Patch(np.random, "Generator", TracedGenerator),
             Patch(np.random, "RandomState", TracedState),
@@ -318,11 +326,22 @@ class Session:
         """Return the kinds and places in which recordings differ from the first one in more than
         the drawn values.
         """
-        found = {
-            each
-            for key in others
-            for each in varies(self.recorders[first], self.recorders[key], left_out)
-        }
+        found: set[tuple[str, int]] = set()
+        recorded = self.recorders[first].calls
+        for key in others:
+            again = self.recorders[key].calls
+            if len(recorded) != len(again):
+                found.add(("calls", min(len(recorded), len(again))))
+            for index, (then, call) in enumerate(zip(recorded, again)):
+                if then.primitive.name != call.primitive.name:
+                    found.add(("calls", index))
+                    break
+                if (
+                    left_out is None
+                    or not then.primitive.source
+                    or without_record(then, call, *left_out) is None
+                ):
+                    found.update((kind, index) for kind, _ in compared(then, call))
         return [list(each) for each in sorted(found)][:10_000]
 
     def _run_once(self, dataset: Any, seed: int, *played: Any) -> tuple[Recorder, Any, float]:
@@ -340,7 +359,9 @@ class Session:
             with running(recorder), _watched(self.time_limit):
                 output = copied(self.run(dataset, 1, rng))
         except (Exception, SystemExit, GeneratorExit) as error:
-            output = Raised(error.with_traceback(None))
+            output = Raised(type(error).__name__)
+            with contextlib.suppress(Exception):  # the text of an exception may raise
+                output = Raised(f"{type(error).__name__}: {error}")
         return recorder, output, time.process_time() - begin
 
     def past(self, key: int, dataset: Any, seed: int) -> list[str]:
