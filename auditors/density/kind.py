@@ -12,13 +12,15 @@ from dpwitness.auditors.witnesses.kinds import (
     Fact,
     Facts,
     Kind,
+    Recomputed,
     claim_facts,
     claim_of,
     enclosure,
     pair_facts,
+    raise_damaged,
+    require_field,
     run_facts,
 )
-from dpwitness.auditors.witnesses.recompute import Recomputed, raise_damaged, require_field
 from dpwitness.auditors.witnesses.replay import Replay, RunOptions
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.witnesses.witness_reader import EXTENDED, ON_PAIR, read_checked_witness

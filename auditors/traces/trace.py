@@ -25,12 +25,14 @@ from dpwitness.auditors.witnesses.kinds import (
     Fact,
     Facts,
     Kind,
+    Recomputed,
     claim_facts,
     pair_facts,
+    raise_damaged,
     recompute_bounds,
+    require_stated_value,
     run_facts,
 )
-from dpwitness.auditors.witnesses.recompute import Recomputed, raise_damaged, require_stated_value
 from dpwitness.auditors.witnesses.replay import Replay, RunOptions
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.witnesses.witness_reader import ON_PAIR, read_pair

@@ -9,19 +9,21 @@ loaded.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
-from dpwitness.auditors.witnesses.recompute import Recomputed, unchecked
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.claims import Claim, exact_claim, parse_claim
 from dpwitness.core.datasets.relations import describe_relation, parse_relation
-from dpwitness.core.values.json_reader import Json, Rule
+from dpwitness.core.values.json_reader import Json, Rule, short_json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.core.values.wording import dataset, differences, figure, format_times, number
 
+BOUND_TOLERANCE = 1e-6  # relative difference between a stated bound and a computed one
 CardTable = tuple[Sequence[str], list[list[str]], Sequence[int]]
 
 
@@ -120,6 +122,21 @@ class Measure(NamedTuple):
         """Return a form with the fields of a result in place of their names."""
         fields = {key: figure(v, 6) if number(v) is not None else v for key, v in result.items()}
         return form.format_map(defaultdict(lambda: "-", fields))
+
+
+@dataclass(frozen=True, slots=True)
+class Recomputed:
+    """What follows from the numbers of a written result."""
+
+    # whether the verdict follows from the numbers
+    determined: bool = False
+    # computed number for each key of the document that was checked
+    values: dict[str, float] = field(default_factory=dict)
+
+
+def unchecked(result: Json) -> Recomputed:
+    """Return that nothing follows from the numbers of a result."""
+    return Recomputed()
 
 
 def _no_facts(result: Json) -> Facts:
@@ -269,3 +286,68 @@ def recompute_bounds(result: Json) -> Recomputed:
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         what = f"has no {error}" if isinstance(error, KeyError) else str(error)
         raise InvalidArgument(f"{name} cannot be read: {what}") from None
+
+
+def require_stated_value(
+    document: Json, key: str, found: float, within: float = BOUND_TOLERANCE
+) -> None:
+    """Raise InvalidArgument unless the document states the number `found` under `key`."""
+    stated = float(document[key])
+    if not (
+        math.isclose(stated, found, rel_tol=within, abs_tol=1e-9)
+        or (math.isnan(stated) and math.isnan(found))
+    ):
+        raise_contradiction(
+            document, f"its counts give {key} = {found:.6g}, but it states {stated:.6g}"
+        )
+
+
+def require_verdict(document: Json, verdict: Verdict, refuted: bool, why: str) -> None:
+    """Raise InvalidArgument if a verdict of VIOLATED, SUSPECT or NOT_REFUTED
+    contradicts the bound.
+    """
+    right = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
+    allowed = (right, Verdict.SUSPECT) if refuted and document.get("guessed") else (right,)
+    if (
+        verdict in (Verdict.VIOLATED, Verdict.SUSPECT, Verdict.NOT_REFUTED)
+        and verdict not in allowed
+    ):
+        raise_contradiction(
+            document, f"{why} gives {right.value}, but the document states {verdict.value}"
+        )
+
+
+def require_allowed_error(document: Json, stated: float, most: float) -> None:
+    """Raise InvalidArgument if a test's error exceeds the error that the confidence allows."""
+    if not 0 < stated <= most * (1 + 1e-9):
+        raise_contradiction(
+            document,
+            f"its confidence allows an error of {most:.6g}, its counts were tested at {stated:.6g}",
+        )
+
+
+def raise_contradiction(document: Json, what: str) -> NoReturn:
+    """Raise InvalidArgument for a document that contradicts its own counts."""
+    raise InvalidArgument(f"result {document.get('name', '')!r} is damaged or edited: {what}")
+
+
+def is_same(first: Any, second: Any) -> bool:
+    """Return whether two JSON values are equal, with numbers compared up to rounding."""
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        return set(first) == set(second) and all(is_same(first[key], second[key]) for key in first)
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(map(is_same, first, second))
+    if isinstance(first, int | float) and isinstance(second, int | float):
+        return math.isclose(first, second, rel_tol=1e-9)
+    return bool(first == second)
+
+
+def require_field(document: Json, field: str, right: object, recorded: object) -> None:
+    """Raise InvalidArgument unless a field has the value that the others give."""
+    if recorded != right:
+        raise_damaged(document, field, right, recorded)
+
+
+def raise_damaged(document: Json, field: str, right: object, recorded: object) -> NoReturn:
+    """Raise InvalidArgument for a field that should have another value."""
+    raise_contradiction(document, f"{field} must be {right}, got {short_json(recorded)}")

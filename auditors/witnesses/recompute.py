@@ -9,10 +9,8 @@ test.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NoReturn, Self
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 
@@ -23,8 +21,7 @@ from dpwitness.auditors.statistics.combination import combined_bound, combined_p
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.claims import Claim
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
-from dpwitness.core.values.json_reader import Json, refuse, short_json
-from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.core.values.json_reader import Json, refuse
 from dpwitness.core.values.wording import figure
 
 
@@ -127,9 +124,6 @@ def describe_causes(result: Json) -> str:
     return "; ".join(lines)
 
 
-BOUND_TOLERANCE = 1e-6  # relative difference between a stated bound and a computed one
-
-
 @dataclass(frozen=True, slots=True)
 class Basis:
     """Counts that certified the bounds of an audit, and the error of their test."""
@@ -200,21 +194,6 @@ class Basis:
         return min(1.0, combined_p_value(claim, self.parts) * error / self.alpha)
 
 
-@dataclass(frozen=True, slots=True)
-class Recomputed:
-    """What follows from the numbers of a written result."""
-
-    # whether the verdict follows from the numbers
-    determined: bool = False
-    # computed number for each key of the document that was checked
-    values: dict[str, float] = field(default_factory=dict)
-
-
-def unchecked(result: Json) -> Recomputed:
-    """Return that nothing follows from the numbers of a result."""
-    return Recomputed()
-
-
 def read_part(data: Json, path: str = "counts") -> Part:
     """Return the counts of a stage from their JSON; raise InvalidArgument if they do not fit each
     other.
@@ -237,68 +216,3 @@ def read_part(data: Json, path: str = "counts") -> Part:
         lost,
         Prior(*map(float, data["prior"])) if "prior" in data else None,
     )
-
-
-def require_stated_value(
-    document: Json, key: str, found: float, within: float = BOUND_TOLERANCE
-) -> None:
-    """Raise InvalidArgument unless the document states the number `found` under `key`."""
-    stated = float(document[key])
-    if not (
-        math.isclose(stated, found, rel_tol=within, abs_tol=1e-9)
-        or (math.isnan(stated) and math.isnan(found))
-    ):
-        raise_contradiction(
-            document, f"its counts give {key} = {found:.6g}, but it states {stated:.6g}"
-        )
-
-
-def require_verdict(document: Json, verdict: Verdict, refuted: bool, why: str) -> None:
-    """Raise InvalidArgument if a verdict of VIOLATED, SUSPECT or NOT_REFUTED
-    contradicts the bound.
-    """
-    right = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
-    allowed = (right, Verdict.SUSPECT) if refuted and document.get("guessed") else (right,)
-    if (
-        verdict in (Verdict.VIOLATED, Verdict.SUSPECT, Verdict.NOT_REFUTED)
-        and verdict not in allowed
-    ):
-        raise_contradiction(
-            document, f"{why} gives {right.value}, but the document states {verdict.value}"
-        )
-
-
-def require_allowed_error(document: Json, stated: float, most: float) -> None:
-    """Raise InvalidArgument if a test's error exceeds the error that the confidence allows."""
-    if not 0 < stated <= most * (1 + 1e-9):
-        raise_contradiction(
-            document,
-            f"its confidence allows an error of {most:.6g}, its counts were tested at {stated:.6g}",
-        )
-
-
-def raise_contradiction(document: Json, what: str) -> NoReturn:
-    """Raise InvalidArgument for a document that contradicts its own counts."""
-    raise InvalidArgument(f"result {document.get('name', '')!r} is damaged or edited: {what}")
-
-
-def is_same(first: Any, second: Any) -> bool:
-    """Return whether two JSON values are equal, with numbers compared up to rounding."""
-    if isinstance(first, Mapping) and isinstance(second, Mapping):
-        return set(first) == set(second) and all(is_same(first[key], second[key]) for key in first)
-    if isinstance(first, list) and isinstance(second, list):
-        return len(first) == len(second) and all(map(is_same, first, second))
-    if isinstance(first, int | float) and isinstance(second, int | float):
-        return math.isclose(first, second, rel_tol=1e-9)
-    return bool(first == second)
-
-
-def require_field(document: Json, field: str, right: object, recorded: object) -> None:
-    """Raise InvalidArgument unless a field has the value that the others give."""
-    if recorded != right:
-        raise_damaged(document, field, right, recorded)
-
-
-def raise_damaged(document: Json, field: str, right: object, recorded: object) -> NoReturn:
-    """Raise InvalidArgument for a field that should have another value."""
-    raise_contradiction(document, f"{field} must be {right}, got {short_json(recorded)}")
