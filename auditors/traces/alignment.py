@@ -367,26 +367,8 @@ def noise_law(replay: Replay, recorded: Json) -> NoiseLaw | str:
     ):
         return "unknown"
     noise = ShiftedNoise(replay, calls, free, output)
-    columns = _fit_columns(noise, output)
-    if isinstance(columns, str):
-        return columns
-    others = [i for i in range(len(calls)) if calls.source(i) and i not in located]
-    if draws_matter(replay, calls, others, recorded["numbers"]):
-        return "unknown"
-    centers = [
-        np.broadcast_to(np.asarray(calls.table["center"][i], dtype=float), len(calls.output(i)))  # type: ignore[arg-type]
-        for i in free
-    ]
-    draws = noise.drawn - np.nan_to_num(np.concatenate(centers))
-    return NoiseLaw(output - _effect(columns, draws), columns, draws, noise)
-
-
-def _fit_columns(noise: ShiftedNoise, output: FloatArray) -> FloatArray | str:
-    """Return the linear function of the draws, verified at two further points; otherwise "mixed" or
-    "unknown", as in `noise_law`.
-    """
-    steps, size = noise.steps, largest(output)
-    columns = None
+    # the linear function of the draws, verified at two further points
+    steps, size, columns = noise.steps, largest(output), None
     if len(steps) <= MOST:
         columns = noise.slopes()
     elif len(steps) == len(output) and (moved := noise.run(steps)) is not None:
@@ -399,7 +381,15 @@ def _fit_columns(noise: ShiftedNoise, output: FloatArray) -> FloatArray | str:
     ):
         if not follows(noise.run(by), output + _effect(columns, by), size):
             return "mixed"
-    return columns
+    others = [i for i in range(len(calls)) if calls.source(i) and i not in located]
+    if draws_matter(replay, calls, others, recorded["numbers"]):
+        return "unknown"
+    centers = [
+        np.broadcast_to(np.asarray(calls.table["center"][i], dtype=float), len(calls.output(i)))  # type: ignore[arg-type]
+        for i in free
+    ]
+    draws = noise.drawn - np.nan_to_num(np.concatenate(centers))
+    return NoiseLaw(output - _effect(columns, draws), columns, draws, noise)
 
 
 def _effect(columns: FloatArray, by: FloatArray) -> FloatArray:

@@ -169,17 +169,14 @@ def _recordings(runs: PairSession) -> tuple[Json, list[Run], str]:
     that is not recorded causes; empty if there is none. Each recording is replayed on its dataset,
     since few outputs may be equal by chance, and one of them twice on the other.
     """
-    recorded = runs.record()
-    again = runs.recorder.replay(recorded, runs.first)
-    pairs = [(recorded, runs.replay(recorded))]
-    difference = _describe_replay_difference(again)
-    # long runs are recorded once only
-    for _ in range(0 if recorded["calls"] > 20_000 else _RECORDINGS - 1):
+    own, pairs, difference = list[Json](), list[Run](), ""
+    while len(pairs) < _RECORDINGS:
         recorded = runs.record()
+        own.append(runs.recorder.replay(recorded, runs.first))
         pairs.append((recorded, runs.replay(recorded)))
-        difference = difference or _describe_replay_difference(
-            runs.recorder.replay(recorded, runs.first)
-        )
+        difference = difference or _describe_replay_difference(own[-1])
+        if recorded["calls"] > 20_000:  # long runs are recorded once only
+            break
     recorded, replayed = pairs[0]
     if (
         not difference
@@ -187,7 +184,7 @@ def _recordings(runs: PairSession) -> tuple[Json, list[Run], str]:
         and outcome(runs.replay(recorded, brief=True)) != outcome(replayed)
     ):
         difference = "the outputs of two replays on the other dataset"
-    return again, pairs, difference
+    return own[0], pairs, difference
 
 
 def _with_unseen_draws(

@@ -13,7 +13,7 @@ from typing import Any
 
 from dpwitness.auditors.audit.audit import Progress, audit
 from dpwitness.auditors.audit.result import AuditResult
-from dpwitness.auditors.search.catalogue import pairs_for, require_domain
+from dpwitness.auditors.search.catalogue import audited_pairs, require_domain
 from dpwitness.auditors.search.exploration import explore
 from dpwitness.auditors.traces.coupling import Evidence
 from dpwitness.auditors.traces.evidence import FINDINGS
@@ -50,7 +50,6 @@ from dpwitness.core.values.validation import (
     require_probability,
     require_run_options,
     require_type,
-    short_repr,
 )
 from dpwitness.core.values.wording import count, figure
 from dpwitness.mechanisms.wrappers.programs.target import require_attributes
@@ -153,7 +152,14 @@ def trace(
     budget = require_integer(
         "trials", own if trials is None else trials, "trace", least=1000, most=10**12
     )
-    found_domain, candidates = _domain_or_pairs(mechanism, pair, domain)
+    if pair is not None and domain is not None:
+        raise InvalidArgument("trace: pair and domain must not be given together")
+    if isinstance(pair, Domain):
+        pair, domain = None, pair
+    if domain is not None:
+        require_domain(domain, "trace")
+    candidates = audited_pairs(mechanism, pair, domain)
+    searched = domain or getattr(mechanism, "domain", None) if pair is None else None
     fields: Json = {
         "name": name or name_of(mechanism),
         "confidence": confidence,
@@ -165,7 +171,7 @@ def trace(
     with opened(mechanism, entries, time_limit) as step:
         recorder = Recorder(step, seed)
         try:
-            worst, *others = _choose_pairs(recorder, promise, found_domain, candidates, pairs)
+            worst, *others = _choose_pairs(recorder, promise, searched, candidates, pairs)
             asked = tuple(entry[0] for entry in entries)
             evidence = examine(
                 recorder, worst, promise, asked, seeded=bool(getattr(mechanism, "seeded", True))
@@ -219,34 +225,6 @@ def _costs(recorder: Recorder, begin: float) -> Json:
     }
 
 
-def _domain_or_pairs(
-    mechanism: Any, pair: Any, domain: Domain | None
-) -> tuple[Domain | None, list[Pair]]:
-    """Return the domain to search, or the given pairs."""
-    if pair is not None and domain is not None:
-        raise InvalidArgument("trace: pair and domain must not be given together")
-    source = domain if pair is None else pair
-    if source is None:
-        source = getattr(mechanism, "domain", None)
-        if source is None:
-            raise InvalidArgument(
-                "trace: pair must be given, or a domain: the mechanism declares none"
-            )
-    if isinstance(source, Domain):
-        require_domain(source, "trace")
-        return source, []
-    given_pairs = [source] if isinstance(source, Pair) else source
-    if (
-        not isinstance(given_pairs, list | tuple)
-        or not given_pairs
-        or not all(isinstance(p, Pair) for p in given_pairs)
-    ):
-        raise InvalidArgument(
-            f"trace: pair must be a Pair, a list of them or a Domain, got {short_repr(pair)}"
-        )
-    return None, list(given_pairs)
-
-
 def _choose_pairs(
     recorder: Recorder,
     promise: Claim,
@@ -261,7 +239,7 @@ def _choose_pairs(
     def score(pair: Pair) -> float:
         return glance(recorder, pair, promise)
 
-    if domain is not None and most is not None and most > len(pairs_for(domain)):
+    if domain is not None and most is not None and most > len(candidates):
         found = explore(
             domain,
             lambda pair, _: (score(pair), None),
@@ -273,7 +251,7 @@ def _choose_pairs(
         if found:
             return [found[0].pair, *(c.pair for c in found[1:] if c.value > 1)]
     if domain is not None:
-        candidates = pairs_for(domain)[: most or 8]
+        candidates = candidates[: most or 8]
     if len(candidates) == 1:
         return candidates
     scores = [score(pair) for pair in candidates]

@@ -5,6 +5,9 @@ A kind is declared once, in the room of its audit. Readers of written results as
 no kind themselves. A new kind of audit is one file with a `Result` and a `Kind`, which `register`
 makes known. The kinds of this package are found by the table below, so that only those in use are
 loaded.
+
+A written result may have been edited by anyone. Where a result holds counts, its bounds and its
+verdict must follow from them: the functions at the end raise InvalidArgument for a contradiction.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Bounds and verdicts recomputed from the counts in a result's JSON document.
-
-A document may have been edited by anyone. Where a document holds counts, its bounds and its
-verdict must follow from them.
+"""Counts of a result's JSON document, from which its bounds follow, and causes of a violation.
 
 A cause of a violation is what one part of the outputs shows by itself, with the counts of its own
 test.

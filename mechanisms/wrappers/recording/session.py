@@ -98,7 +98,6 @@ class Session:
         self.patched: set[str] = set()
         self.recorders: dict[int, Recorder] = {}
         self.outputs: dict[int, Any] = {}
-        self.compiled = True
         self.kernels: list[Any] = []  # compiled functions that are replaced by their Python source
 
     def __enter__(self) -> Session:
@@ -227,9 +226,8 @@ class Session:
         none or they are already replaced.
         """
         dispatcher = getattr(sys.modules.get("numba.core.dispatcher"), "Dispatcher", None)
-        if dispatcher is None or not self.compiled:
+        if dispatcher is None or self.kernels:
             return False
-        self.compiled = False
         kinds = {id(kind) for kind in (dispatcher, *dispatcher.__subclasses__())}
         for module, name, value in list(attributes(kinds)):
             if isinstance(value, dispatcher) and module.__name__.partition(".")[0] != "numba":
