@@ -33,7 +33,6 @@ from dpwitness.auditors.witnesses.kinds import (
     require_verdict,
     run_facts,
 )
-from dpwitness.auditors.witnesses.recompute import Basis, Cause, describe_causes, read_part
 from dpwitness.auditors.witnesses.replay import Replay, RunOptions
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.auditors.witnesses.witness_reader import (
@@ -41,7 +40,11 @@ from dpwitness.auditors.witnesses.witness_reader import (
     EXTENDED,
     ON_PAIR,
     SCORES,
+    Basis,
+    Cause,
+    describe_causes,
     read_checked_witness,
+    read_part,
 )
 from dpwitness.auditors.workers.trust import PlannedTarget
 from dpwitness.core.claims import Claim, exact_claim

@@ -228,21 +228,18 @@ def _with_unseen_draws(
 
 def _with_unseeded_draws(runs: PairSession, evidence: Evidence, recordings: list[Json]) -> Evidence:
     """Add findings for randomness that the seed does not decide."""
-    for where in recordings[0]["unseeded"]:
-        evidence = evidence.with_finding("SOURCE", f"{where} is made without a seed")
-    calls = evidence.calls
-    for i in range(len(calls)):
-        if calls.name(i) in _SYSTEM:
-            evidence = evidence.with_finding(
-                "SOURCE", f"{calls.name(i)}: its result does not depend on the seed", calls.where(i)
-            )
-    keys = [recorded["key"] for recorded in recordings]
-    for message in (
-        runs.recorder.step("constant", first=keys[0], others=keys[1:]) if len(keys) > 1 else ()
-    ):
-        evidence = evidence.with_finding(
-            "SOURCE", f"{message} gives the same numbers under every seed"
-        )
+    calls, keys = evidence.calls, [recorded["key"] for recorded in recordings]
+    found = [(f"{place} is made without a seed", "") for place in recordings[0]["unseeded"]]
+    found += [
+        (f"{calls.name(i)}: its result does not depend on the seed", calls.where(i))
+        for i in range(len(calls))
+        if calls.name(i) in _SYSTEM
+    ]
+    if len(keys) > 1:
+        constant = runs.recorder.step("constant", first=keys[0], others=keys[1:])
+        found += [(f"{draw} gives the same numbers under every seed", "") for draw in constant]
+    for message, where in found:
+        evidence = evidence.with_finding("SOURCE", message, where)
     return evidence
 
 

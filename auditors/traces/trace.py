@@ -159,7 +159,8 @@ def trace(
     if domain is not None:
         require_domain(domain, "trace")
     candidates = audited_pairs(mechanism, pair, domain)
-    searched = domain or getattr(mechanism, "domain", None) if pair is None else None
+    searched = getattr(mechanism, "domain", None) if domain is None else domain
+    searched = searched if pair is None else None
     fields: Json = {
         "name": name or name_of(mechanism),
         "confidence": confidence,
