@@ -94,10 +94,21 @@ def align(
     found = _verified(noise, shift, y1, size, only=only)
     if found is not None:
         return found
-    explanation = _describe_unreachable(jacobian, goal, size)
-    points = (steps, -3.0 * steps * np.linspace(0.5, 1.0, len(steps))) if explanation else ()
-    linear = all(follows(noise.run(by), y0 + jacobian @ by, size) for by in points)
-    return explanation if explanation and linear else None
+    # a difference between noisy numbers that no shift of the noise gives
+    noisy = np.abs(jacobian).max(axis=1) > 0
+    if not noisy.any():
+        return None
+    explained, *_ = np.linalg.lstsq(jacobian[noisy], goal[noisy], rcond=1e-10)
+    if largest(jacobian[noisy] @ explained - goal[noisy]) <= 1e3 * _RELATIVE_TOLERANCE * size:
+        return None
+    points = (steps, -3.0 * steps * np.linspace(0.5, 1.0, len(steps)))
+    if not all(follows(noise.run(by), y0 + jacobian @ by, size) for by in points):
+        return None
+    return (
+        f"{int(noisy.sum())} noisy numbers of the output share "
+        f"{np.linalg.matrix_rank(jacobian[noisy])} noise terms: no shift of the noise explains "
+        "their difference"
+    )
 
 
 class ShiftedNoise:
@@ -180,23 +191,6 @@ def _verified(
         return None
     return noise.alignment(
         np.where(np.abs(shift) > 1e-9 * np.abs(shift).max(initial=0.0), shift, 0.0), only
-    )
-
-
-def _describe_unreachable(jacobian: FloatArray, goal: FloatArray, size: float) -> str:
-    """Return a description of a difference between noisy numbers that no shift of the noise gives;
-    empty if there is none.
-    """
-    noisy = np.abs(jacobian).max(axis=1) > 0
-    if not noisy.any():
-        return ""
-    explained, *_ = np.linalg.lstsq(jacobian[noisy], goal[noisy], rcond=1e-10)
-    if largest(jacobian[noisy] @ explained - goal[noisy]) <= 1e3 * _RELATIVE_TOLERANCE * size:
-        return ""
-    rank = np.linalg.matrix_rank(jacobian[noisy])
-    return (
-        f"{int(noisy.sum())} noisy numbers of the output share {rank} noise terms: no shift of "
-        "the noise explains their difference"
     )
 
 

@@ -29,8 +29,7 @@ from dpwitness.auditors.witnesses.verdicts import SCHEMA, Verdict, strict
 from dpwitness.core.claims import Claim, exact_claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.datasets.relations import parse_relation
-from dpwitness.core.values.class_registry import Resolver
-from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
+from dpwitness.core.values.json_codec import Resolver, from_jsonable, to_jsonable
 from dpwitness.core.values.json_reader import (
     Json,
     Rule,

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import struct
 from typing import Any
 
 import numpy as np
@@ -38,15 +37,6 @@ def copied(value: Any, deep: int = 0) -> Any:
     return value
 
 
-def _bits(value: Any) -> Any:
-    """Return the bytes of a float or complex number, and any other value unchanged."""
-    if type(value) is float:
-        return struct.pack("<d", value)
-    if type(value) is complex:
-        return struct.pack("<dd", value.real, value.imag)
-    return value
-
-
 def difference(a: Any, b: Any, at: str = "", deep: int = 0, objects: bool = True) -> str:
     """Return where and how two values differ, bit for bit; an empty text if they are equal.
 
@@ -63,9 +53,11 @@ def difference(a: Any, b: Any, at: str = "", deep: int = 0, objects: bool = True
     if kind is not type(b):
         return f"{at or 'it'} is of type {kind.__name__} and {type(b).__name__}"
     if kind in _PLAIN:
-        return (
-            "" if _bits(a) == _bits(b) else f"{at or 'it'} is {_short_repr(a)} and {_short_repr(b)}"
-        )
+        if kind in (float, complex):
+            same = np.asarray(a).tobytes() == np.asarray(b).tobytes()
+        else:
+            same = a == b
+        return "" if same else f"{at or 'it'} is {_short_repr(a)} and {_short_repr(b)}"
     if a is b or deep > _MAX_DEPTH:
         return ""
     if isinstance(a, (np.ndarray, np.generic)):
