@@ -201,7 +201,7 @@ def largest(values: Any) -> float:
     return float(np.max(np.abs(values), initial=0.0))
 
 
-def close(a: Any, b: Any, tolerance: float = 1e-4) -> bool:
+def close(a: Any, b: Any, *, tolerance: float = 1e-4) -> bool:
     """Return whether two arrays have one shape and are equal to `tolerance` of their largest
     entry.
     """
@@ -300,14 +300,18 @@ class NoiseLaw:
                 self.noise.scales, other.noise.scales
             )
             sides = (np.where(symmetric, np.abs(side), side) for side in (first, second))
-            return self.noise.laws == other.noise.laws and whole and close(*sides, _TOLERANCE)
+            return (
+                self.noise.laws == other.noise.laws
+                and whole
+                and close(*sides, tolerance=_TOLERANCE)
+            )
         # normal noise by its covariance, other noise by its columns
         normal = [
             side.columns * side.noise.scales * np.isin(side.noise.laws, "gaussian")
             for side in (self, other)
         ]
         covariances = (side @ side.T for side in normal)
-        return close(*covariances, _TOLERANCE) and _same_columns(
+        return close(*covariances, tolerance=_TOLERANCE) and _same_columns(
             _other_columns(self), _other_columns(other)
         )
 
@@ -438,5 +442,5 @@ def _equal(first: Column, second: Column) -> bool:
     return (
         first[0] == second[0]
         and bool(np.isclose(first[1], second[1], rtol=_TOLERANCE))
-        and close(first[2], second[2], _TOLERANCE)
+        and close(first[2], second[2], tolerance=_TOLERANCE)
     )

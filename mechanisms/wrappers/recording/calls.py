@@ -239,7 +239,7 @@ def _append_call(columns: Any, names: dict[str, int], then: Call, now: Call) -> 
     """Append one call and its replay to the columns."""
     primitive = then.primitive
     first, second = then.read[INPUT], now.read[INPUT]
-    moves = None if first is None and second is None else shift(first, second)
+    moves: Any = None if first is None and second is None else shift(first, second)
     call = (names.setdefault(primitive.name, len(names)), *(then.where or ("", 0)))
     plain = (
         moves is not None
