@@ -142,11 +142,7 @@ def unchecked(result: Json) -> Recomputed:
     return Recomputed()
 
 
-def _no_facts(result: Json) -> Facts:
-    return []
-
-
-def _no_findings(result: Json) -> list[tuple[str, str]]:
+def _nothing(result: Json) -> list[Any]:
     return []
 
 
@@ -207,7 +203,7 @@ class Kind:
     """
 
     name: str
-    facts: Callable[[Json], Facts] = _no_facts
+    facts: Callable[[Json], Facts] = _nothing
     table: Callable[[Json], CardTable | None] = lambda result: None
     advice: Mapping[str, str] = field(default_factory=dict)
     untested: Callable[[list[Json]], list[str]] = lambda results: []
@@ -215,7 +211,7 @@ class Kind:
     certifies: bool = False
     rule: str = "VALUE"
     suspicion: str = ""
-    findings: Callable[[Json], list[tuple[str, str]]] = _no_findings
+    findings: Callable[[Json], list[tuple[str, str]]] = _nothing
     measure: Measure | None = None
     headline: Callable[[Json], str | None] = lambda result: None
     fields: Mapping[str, Rule] = field(default_factory=dict)

@@ -60,12 +60,23 @@ def resolve(name: str, home: Any = None, imports: bool = True) -> tuple[Any, str
     WrongPrimitive
         If the object does not exist, cannot be called, or is a class.
     """
-    parts = name.split(".")
+    parts, missing = name.split("."), ""
     holder: Any = None
     if home is not None and hasattr(home, parts[0]):
         holder, rest = home, parts
-    else:
-        holder, rest = _import_module(name, parts, imports)
+    for end in range(len(parts) - 1, 0, -1):
+        if holder is not None:
+            break
+        place, rest = ".".join(parts[:end]), parts[end:]
+        try:
+            holder = importlib.import_module(place) if imports else sys.modules[place]
+        except (ImportError, KeyError) as error:
+            missing = missing or str(error)
+    if holder is None:
+        raise WrongPrimitive(
+            f"primitives must name an importable function, got {name!r}: "
+            f"{missing or 'it has no module'}"
+        )
     found = holder
     for part in rest:
         holder = found
@@ -86,23 +97,6 @@ def resolve(name: str, home: Any = None, imports: bool = True) -> tuple[Any, str
             "method that draws"
         )
     return holder, rest[-1], found
-
-
-def _import_module(name: str, parts: Any, imports: bool) -> tuple[Any, Any]:
-    """Return the module of a dotted name and the remaining parts; raise WrongPrimitive if it cannot
-    be imported.
-    """
-    missing = ""
-    for end in range(len(parts) - 1, 0, -1):
-        place = ".".join(parts[:end])
-        try:
-            return importlib.import_module(place) if imports else sys.modules[place], parts[end:]
-        except (ImportError, KeyError) as error:
-            missing = missing or str(error)
-    raise WrongPrimitive(
-        f"primitives must name an importable function, got {name!r}: "
-        f"{missing or 'it has no module'}"
-    )
 
 
 def attributes(wanted: set[int]) -> Iterator[tuple[Any, str, Any]]:
