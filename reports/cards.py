@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpwitness.auditors.witnesses.facts import (
+from dpwitness.auditors.witnesses.kinds import (
     Fact,
     Facts,
     claim_of,
     describe_environment,
     enclosure,
+    kind_of,
 )
-from dpwitness.auditors.witnesses.kinds import kind_of
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import beyond, figure, number, p_value

@@ -28,8 +28,8 @@ from dpwitness.auditors.statistics.certificate import Part, Tally, error_of_coun
 from dpwitness.auditors.statistics.combination import shares_spent
 from dpwitness.auditors.traces.evidence import TraceEvidence
 from dpwitness.auditors.witnesses.audit_records import AuditLedger
-from dpwitness.auditors.witnesses.recompute import Basis, Cause
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
+from dpwitness.auditors.witnesses.witness_reader import Basis, Cause
 from dpwitness.auditors.workers.engine import MechanismFailed, explained
 from dpwitness.auditors.workers.pair_exercise import exercised
 from dpwitness.auditors.workers.statefulness import Unfit

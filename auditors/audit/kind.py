@@ -14,30 +14,24 @@ from dpwitness.auditors.events.outputs import Score, suggested_score
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.statistics.certificate import PARTS, certified, certified_point
 from dpwitness.auditors.traces.evidence import explanations
-from dpwitness.auditors.witnesses.facts import (
+from dpwitness.auditors.witnesses.kinds import (
+    BOUND_TOLERANCE,
     Fact,
     Facts,
+    Kind,
+    Recomputed,
     claim_facts,
     claim_of,
     enclosure,
-    pair_facts,
-    run_facts,
-)
-from dpwitness.auditors.witnesses.kinds import Kind
-from dpwitness.auditors.witnesses.recompute import (
-    BOUND_TOLERANCE,
-    Basis,
-    Cause,
-    Recomputed,
-    describe_causes,
     is_same,
+    pair_facts,
     raise_contradiction,
     raise_damaged,
-    read_part,
     require_allowed_error,
     require_field,
     require_stated_value,
     require_verdict,
+    run_facts,
 )
 from dpwitness.auditors.witnesses.replay import Replay, RunOptions
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
@@ -46,7 +40,11 @@ from dpwitness.auditors.witnesses.witness_reader import (
     EXTENDED,
     ON_PAIR,
     SCORES,
+    Basis,
+    Cause,
+    describe_causes,
     read_checked_witness,
+    read_part,
 )
 from dpwitness.auditors.workers.trust import PlannedTarget
 from dpwitness.core.claims import Claim, exact_claim

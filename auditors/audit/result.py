@@ -30,9 +30,9 @@ from dpwitness.auditors.statistics.certificate import (
     split_batches,
 )
 from dpwitness.auditors.traces.evidence import TraceEvidence, explanations
-from dpwitness.auditors.witnesses.recompute import Basis, Cause, describe_causes
 from dpwitness.auditors.witnesses.result import ClaimResult, pair_line
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
+from dpwitness.auditors.witnesses.witness_reader import Basis, Cause, describe_causes
 from dpwitness.auditors.workers.engine import MechanismFailed, audit_key, stream
 from dpwitness.auditors.workers.environment_errors import environment_failure, is_environment_fault
 from dpwitness.auditors.workers.pair_exercise import OutputComparison, exercised

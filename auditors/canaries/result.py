@@ -10,14 +10,16 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from dpwitness.auditors.canaries.bounds import Theorem, certified_epsilon
-from dpwitness.auditors.witnesses.facts import Fact, Facts, run_facts
-from dpwitness.auditors.witnesses.kinds import Kind
-from dpwitness.auditors.witnesses.recompute import (
+from dpwitness.auditors.witnesses.kinds import (
+    Fact,
+    Facts,
+    Kind,
     Recomputed,
     require_allowed_error,
     require_field,
     require_stated_value,
     require_verdict,
+    run_facts,
 )
 from dpwitness.auditors.witnesses.replay import Replay, RunOptions
 from dpwitness.auditors.witnesses.result import ClaimResult

@@ -30,9 +30,16 @@ from dpwitness.auditors.checks.check import (
     budgets,
 )
 from dpwitness.auditors.search.catalogue import pairs_for
-from dpwitness.auditors.witnesses.facts import Fact, Facts, run_facts
-from dpwitness.auditors.witnesses.kinds import CardTable, Kind
-from dpwitness.auditors.witnesses.recompute import Recomputed, raise_damaged, require_field
+from dpwitness.auditors.witnesses.kinds import (
+    CardTable,
+    Fact,
+    Facts,
+    Kind,
+    Recomputed,
+    raise_damaged,
+    require_field,
+    run_facts,
+)
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import Inline, MechanismFailed, Phase, Stage

@@ -8,17 +8,19 @@ from typing import Any
 
 from dpwitness.auditors.density.certify import certify
 from dpwitness.auditors.density.result import SOUND, grade_of
-from dpwitness.auditors.witnesses.facts import (
+from dpwitness.auditors.witnesses.kinds import (
     Fact,
     Facts,
+    Kind,
+    Recomputed,
     claim_facts,
     claim_of,
     enclosure,
     pair_facts,
+    raise_damaged,
+    require_field,
     run_facts,
 )
-from dpwitness.auditors.witnesses.kinds import Kind
-from dpwitness.auditors.witnesses.recompute import Recomputed, raise_damaged, require_field
 from dpwitness.auditors.witnesses.replay import Replay, RunOptions
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.witnesses.witness_reader import EXTENDED, ON_PAIR, read_checked_witness

@@ -46,9 +46,17 @@ from dpwitness.auditors.functions.stability.search import (
     Found,
     compared,
 )
-from dpwitness.auditors.witnesses.facts import Fact, Facts, pair_facts, run_facts
-from dpwitness.auditors.witnesses.kinds import Kind, Measure
-from dpwitness.auditors.witnesses.recompute import Recomputed, raise_contradiction, raise_damaged
+from dpwitness.auditors.witnesses.kinds import (
+    Fact,
+    Facts,
+    Kind,
+    Measure,
+    Recomputed,
+    pair_facts,
+    raise_contradiction,
+    raise_damaged,
+    run_facts,
+)
 from dpwitness.auditors.witnesses.replay import Replay, RunOptions
 from dpwitness.auditors.witnesses.result import named
 from dpwitness.auditors.witnesses.verdicts import Verdict

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linprog
+from scipy.optimize import linear_sum_assignment, linprog
 
 from dpwitness.auditors.traces.calls import Calls
 from dpwitness.core.protocols.mechanism import FloatArray
@@ -94,10 +94,21 @@ def align(
     found = _verified(noise, shift, y1, size, only=only)
     if found is not None:
         return found
-    explanation = _describe_unreachable(jacobian, goal, size)
-    points = (steps, -3.0 * steps * np.linspace(0.5, 1.0, len(steps))) if explanation else ()
-    linear = all(follows(noise.run(by), y0 + jacobian @ by, size) for by in points)
-    return explanation if explanation and linear else None
+    # a difference between noisy numbers that no shift of the noise gives
+    noisy = np.abs(jacobian).max(axis=1) > 0
+    if not noisy.any():
+        return None
+    explained, *_ = np.linalg.lstsq(jacobian[noisy], goal[noisy], rcond=1e-10)
+    if largest(jacobian[noisy] @ explained - goal[noisy]) <= 1e3 * _RELATIVE_TOLERANCE * size:
+        return None
+    points = (steps, -3.0 * steps * np.linspace(0.5, 1.0, len(steps)))
+    if not all(follows(noise.run(by), y0 + jacobian @ by, size) for by in points):
+        return None
+    return (
+        f"{int(noisy.sum())} noisy numbers of the output share "
+        f"{np.linalg.matrix_rank(jacobian[noisy])} noise terms: no shift of the noise explains "
+        "their difference"
+    )
 
 
 class ShiftedNoise:
@@ -183,23 +194,6 @@ def _verified(
     )
 
 
-def _describe_unreachable(jacobian: FloatArray, goal: FloatArray, size: float) -> str:
-    """Return a description of a difference between noisy numbers that no shift of the noise gives;
-    empty if there is none.
-    """
-    noisy = np.abs(jacobian).max(axis=1) > 0
-    if not noisy.any():
-        return ""
-    explained, *_ = np.linalg.lstsq(jacobian[noisy], goal[noisy], rcond=1e-10)
-    if largest(jacobian[noisy] @ explained - goal[noisy]) <= 1e3 * _RELATIVE_TOLERANCE * size:
-        return ""
-    rank = np.linalg.matrix_rank(jacobian[noisy])
-    return (
-        f"{int(noisy.sum())} noisy numbers of the output share {rank} noise terms: no shift of "
-        "the noise explains their difference"
-    )
-
-
 def largest(values: Any) -> float:
     """Return the largest magnitude in an array; 0 for an empty one, as of an output without
     numbers.
@@ -207,10 +201,14 @@ def largest(values: Any) -> float:
     return float(np.max(np.abs(values), initial=0.0))
 
 
-def close(a: Any, b: Any) -> bool:
-    """Return whether two arrays are equal to 1e-4 of their largest entry."""
-    size = float(max(np.abs(a).max(initial=0.0), np.abs(b).max(initial=0.0)))
-    return bool(np.isfinite(size) and np.max(np.abs(a - b), initial=0.0) <= 1e-4 * size)
+def close(a: Any, b: Any, *, tolerance: float = 1e-4) -> bool:
+    """Return whether two arrays have one shape and are equal to `tolerance` of their largest
+    entry.
+    """
+    if a.shape != b.shape:
+        return False
+    size = max(largest(a), largest(b))
+    return bool(np.isfinite(size) and largest(a - b) <= tolerance * size)
 
 
 def follows(found: FloatArray | None, expected: FloatArray, size: float) -> bool:
@@ -302,17 +300,26 @@ class NoiseLaw:
                 self.noise.scales, other.noise.scales
             )
             sides = (np.where(symmetric, np.abs(side), side) for side in (first, second))
-            return self.noise.laws == other.noise.laws and whole and _equal_arrays(*sides)
-        covariances = [_normal_covariance(side) for side in (self, other)]
-        return _equal_arrays(*covariances) and _same_columns(
+            return (
+                self.noise.laws == other.noise.laws
+                and whole
+                and close(*sides, tolerance=_TOLERANCE)
+            )
+        # normal noise by its covariance, other noise by its columns
+        normal = [
+            side.columns * side.noise.scales * np.isin(side.noise.laws, "gaussian")
+            for side in (self, other)
+        ]
+        covariances = (side @ side.T for side in normal)
+        return close(*covariances, tolerance=_TOLERANCE) and _same_columns(
             _other_columns(self), _other_columns(other)
         )
 
     def repeats(self, other: NoiseLaw) -> bool:
         """Return whether two recordings on one dataset have the same law."""
-        size = float(self.deviations().max(initial=0.0) + np.abs(self.constant).max(initial=0.0))
+        size = float(self.deviations().max(initial=0.0) + largest(self.constant))
         return self.same_noise(other) and bool(
-            np.abs(self.constant - other.constant).max(initial=0.0) <= 10 * _TOLERANCE * size
+            largest(self.constant - other.constant) <= 10 * _TOLERANCE * size
         )
 
     def alignment(self, other: NoiseLaw) -> Alignment | None:
@@ -331,8 +338,8 @@ class NoiseLaw:
         if shift is None or not np.isfinite(shift).all():
             return None
         explained = _effect(self.columns, shift)
-        size = float(self.deviations().max(initial=0.0) + np.abs(self.constant).max(initial=0.0))
-        if np.abs(explained - goal).max(initial=0.0) > 10 * _TOLERANCE * size:
+        size = float(self.deviations().max(initial=0.0) + largest(self.constant))
+        if largest(explained - goal) > 10 * _TOLERANCE * size:
             return None
         return self.noise.alignment(shift, only)
 
@@ -358,26 +365,8 @@ def noise_law(replay: Replay, recorded: Json) -> NoiseLaw | str:
     ):
         return "unknown"
     noise = ShiftedNoise(replay, calls, free, output)
-    columns = _fit_columns(noise, output)
-    if isinstance(columns, str):
-        return columns
-    others = [i for i in range(len(calls)) if calls.source(i) and i not in located]
-    if draws_matter(replay, calls, others, recorded["numbers"]):
-        return "unknown"
-    centers = [
-        np.broadcast_to(np.asarray(calls.table["center"][i], dtype=float), len(calls.output(i)))  # type: ignore[arg-type]
-        for i in free
-    ]
-    draws = noise.drawn - np.nan_to_num(np.concatenate(centers))
-    return NoiseLaw(output - _effect(columns, draws), columns, draws, noise)
-
-
-def _fit_columns(noise: ShiftedNoise, output: FloatArray) -> FloatArray | str:
-    """Return the linear function of the draws, verified at two further points; otherwise "mixed" or
-    "unknown", as in `noise_law`.
-    """
-    steps, size = noise.steps, largest(output)
-    columns = None
+    # the linear function of the draws, verified at two further points
+    steps, size, columns = noise.steps, largest(output), None
     if len(steps) <= MOST:
         columns = noise.slopes()
     elif len(steps) == len(output) and (moved := noise.run(steps)) is not None:
@@ -390,18 +379,20 @@ def _fit_columns(noise: ShiftedNoise, output: FloatArray) -> FloatArray | str:
     ):
         if not follows(noise.run(by), output + _effect(columns, by), size):
             return "mixed"
-    return columns
+    others = [i for i in range(len(calls)) if calls.source(i) and i not in located]
+    if draws_matter(replay, calls, others, recorded["numbers"]):
+        return "unknown"
+    centers = [
+        np.broadcast_to(np.asarray(calls.table["center"][i], dtype=float), len(calls.output(i)))  # type: ignore[arg-type]
+        for i in free
+    ]
+    draws = noise.drawn - np.nan_to_num(np.concatenate(centers))
+    return NoiseLaw(output - _effect(columns, draws), columns, draws, noise)
 
 
 def _effect(columns: FloatArray, by: FloatArray) -> FloatArray:
     """Return the effect of shifts of the draws on the output."""
     return np.asarray(columns * by if columns.ndim == 1 else columns @ by)
-
-
-def _normal_covariance(law: NoiseLaw) -> FloatArray:
-    """Return the covariance of the normal noise."""
-    normal = (law.columns * law.noise.scales)[:, np.isin(law.noise.laws, "gaussian")]
-    return np.asarray(normal @ normal.T)
 
 
 def _other_columns(law: NoiseLaw) -> list[Column]:
@@ -435,22 +426,15 @@ def _same_columns(first: list[Column], second: list[Column]) -> bool:
     """Return whether two lists of columns are equal up to order, and up to sign for
     symmetric laws.
     """
-    left = list(second)
-    for each in first:
-        signs = (1, -1) if each[0] in _SYMMETRIC else (1,)
-        place = next(
-            (
-                k
-                for k, other in enumerate(left)
-                for sign in signs
-                if _equal(each, (*other[:2], sign * other[2]))
-            ),
-            None,
-        )
-        if place is None:
-            return False
-        del left[place]
-    return not left
+    if len(first) != len(second) or not first:
+        return not first and not second
+    equal = np.array(
+        [
+            [_equal(a, b) or (a[0] in _SYMMETRIC and _equal(a, (*b[:2], -b[2]))) for b in second]
+            for a in first
+        ]
+    )
+    return bool(equal[linear_sum_assignment(equal, maximize=True)].all())
 
 
 def _equal(first: Column, second: Column) -> bool:
@@ -458,13 +442,5 @@ def _equal(first: Column, second: Column) -> bool:
     return (
         first[0] == second[0]
         and bool(np.isclose(first[1], second[1], rtol=_TOLERANCE))
-        and _equal_arrays(first[2], second[2])
-    )
-
-
-def _equal_arrays(first: FloatArray, second: FloatArray) -> bool:
-    """Return whether two arrays are equal up to rounding to 32 bits."""
-    size = max(np.abs(first).max(initial=0.0), np.abs(second).max(initial=0.0))
-    return bool(
-        first.shape == second.shape and np.abs(first - second).max(initial=0.0) <= _TOLERANCE * size
+        and close(first[2], second[2], tolerance=_TOLERANCE)
     )

@@ -195,7 +195,7 @@ def _moves_alike(runs: PairSession, evidence: Evidence, run: Run) -> bool:
         np.sort(np.abs(np.concatenate([*side.calls.moved.values(), [0.0]])))
         for side in (evidence, other)
     ]
-    return sizes[0].shape == sizes[1].shape and close(*sizes)
+    return close(*sizes)
 
 
 def alignment_repeats(runs: PairSession, evidence: Evidence) -> bool:
@@ -207,7 +207,7 @@ def alignment_repeats(runs: PairSession, evidence: Evidence) -> bool:
     recordings = [runs.record() for _ in range(12)]
     pairs = [(recorded, runs.replay(recorded)) for recorded in recordings]
     gaps = [np.asarray(a["numbers"], float) - np.asarray(b["numbers"], float) for a, b in pairs]
-    if all(gap.shape == gaps[0].shape and close(gap, gaps[0]) for gap in gaps):
+    if all(close(gap, gaps[0]) for gap in gaps):
         return True
     return all(_moves_alike(runs, evidence, run) for run in pairs)
 
@@ -232,7 +232,7 @@ def _same_slopes(runs: PairSession, calls: Calls, recorded: Json) -> bool:
         ):
             return False
         slopes.append(found[1] - found[0])
-    return slopes[0].shape == slopes[1].shape and close(*slopes)
+    return close(*slopes)
 
 
 def _noise_law_on(runs: PairSession, recordings: Sequence[Json], dataset: Any) -> NoiseLaw | str:

@@ -293,8 +293,17 @@ def _noise_reaches_output(runs: PairSession, evidence: Evidence) -> bool:
 
     Otherwise the output may hide a part of the loss, as the largest of several noisy numbers does.
     """
-    calls = evidence.calls
-    coordinates = _moving_coordinates(calls)
+    calls, coordinates = evidence.calls, []  # call, size of its draw, index, step of the noise
+    for i in range(len(calls)):
+        if not calls.losses[1][i] > 0:
+            continue
+        drawn, moves = calls.output(i), calls.call(i).moves
+        size = len(drawn) if drawn is not None else int(calls.table["size"][i])
+        whole = drawn is not None and (drawn == np.round(drawn)).all()
+        steps = np.broadcast_to(np.maximum(scale_of(calls, i), 1.0 if whole else 0.0), size)
+        # the numbers whose noise has to move, or whose input moves
+        moving = np.flatnonzero(moves) if len(moves) == size else np.arange(size)
+        coordinates += [(i, size, int(j), float(steps[j])) for j in moving]
     if not coordinates:
         return False
     chosen = [
@@ -322,25 +331,3 @@ def _noise_reaches_output(runs: PairSession, evidence: Evidence) -> bool:
         if np.linalg.matrix_rank(np.array(columns)) < len(chosen):
             return False
     return True
-
-
-def _moving_coordinates(calls: Calls) -> list[tuple[int, int, int, float]]:
-    """Return the numbers whose noise has to move, or whose input moves: call, size of its draw,
-    index, and a step of the noise.
-    """
-    found = []
-    for i in range(len(calls)):
-        if not calls.losses[1][i] > 0:
-            continue
-        drawn, moves = calls.output(i), calls.call(i).moves
-        size = len(drawn) if drawn is not None else int(calls.table["size"][i])
-        steps = np.broadcast_to(
-            np.maximum(
-                scale_of(calls, i),
-                1.0 if drawn is not None and (drawn == np.round(drawn)).all() else 0.0,
-            ),
-            size,
-        )
-        moving = np.flatnonzero(moves) if len(moves) == size else np.arange(size)
-        found += [(i, size, int(j), float(steps[j])) for j in moving]
-    return found

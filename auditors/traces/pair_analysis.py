@@ -10,7 +10,6 @@ occurs whatever the noise, in enough runs to rule out chance under the claim.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -170,17 +169,14 @@ def _recordings(runs: PairSession) -> tuple[Json, list[Run], str]:
     that is not recorded causes; empty if there is none. Each recording is replayed on its dataset,
     since few outputs may be equal by chance, and one of them twice on the other.
     """
-    recorded = runs.record()
-    again = runs.recorder.replay(recorded, runs.first)
-    pairs = [(recorded, runs.replay(recorded))]
-    difference = _describe_replay_difference(again)
-    # long runs are recorded once only
-    for _ in range(0 if recorded["calls"] > 20_000 else _RECORDINGS - 1):
+    own, pairs, difference = list[Json](), list[Run](), ""
+    while len(pairs) < _RECORDINGS:
         recorded = runs.record()
+        own.append(runs.recorder.replay(recorded, runs.first))
         pairs.append((recorded, runs.replay(recorded)))
-        difference = difference or _describe_replay_difference(
-            runs.recorder.replay(recorded, runs.first)
-        )
+        difference = difference or _describe_replay_difference(own[-1])
+        if recorded["calls"] > 20_000:  # long runs are recorded once only
+            break
     recorded, replayed = pairs[0]
     if (
         not difference
@@ -188,7 +184,7 @@ def _recordings(runs: PairSession) -> tuple[Json, list[Run], str]:
         and outcome(runs.replay(recorded, brief=True)) != outcome(replayed)
     ):
         difference = "the outputs of two replays on the other dataset"
-    return again, pairs, difference
+    return own[0], pairs, difference
 
 
 def _with_unseen_draws(
@@ -232,21 +228,18 @@ def _with_unseen_draws(
 
 def _with_unseeded_draws(runs: PairSession, evidence: Evidence, recordings: list[Json]) -> Evidence:
     """Add findings for randomness that the seed does not decide."""
-    for where in recordings[0]["unseeded"]:
-        evidence = evidence.with_finding("SOURCE", f"{where} is made without a seed")
-    calls = evidence.calls
-    for i in range(len(calls)):
-        if calls.name(i) in _SYSTEM:
-            evidence = evidence.with_finding(
-                "SOURCE", f"{calls.name(i)}: its result does not depend on the seed", calls.where(i)
-            )
-    keys = [recorded["key"] for recorded in recordings]
-    for message in (
-        runs.recorder.step("constant", first=keys[0], others=keys[1:]) if len(keys) > 1 else ()
-    ):
-        evidence = evidence.with_finding(
-            "SOURCE", f"{message} gives the same numbers under every seed"
-        )
+    calls, keys = evidence.calls, [recorded["key"] for recorded in recordings]
+    found = [(f"{place} is made without a seed", "") for place in recordings[0]["unseeded"]]
+    found += [
+        (f"{calls.name(i)}: its result does not depend on the seed", calls.where(i))
+        for i in range(len(calls))
+        if calls.name(i) in _SYSTEM
+    ]
+    if len(keys) > 1:
+        constant = runs.recorder.step("constant", first=keys[0], others=keys[1:])
+        found += [(f"{draw} gives the same numbers under every seed", "") for draw in constant]
+    for message, where in found:
+        evidence = evidence.with_finding("SOURCE", message, where)
     return evidence
 
 
@@ -353,7 +346,8 @@ def _with_findings_for_all_noise(
     rounds, sure = _rounds_needed(runs.claim)
     own = recordings + [runs.record() for _ in range(rounds - len(recordings))]
     others = [runs.recorder.record(runs.second) for _ in range(rounds)]
-    found = list(_always(own, others))
+    constant = _always(own, others)
+    found = [] if constant is None else [constant]
     keys, other_keys = ([r["key"] for r in side] for side in (own, others))
 
     def varies(first: int, others: list[int], left_out: Any = None) -> set[tuple[str, int]]:
@@ -413,57 +407,48 @@ def _describe_replay_difference(again: Json) -> str:
     return ""
 
 
-def _always(own: list[Json], others: list[Json]) -> Iterator[Finding]:
-    """Yield findings for parts of the output that are constant on each dataset and differ between
-    the datasets.
+def _always(own: list[Json], others: list[Json]) -> Finding | None:
+    """Return a finding for a part of the output that is constant on each dataset and differs
+    between the datasets; None if there is none.
     """
     raised = [{bool(r["raised"]) for r in side} for side in (own, others)]
     if all(len(side) == 1 for side in raised) and raised[0] != raised[1]:
         message = next(r["raised"] for r in (*own, *others) if r["raised"])
         check_exception_text("one dataset", message)
-        yield Finding("EXCEPTION", f"it raises on one side only, whatever the noise: {message}")
-        return
+        return Finding("EXCEPTION", f"it raises on one side only{FOR_ALL_NOISE}: {message}")
     sides = [[r for r in side if not r["raised"]] for side in (own, others)]
-    if not all(sides):
-        return
     sizes = [{np.size(r["numbers"]) for r in side} for side in sides]
-    if all(len(side) == 1 for side in sizes) and sizes[0] != sizes[1]:
-        yield Finding(
-            "OUTPUT", f"it has {sizes[0].pop()} numbers and {sizes[1].pop()}, whatever the noise"
+    if any(len(side) != 1 for side in sizes):
+        return None
+    if sizes[0] != sizes[1]:
+        return Finding(
+            "OUTPUT", f"it has {sizes[0].pop()} numbers and {sizes[1].pop()}{FOR_ALL_NOISE}"
         )
-        return
-    if any(len(side) != 1 for side in sizes) or sizes[0] != sizes[1]:
-        return
     first, second = (np.array([r["numbers"] for r in side], dtype=float) for side in sides)
     nan = [np.isnan(side) for side in (first, second)]
     lone = np.flatnonzero(
         (nan[0].all(axis=0) & ~nan[1].any(axis=0)) | (nan[1].all(axis=0) & ~nan[0].any(axis=0))
     )
     if lone.size:
-        yield Finding(
-            "OUTPUT", f"number {lone[0]} of the output is NaN on one side only, whatever the noise"
+        return Finding(
+            "OUTPUT", f"number {lone[0]} of the output is NaN on one side only{FOR_ALL_NOISE}"
         )
-        return
-    fixed = (
+    fixed = np.flatnonzero(
         _equal(first, first[0]).all(axis=0)
         & _equal(second, second[0]).all(axis=0)
         & ~_equal(first[0], second[0])
     )
-    if fixed.any():
-        k = int(np.flatnonzero(fixed)[0])
-        yield Finding(
+    if fixed.size:
+        k = fixed[0]
+        return Finding(
             "OUTPUT",
-            f"number {k} of the output is {first[0, k]:.6g} and {second[0, k]:.6g}, whatever "
-            "the noise",
+            f"number {k} of the output is {first[0, k]:.6g} and {second[0, k]:.6g}{FOR_ALL_NOISE}",
         )
-        return
     texts = [{tuple(r["texts"]) for r in side} for side in sides]
-    if all(len(side) == 1 for side in texts) and texts[0] != texts[1]:
-        yield Finding(
-            "OUTPUT",
-            f"it holds {list(texts[0].pop())[:3]} and {list(texts[1].pop())[:3]}, whatever "
-            "the noise",
-        )
+    if any(len(side) != 1 for side in texts) or texts[0] == texts[1]:
+        return None
+    shown = [list(side.pop())[:3] for side in texts]
+    return Finding("OUTPUT", f"it holds {shown[0]} and {shown[1]}{FOR_ALL_NOISE}")
 
 
 def _equal(a: FloatArray, b: FloatArray) -> NDArray[np.bool_]:

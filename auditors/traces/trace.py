@@ -13,16 +13,26 @@ from typing import Any
 
 from dpwitness.auditors.audit.audit import Progress, audit
 from dpwitness.auditors.audit.result import AuditResult
-from dpwitness.auditors.search.catalogue import pairs_for, require_domain
+from dpwitness.auditors.search.catalogue import audited_pairs, require_domain
 from dpwitness.auditors.search.exploration import explore
 from dpwitness.auditors.traces.coupling import Evidence
 from dpwitness.auditors.traces.evidence import FINDINGS
 from dpwitness.auditors.traces.pair_analysis import examine, glance
 from dpwitness.auditors.traces.result import TraceResult
 from dpwitness.auditors.traces.sessions import Recorder, opened, validate_primitives
-from dpwitness.auditors.witnesses.facts import Fact, Facts, claim_facts, pair_facts, run_facts
-from dpwitness.auditors.witnesses.kinds import CardTable, Kind, recompute_bounds
-from dpwitness.auditors.witnesses.recompute import Recomputed, raise_damaged, require_stated_value
+from dpwitness.auditors.witnesses.kinds import (
+    CardTable,
+    Fact,
+    Facts,
+    Kind,
+    Recomputed,
+    claim_facts,
+    pair_facts,
+    raise_damaged,
+    recompute_bounds,
+    require_stated_value,
+    run_facts,
+)
 from dpwitness.auditors.witnesses.replay import Replay, RunOptions
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.witnesses.witness_reader import ON_PAIR, read_pair
@@ -40,7 +50,6 @@ from dpwitness.core.values.validation import (
     require_probability,
     require_run_options,
     require_type,
-    short_repr,
 )
 from dpwitness.core.values.wording import count, figure
 from dpwitness.mechanisms.wrappers.programs.target import require_attributes
@@ -143,21 +152,27 @@ def trace(
     budget = require_integer(
         "trials", own if trials is None else trials, "trace", least=1000, most=10**12
     )
-    found_domain, candidates = _domain_or_pairs(mechanism, pair, domain)
+    if pair is not None and domain is not None:
+        raise InvalidArgument("trace: pair and domain must not be given together")
+    if isinstance(pair, Domain):
+        pair, domain = None, pair
+    if domain is not None:
+        require_domain(domain, "trace")
+    candidates = audited_pairs(mechanism, pair, domain)
+    searched = getattr(mechanism, "domain", None) if domain is None else domain
+    searched = searched if pair is None else None
     fields: Json = {
         "name": name or name_of(mechanism),
         "confidence": confidence,
         "seed": seed,
         "subject": mechanism,
-    }
-    fields |= {
         "target": target or describe_target(mechanism),
         "primitives": {entry[0]: entry[1] for entry in entries},
     }
     with opened(mechanism, entries, time_limit) as step:
         recorder = Recorder(step, seed)
         try:
-            worst, *others = _choose_pairs(recorder, promise, found_domain, candidates, pairs)
+            worst, *others = _choose_pairs(recorder, promise, searched, candidates, pairs)
             asked = tuple(entry[0] for entry in entries)
             evidence = examine(
                 recorder, worst, promise, asked, seeded=bool(getattr(mechanism, "seeded", True))
@@ -165,10 +180,18 @@ def trace(
         except (MechanismFailed, Stopped) as error:
             timed_out = isinstance(error, Stopped) and str(error) in ("", "time limit")
             late = f"a run took longer than time_limit = {time_limit:g} s"
-            fields |= {"claim": promise, "pair": None, "findings": (), "calls": ()}
-            fields |= {"loss": math.nan, "charged": math.nan, **_costs(recorder, begin)}
-            notes = (late if timed_out else str(error),)
-            return TraceResult(verdict=Verdict.ERROR, notes=notes, **fields)
+            return TraceResult(
+                verdict=Verdict.ERROR,
+                claim=promise,
+                pair=None,
+                findings=(),
+                calls=(),
+                loss=math.nan,
+                charged=math.nan,
+                notes=(late if timed_out else str(error),),
+                **fields,
+                **_costs(recorder, begin),
+            )
     fields["claim"], claim_notes = resolved(promise, worst)
     evidence = replace(evidence, notes=(*evidence.notes, *claim_notes))
     result: AuditResult | None = None
@@ -177,23 +200,20 @@ def trace(
         f.kind != "SOURCE"
         for f in (*evidence.findings, *evidence.suspicions)
     ):
-        audit_options: Json = {
-            "trace": False,
-            "trials": budget,
-            "confidence": confidence,
-            "seed": seed,
-            "executor": executor,
-            "progress": progress,
-        }
         result = audit(
             mechanism,
             claim=promise,
             pair=[worst, *others],
+            trace=False,
+            trials=budget,
+            confidence=confidence,
+            seed=seed,
+            executor=executor,
+            progress=progress,
             stop="violation",
             bits=False,
             name=name,
             target=target,
-            **audit_options,
         )
     return _make_result(evidence, worst, result, fields | _costs(recorder, begin))
 
@@ -204,34 +224,6 @@ def _costs(recorder: Recorder, begin: float) -> Json:
         "seconds": time.perf_counter() - begin,
         "cpu_seconds": recorder.cpu,
     }
-
-
-def _domain_or_pairs(
-    mechanism: Any, pair: Any, domain: Domain | None
-) -> tuple[Domain | None, list[Pair]]:
-    """Return the domain to search, or the given pairs."""
-    if pair is not None and domain is not None:
-        raise InvalidArgument("trace: pair and domain must not be given together")
-    source = domain if pair is None else pair
-    if source is None:
-        source = getattr(mechanism, "domain", None)
-        if source is None:
-            raise InvalidArgument(
-                "trace: pair must be given, or a domain: the mechanism declares none"
-            )
-    if isinstance(source, Domain):
-        require_domain(source, "trace")
-        return source, []
-    given_pairs = [source] if isinstance(source, Pair) else source
-    if (
-        not isinstance(given_pairs, list | tuple)
-        or not given_pairs
-        or not all(isinstance(p, Pair) for p in given_pairs)
-    ):
-        raise InvalidArgument(
-            f"trace: pair must be a Pair, a list of them or a Domain, got {short_repr(pair)}"
-        )
-    return None, list(given_pairs)
 
 
 def _choose_pairs(
@@ -248,18 +240,19 @@ def _choose_pairs(
     def score(pair: Pair) -> float:
         return glance(recorder, pair, promise)
 
-    if domain is not None and most is not None and most > len(pairs_for(domain)):
-        options: Json = {
-            "evaluations": most,
-            "seconds": 3600.0,
-            "seed": recorder.seed,
-            "max_candidates": _EXTRA_PAIRS + 1,
-        }
-        found = explore(domain, lambda pair, _: (score(pair), None), **options).candidates
+    if domain is not None and most is not None and most > len(candidates):
+        found = explore(
+            domain,
+            lambda pair, _: (score(pair), None),
+            evaluations=most,
+            seconds=3600.0,
+            seed=recorder.seed,
+            max_candidates=_EXTRA_PAIRS + 1,
+        ).candidates
         if found:
             return [found[0].pair, *(c.pair for c in found[1:] if c.value > 1)]
     if domain is not None:
-        candidates = pairs_for(domain)[: most or 8]
+        candidates = candidates[: most or 8]
     if len(candidates) == 1:
         return candidates
     scores = [score(pair) for pair in candidates]
@@ -320,7 +313,14 @@ def _facts(result: Json) -> Facts:
     symbol = result.get("parameter", "epsilon")
     facts = [
         *claim_facts(result),
-        *(Fact("finding", _describe_finding(each)) for each in result.get("findings") or []),
+        *(
+            Fact(
+                "finding",
+                f"{each['kind']}: {each['told']}"
+                + (f" at {each['where']}" if each.get("where") else ""),
+            )
+            for each in result.get("findings") or []
+        ),
     ]
     if result.get("verdict") != Verdict.ERROR.value:
         loss, charged, audit = (result.get(key) for key in ("loss", "charged", "audit"))
@@ -343,11 +343,6 @@ def _facts(result: Json) -> Facts:
         *pair_facts(result),
         *run_facts(result),
     ]
-
-
-def _describe_finding(finding: Json) -> str:
-    where = f" at {finding['where']}" if finding.get("where") else ""
-    return f"{finding['kind']}: {finding['told']}{where}"
 
 
 def _calls_table(result: Json) -> CardTable | None:

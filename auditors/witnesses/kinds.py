@@ -1,26 +1,113 @@
-"""Kinds of audits: all that reports, witness files and replays know about the results of a kind.
+"""Kinds of audits: all that reports, witness files and replays know about the results of a kind;
+and the facts of written results that all kinds share: claim, relation, pair and run.
 
 A kind is declared once, in the room of its audit. Readers of written results ask `kind_of` and name
 no kind themselves. A new kind of audit is one file with a `Result` and a `Kind`, which `register`
 makes known. The kinds of this package are found by the table below, so that only those in use are
 loaded.
+
+A written result may have been edited by anyone. Where a result holds counts, its bounds and its
+verdict must follow from them: the functions at the end raise InvalidArgument for a contradiction.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
-from dpwitness.auditors.witnesses.facts import Facts
-from dpwitness.auditors.witnesses.recompute import Recomputed, unchecked
-from dpwitness.core.values.json_reader import Json, Rule
+from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.core.claims import Claim, exact_claim, parse_claim
+from dpwitness.core.datasets.relations import describe_relation, parse_relation
+from dpwitness.core.values.json_reader import Json, Rule, short_json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.core.values.wording import figure, number
+from dpwitness.core.values.wording import dataset, differences, figure, format_times, number
 
+BOUND_TOLERANCE = 1e-6  # relative difference between a stated bound and a computed one
 CardTable = tuple[Sequence[str], list[list[str]], Sequence[int]]
+
+
+class Fact(NamedTuple):
+    """A line of a card: label, text, and whether the text is shown as code."""
+
+    label: str
+    text: str
+    code: bool = False
+
+
+Facts = list[Fact]
+
+
+def claim_of(result: Json) -> Claim | None:
+    """Return the claim that a result was tested against; None if the result has no claim that can
+    be parsed.
+    """
+    text, numbers = result.get("claim"), result.get("claim_numbers")
+    try:
+        return (
+            (exact_claim(text, numbers) if isinstance(numbers, list) else parse_claim(text))
+            if isinstance(text, str)
+            else None
+        )
+    except InvalidArgument:
+        return None
+
+
+def claim_facts(result: Json) -> Facts:
+    """Return the claim, and the relation with its meaning; an unknown relation has no meaning."""
+    relation = str(result.get("relation") or "")
+    meaning = describe_relation(relation)
+    return [
+        Fact("claim", str(result.get("claim") or ""), code=True),
+        Fact("relation", f"{relation}: {meaning}" if meaning else relation),
+    ]
+
+
+def pair_facts(result: Json) -> Facts:
+    """Return both datasets of a result's pair, their difference, and why they are neighbors."""
+    pair = result.get("pair")
+    if not pair:
+        return []
+    relation = str(pair.get("relation", ""))
+    checked = not describe_relation(relation) or parse_relation(relation).checked
+    neighbors = (
+        f"checked to be {relation} neighbors"
+        if checked
+        else f"stated to be neighbors ({relation}), not checked here"
+    )
+    return [
+        Fact("D0", dataset(pair["d0"]), code=True),
+        Fact("D1", dataset(pair["d1"]), code=True),
+        Fact("where they differ", differences(pair["d0"], pair["d1"])),
+        Fact("why this pair", f"{pair.get('why', '')}; {neighbors}"),
+    ]
+
+
+def run_facts(result: Json) -> Facts:
+    """Return the facts of a result's run: seed, environment and time."""
+    seed = result.get("seed")
+    return [
+        Fact("seed", "" if seed is None else str(seed), code=True),
+        Fact("environment", describe_environment(result)),
+        Fact("time", format_times(result.get("seconds"), result.get("cpu_seconds"))),
+    ]
+
+
+def describe_environment(result: Json) -> str:
+    """Return the environment of a result, package names and versions, as one line."""
+    found = result.get("environment") or {}
+    return ", ".join(f"{name} {version}" for name, version in found.items())
+
+
+def enclosure(result: Json, digits: int = 6) -> str:
+    """Return the enclosure of the claim's parameter as ``[lower, upper]``, from a white-box result
+    or a black-box result's enclosure.
+    """
+    ends = [number(result.get(f"parameter_{end}")) for end in ("lower", "upper")]
+    return f"[{', '.join(figure(end, digits) for end in ends)}]"
 
 
 class Measure(NamedTuple):
@@ -40,11 +127,22 @@ class Measure(NamedTuple):
         return form.format_map(defaultdict(lambda: "-", fields))
 
 
-def _no_facts(result: Json) -> Facts:
-    return []
+@dataclass(frozen=True, slots=True)
+class Recomputed:
+    """What follows from the numbers of a written result."""
+
+    # whether the verdict follows from the numbers
+    determined: bool = False
+    # computed number for each key of the document that was checked
+    values: dict[str, float] = field(default_factory=dict)
 
 
-def _no_findings(result: Json) -> list[tuple[str, str]]:
+def unchecked(result: Json) -> Recomputed:
+    """Return that nothing follows from the numbers of a result."""
+    return Recomputed()
+
+
+def _nothing(result: Json) -> list[Any]:
     return []
 
 
@@ -105,7 +203,7 @@ class Kind:
     """
 
     name: str
-    facts: Callable[[Json], Facts] = _no_facts
+    facts: Callable[[Json], Facts] = _nothing
     table: Callable[[Json], CardTable | None] = lambda result: None
     advice: Mapping[str, str] = field(default_factory=dict)
     untested: Callable[[list[Json]], list[str]] = lambda results: []
@@ -113,7 +211,7 @@ class Kind:
     certifies: bool = False
     rule: str = "VALUE"
     suspicion: str = ""
-    findings: Callable[[Json], list[tuple[str, str]]] = _no_findings
+    findings: Callable[[Json], list[tuple[str, str]]] = _nothing
     measure: Measure | None = None
     headline: Callable[[Json], str | None] = lambda result: None
     fields: Mapping[str, Rule] = field(default_factory=dict)
@@ -187,3 +285,68 @@ def recompute_bounds(result: Json) -> Recomputed:
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         what = f"has no {error}" if isinstance(error, KeyError) else str(error)
         raise InvalidArgument(f"{name} cannot be read: {what}") from None
+
+
+def require_stated_value(
+    document: Json, key: str, found: float, within: float = BOUND_TOLERANCE
+) -> None:
+    """Raise InvalidArgument unless the document states the number `found` under `key`."""
+    stated = float(document[key])
+    if not (
+        math.isclose(stated, found, rel_tol=within, abs_tol=1e-9)
+        or (math.isnan(stated) and math.isnan(found))
+    ):
+        raise_contradiction(
+            document, f"its counts give {key} = {found:.6g}, but it states {stated:.6g}"
+        )
+
+
+def require_verdict(document: Json, verdict: Verdict, refuted: bool, why: str) -> None:
+    """Raise InvalidArgument if a verdict of VIOLATED, SUSPECT or NOT_REFUTED
+    contradicts the bound.
+    """
+    right = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
+    allowed = (right, Verdict.SUSPECT) if refuted and document.get("guessed") else (right,)
+    if (
+        verdict in (Verdict.VIOLATED, Verdict.SUSPECT, Verdict.NOT_REFUTED)
+        and verdict not in allowed
+    ):
+        raise_contradiction(
+            document, f"{why} gives {right.value}, but the document states {verdict.value}"
+        )
+
+
+def require_allowed_error(document: Json, stated: float, most: float) -> None:
+    """Raise InvalidArgument if a test's error exceeds the error that the confidence allows."""
+    if not 0 < stated <= most * (1 + 1e-9):
+        raise_contradiction(
+            document,
+            f"its confidence allows an error of {most:.6g}, its counts were tested at {stated:.6g}",
+        )
+
+
+def raise_contradiction(document: Json, what: str) -> NoReturn:
+    """Raise InvalidArgument for a document that contradicts its own counts."""
+    raise InvalidArgument(f"result {document.get('name', '')!r} is damaged or edited: {what}")
+
+
+def is_same(first: Any, second: Any) -> bool:
+    """Return whether two JSON values are equal, with numbers compared up to rounding."""
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        return set(first) == set(second) and all(is_same(first[key], second[key]) for key in first)
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(map(is_same, first, second))
+    if isinstance(first, int | float) and isinstance(second, int | float):
+        return math.isclose(first, second, rel_tol=1e-9)
+    return bool(first == second)
+
+
+def require_field(document: Json, field: str, right: object, recorded: object) -> None:
+    """Raise InvalidArgument unless a field has the value that the others give."""
+    if recorded != right:
+        raise_damaged(document, field, right, recorded)
+
+
+def raise_damaged(document: Json, field: str, right: object, recorded: object) -> NoReturn:
+    """Raise InvalidArgument for a field that should have another value."""
+    raise_contradiction(document, f"{field} must be {right}, got {short_json(recorded)}")

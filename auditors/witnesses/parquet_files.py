@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +25,20 @@ ENTRIES = 10_000
 _REFERENCE_RULE = record(file=text(60), sha256=text(64))
 
 
-def write_frame_files(value: Any, folder: Path) -> Any:
-    """Return the JSON with its large frames moved to Parquet files in `folder`."""
+def _replaced(value: Any, tag: str, replace: Callable[[Json], Any]) -> Any:
+    """Return the JSON with `replace` applied to the objects of a type."""
     if isinstance(value, list):
-        return [write_frame_files(part, folder) for part in value]
+        return [_replaced(part, tag, replace) for part in value]
     if not isinstance(value, dict):
         return value
-    if value.get("$type") == "frame":
-        return _write_frame(value, folder) or value
-    return {key: write_frame_files(part, folder) for key, part in value.items()}
+    if value.get("$type") == tag:
+        return replace(value)
+    return {key: _replaced(part, tag, replace) for key, part in value.items()}
+
+
+def write_frame_files(value: Any, folder: Path) -> Any:
+    """Return the JSON with its large frames moved to Parquet files in `folder`."""
+    return _replaced(value, "frame", partial(_write_frame, folder=folder))
 
 
 def has_frame_files(value: Any) -> bool:
@@ -50,19 +57,7 @@ def read_frame_files(value: Any, folder: Path) -> Any:
         If a file is missing, its content does not match the recorded hash, or pyarrow is not
         installed.
     """
-    if isinstance(value, list):
-        return (
-            [read_frame_files(part, folder) for part in value] if has_frame_files(value) else value
-        )
-    if not isinstance(value, dict):
-        return value
-    if value.get("$type") == "parquet":
-        return _read_frame(value, folder)
-    return (
-        {key: read_frame_files(part, folder) for key, part in value.items()}
-        if has_frame_files(value)
-        else value
-    )
+    return _replaced(value, "parquet", partial(_read_frame, folder=folder))
 
 
 def _all_columns(frame: Json) -> list[Json]:
@@ -70,18 +65,18 @@ def _all_columns(frame: Json) -> list[Json]:
     return [*frame["columns"], *([frame["index"]] if frame["index"] is not None else [])]
 
 
-def _write_frame(frame: Json, folder: Path) -> Json | None:
-    """Write a frame to a Parquet file and return the reference to it; None for a frame that stays
+def _write_frame(frame: Json, folder: Path) -> Json:
+    """Write a frame to a Parquet file and return the reference to it; return the frame if it stays
     in the JSON.
     """
     names = [str(column["name"]) for column in frame["columns"]]
     names += ["(index)"] if frame["index"] is not None else []
     if frame["rows"] * len(names) <= ENTRIES or len(set(names)) < len(names):
-        return None
+        return frame
     try:
         arrow, parquet = library("pyarrow"), library("pyarrow.parquet")
     except UnsupportedData:
-        return None
+        return frame
     arrow_columns = {}
     for name, column in zip(names, _all_columns(frame), strict=True):
         values = from_jsonable(column["values"])
@@ -96,25 +91,19 @@ def _write_frame(frame: Json, folder: Path) -> Json | None:
     digest = hashlib.sha256(content).hexdigest()
     name = f"frame-{digest[:16]}.parquet"
     (folder / name).write_bytes(content)
-    return {"$type": "parquet", "file": name, "sha256": digest, "frame": _without_values(frame)}
+    hollow = [
+        {**c, "values": {**c["values"], "value": []}, "missing": c["missing"] is not None}
+        for c in _all_columns(frame)
+    ]
+    content_free = _with_columns(frame, hollow)
+    return {"$type": "parquet", "file": name, "sha256": digest, "frame": content_free}
 
 
-def _without_values(frame: Json) -> Json:
-    """Return the frame without the values that the Parquet file holds."""
-
-    def strip_column(column: Json) -> Json:
-        return {
-            **column,
-            "values": {**column["values"], "value": []},
-            "missing": column["missing"] is not None,
-        }
-
-    index = frame["index"]
-    return {
-        **frame,
-        "columns": list(map(strip_column, frame["columns"])),
-        "index": None if index is None else strip_column(index),
-    }
+def _with_columns(frame: Json, columns: list[Json]) -> Json:
+    """Return the frame with other columns; one more than before is the index."""
+    count = len(frame["columns"])
+    index = columns[count] if len(columns) > count else None
+    return {**frame, "columns": columns[:count], "index": index}
 
 
 def _read_frame(reference: Json, folder: Path) -> Json:
@@ -140,12 +129,7 @@ def _read_frame(reference: Json, folder: Path) -> Json:
         columns = [
             _fill_column(column, table.column(i)) for i, column in enumerate(_all_columns(hollow))
         ]
-        count = len(hollow["columns"])
-        return {
-            **hollow,
-            "columns": columns[:count],
-            "index": columns[count] if len(columns) > count else None,
-        }
+        return _with_columns(hollow, columns)
     except InvalidArgument:
         raise
     except Exception as error:  # the file may hold anything

@@ -8,7 +8,7 @@ import contextlib
 import functools
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from dpwitness.auditors.events.outputs import Score, collect_scores
 from dpwitness.auditors.witnesses.kinds import Kind, kind_of
 from dpwitness.auditors.witnesses.result import Result, own_claim
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.auditors.witnesses.witness_reader import check_seal, load_json
+from dpwitness.auditors.witnesses.witness_reader import check_seal, load_json, naming_file
 from dpwitness.auditors.workers.loading import FOREIGN, describe_target, relative
 from dpwitness.auditors.workers.rounds import fresh_seed
 from dpwitness.auditors.workers.source_search import sha256_of
@@ -161,21 +161,15 @@ class Replay:
 
     def describe(self) -> str:
         """Return a one-line description of what will run."""
-        return "; score ".join(
-            [
-                self._describe_target(),
-                *(score.describe() for score in self.scores if isinstance(score, PlannedTarget)),
-            ]
-        )
-
-    def _describe_target(self) -> str:
-        """Return a one-line description of the target, without its scores."""
         if not self.kind.runs:
-            return "the counts of the file: no training is run"
-        if self.plan is not None:
-            return self.plan.describe()
-        found = describe_target(self.given)
-        return self.called or (found["target"] if found else name_of(self.given))
+            target = "the counts of the file: no training is run"
+        elif self.plan is not None:
+            target = self.plan.describe()
+        else:
+            found = describe_target(self.given)
+            target = self.called or (found["target"] if found else name_of(self.given))
+        planned = [score for score in self.scores if isinstance(score, PlannedTarget)]
+        return "; score ".join([target, *(score.describe() for score in planned)])
 
     def load(self) -> Any:
         """Return the given mechanism, or import the one that the witness names."""
@@ -223,8 +217,16 @@ class Replay:
                 "" if recorded == result.name else f"; the witness calls it {short_json(recorded)}"
             )
             more.append(f"ran {self.describe()}{renamed}")
-        if kind.draws:
-            more += self._confidence_notes(used, seed if drawn and kind.runs else None)
+        if kind.draws and kind.runs and drawn:
+            more.append(
+                f"seed {seed}, drawn for this replay from the operating system's entropy: "
+                "the same seed repeats it"
+            )
+        if kind.draws and used != self.raw["confidence"]:
+            more.append(
+                f"the replay has confidence {used:.12g}; the witness was recorded at "
+                f"{self.raw['confidence']:.12g}"
+            )
         more += [*filter(None, [self.source_changed]), *claims, *notes]
         # the first note of an error or an interrupted run is its cause, so these notes follow it
         cause_first = result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE)
@@ -232,11 +234,9 @@ class Replay:
         replayed_result: Result = replace(result, notes=all_notes)
         return replayed_result
 
-    @contextlib.contextmanager
-    def naming(self) -> Iterator[None]:
+    def naming(self) -> contextlib.AbstractContextManager[None]:
         """Add the name of the file to the message of an InvalidArgument raised in the context."""
-        with _naming_file(self.file):
-            yield
+        return naming_file(self.file)
 
     def load_function(self, target: Json, what: str) -> Callable[..., Any]:
         """Load a norm or a transform: a plain function of `math`, or a target that is trusted to
@@ -303,22 +303,6 @@ class Replay:
         )
         return {"target": place, **({"kwargs": plan.kwargs} if plan.kwargs else {})}
 
-    def _confidence_notes(self, confidence: float, drawn: int | None) -> tuple[str, ...]:
-        """Return notes on the confidence of this replay, and on the seed that was drawn for it."""
-        notes = []
-        if drawn is not None:
-            notes.append(
-                f"seed {drawn}, drawn for this replay from the operating system's entropy: "
-                "the same seed repeats it"
-            )
-        recorded = self.raw["confidence"]
-        if confidence != recorded:
-            notes.append(
-                f"the replay has confidence {confidence:.12g}; the witness was recorded at "
-                f"{recorded:.12g}"
-            )
-        return tuple(notes)
-
     @property
     def source_changed(self) -> str:
         """Return a note if the source of the recorded target has changed since the witness was
@@ -333,16 +317,6 @@ class Replay:
         ):
             return ""
         return f"the source of the target, {file.name}, has changed since the witness was written"
-
-
-@contextlib.contextmanager
-def _naming_file(file: str) -> Iterator[None]:
-    """Add the file name to the message of an InvalidArgument raised in the context."""
-    try:
-        yield
-    except InvalidArgument as error:
-        text = str(error).removeprefix("replay: ").removeprefix(f"{file}: ")
-        raise InvalidArgument(f"replay: {file}: {text}") from None
 
 
 def target_arguments(target: Json | None) -> Json:
@@ -383,7 +357,7 @@ def prepare_replay(
         tuple(allow) if not isinstance(allow, str) else allow,
         None if isinstance(witness, dict) else Path(witness).parent,
     )
-    with _naming_file(file):
+    with naming_file(file):
         given, plan = collect_scores(scores, None, "replay"), None
         dataset_classes = unregistered_classes(raw)
         if kind.read is not None and not dataset_classes:

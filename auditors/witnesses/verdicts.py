@@ -6,10 +6,7 @@ import enum
 import math
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    pass
+from typing import Any
 
 SCHEMA = 1  # of results, witnesses and reports
 

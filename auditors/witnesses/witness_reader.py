@@ -1,31 +1,35 @@
-"""Reader of witness files: their schema, limits on sizes, and consistency checks.
+"""Reader of witness files: their schema, limits on sizes, and consistency checks; and counts, from
+which the bounds of witnesses and results follow.
 
 The schema has the fields of all witnesses and those that the kind declares (`kinds.py`).
+A cause of a violation is what one part of the outputs shows by itself, with the counts of its own
+test.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import hashlib
 import json
 import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from dpwitness.auditors.events.event import Binned, Event, renyi_lower_bound
+from dpwitness.auditors.events.event import Binned, Event, Restricted, renyi_lower_bound
 from dpwitness.auditors.events.rule_reader import read_event
-from dpwitness.auditors.statistics.combination import combined_bound
+from dpwitness.auditors.statistics.certificate import Part, Prior, Tally, Within, partial_bound
+from dpwitness.auditors.statistics.combination import combined_bound, combined_p_value
 from dpwitness.auditors.witnesses.kinds import kind_named, witness_kinds
 from dpwitness.auditors.witnesses.parquet_files import has_frame_files, read_frame_files
-from dpwitness.auditors.witnesses.recompute import Basis
-from dpwitness.auditors.witnesses.verdicts import SCHEMA
+from dpwitness.auditors.witnesses.verdicts import SCHEMA, Verdict, strict
 from dpwitness.core.claims import Claim, exact_claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.datasets.relations import parse_relation
-from dpwitness.core.values.class_registry import Resolver
-from dpwitness.core.values.json_codec import from_jsonable
+from dpwitness.core.values.json_codec import Resolver, from_jsonable, to_jsonable
 from dpwitness.core.values.json_reader import (
     Json,
     Rule,
@@ -45,9 +49,203 @@ from dpwitness.core.values.json_reader import (
     text,
 )
 from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.core.values.wording import figure
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Verdict on the events of one part of the outputs (`statistics/certificate.py`).
+
+    Attributes
+    ----------
+    kind : {"exceptions", "repeated values", "values"}
+        Part of the outputs. Repeated values are exact values of positive probability among numbers
+        that do not repeat otherwise.
+    words : str
+        Description of the part.
+    verdict : Verdict
+        VIOLATED if events on this part violate the claim. INCONCLUSIVE if there are too few outputs
+        to learn an event.
+    lower : float
+        Certified lower bound on the claim's parameter, both of the mechanism, and of the mechanism
+        given that no part before this one occurs.
+    event, tally, alpha, lost : Event, Tally, float, int
+        Tested event, its counts, the error of the test, and the number of wrong guesses that are
+        lost rounds.
+    within : tuple of int or None
+        Numbers of rounds on D1 and on D0 in which no part before this one occurs; None for the
+        first part.
+    """
+
+    kind: str
+    words: str
+    verdict: Verdict = Verdict.INCONCLUSIVE
+    lower: float = 0.0
+    event: Event | None = None
+    tally: Tally | None = None
+    alpha: float = 0.0
+    lost: int = 0
+    within: Within | None = None
+
+    def judged(self, claim: Claim) -> Self:
+        """Return the cause with the bound and the verdict that follow from its counts."""
+        if self.tally is None:
+            return self
+        side = self.event.side if isinstance(self.event, Restricted) else 0
+        lower = partial_bound(claim, self.tally, self.alpha, self.lost, self.within, side)
+        return replace(
+            self,
+            lower=lower,
+            verdict=Verdict.VIOLATED if lower > claim.parameter else Verdict.NOT_REFUTED,
+        )
+
+    def to_json(self) -> Json:
+        return {
+            "kind": self.kind,
+            "words": self.words,
+            "verdict": self.verdict.value,
+            "parameter_lower": strict(self.lower),
+            "event": self.event.to_json() if self.event else None,
+            "tally": self.tally and asdict(self.tally),
+            "alpha": to_jsonable(self.alpha),
+            "lost": self.lost,
+            "within": self.within and list(self.within),
+        }
+
+    @classmethod
+    def from_json(cls, data: Json) -> Self:
+        """Return the cause that `to_json` wrote."""
+        within, tally = data["within"], data["tally"]
+        return cls(
+            data["kind"],
+            data["words"],
+            Verdict(data["verdict"]),
+            float(data["parameter_lower"]),
+            None if data["event"] is None else read_event(data["event"]),
+            None if tally is None else Tally(**tally),
+            float(from_jsonable(data["alpha"])),
+            data["lost"],
+            None if within is None else (int(within[0]), int(within[1])),
+        )
+
+
+def describe_causes(result: Json) -> str:
+    """Return the verdicts on the causes of a violation in one line; empty if causes were not
+    separated.
+
+    Examples
+    --------
+    >>> causes = [("exceptions", "raises KeyError", "VIOLATED", 4.25),
+    ...     ("values", "", "NOT_REFUTED", 0.5)]
+    >>> keys = ("kind", "words", "verdict", "parameter_lower")
+    >>> describe_causes({"parameter": "mu", "causes": [dict(zip(keys, cause)) for cause in causes]})
+    'VIOLATED by exceptions (raises KeyError), mu > 4.25; NOT REFUTED by values, mu > 0.5'
+    """
+    lines = []
+    for cause in result.get("causes") or ():
+        words = f" ({cause['words']})" if cause["words"] else ""
+        bound = f", {result.get('parameter', 'epsilon')} > {figure(cause['parameter_lower'])}"
+        counted = cause["verdict"] not in ("INCONCLUSIVE", "ERROR")
+        verdict = cause["verdict"].replace("_", " ")
+        lines.append(f"{verdict} by {cause['kind']}{words}{bound if counted else ''}")
+    return "; ".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """Counts that certified the bounds of an audit, and the error of their test."""
+
+    alpha: float  # error of the interim look that certified `parts`
+    parts: tuple[Part, ...]  # counts of all stages at that look, the last stage last
+    # counts on D1 and on D0 of a binned event (RDP, zCDP). Such an event certifies the bound on the
+    # claim's parameter.
+    cells: tuple[tuple[int, ...], ...] = ()
+    cells_alpha: float = 0.0  # error of the test of `cells`
+
+    def to_json(self) -> Json:
+        content: Json = {"alpha": self.alpha, "stages": [part.to_json() for part in self.parts]}
+        if self.cells:
+            content["cells"] = [list(side) for side in self.cells]
+            content["cells_alpha"] = self.cells_alpha
+        return content
+
+    def counts(self) -> Json:
+        """Return the counts as a witness holds them: those of the last stage, with the earlier
+        stages.
+        """
+        content = self.to_json()
+        *earlier, last = content.pop("stages")
+        del last["weight"]
+        combined = {"stages": earlier, "combination": "conditional error"} if earlier else {}
+        return {**last, **combined, **content}
+
+    @classmethod
+    def from_json(cls, data: Json) -> Basis:
+        """Return the Basis that `to_json` wrote."""
+        return cls(
+            float(data.get("alpha", 0.0)),
+            tuple(read_part(part, f"stages[{i}]") for i, part in enumerate(data["stages"])),
+            tuple(tuple(int(count) for count in side) for side in data.get("cells", ())),
+            float(data.get("cells_alpha", 0.0)),
+        )
+
+    @classmethod
+    def from_counts(cls, counts: Json) -> Basis:
+        """Return the Basis of the counts of a witness; the error is 0 if they do not state it.
+
+        Raise InvalidArgument if counts do not fit each other.
+        """
+        basis = cls.from_json(counts | {"stages": counts.get("stages", ())})
+        squares = sum(part.weight**2 for part in basis.parts)
+        if squares > 1 + 1e-9:
+            refuse("counts.stages", "have weights whose squares add to at most 1", squares)
+        return replace(basis, parts=(*basis.parts, read_part(counts)))
+
+    def bounds(self, claim: Claim, event: Any) -> tuple[float, float]:
+        """Return the lower bounds on the claim's parameter and on epsilon."""
+        lower = combined_bound(claim, self.parts, self.alpha)
+        epsilon_claim = claim.at_delta
+        epsilon = (
+            lower
+            if epsilon_claim is claim or claim.is_pure
+            else combined_bound(epsilon_claim, self.parts, self.alpha)
+        )
+        if self.cells and isinstance(event, Binned):
+            lower = renyi_lower_bound(claim, event, np.array(self.cells), self.cells_alpha)
+        return lower, epsilon
+
+    def p_value(self, claim: Claim, error: float) -> float:
+        """Return the p-value of the claim given `parts`, if all interim looks together spend
+        `error`.
+        """
+        return min(1.0, combined_p_value(claim, self.parts) * error / self.alpha)
+
+
+def read_part(data: Json, path: str = "counts") -> Part:
+    """Return the counts of a stage from their JSON; raise InvalidArgument if they do not fit each
+    other.
+    """
+    guesses, lost, weight = (
+        data["correct"] + data["wrong"],
+        data.get("lost", 0),
+        data.get("weight", 1),
+    )
+    if guesses > data["rounds"]:
+        allowed = f"be at most {path}.rounds, {data['rounds']}"
+        refuse(f"{path}.correct + {path}.wrong", allowed, guesses)
+    if not 0 <= lost <= data["wrong"]:
+        refuse(f"{path}.lost", f"be at most the wrong guesses, {data['wrong']}", lost)
+    if not 0 <= weight <= 1:
+        refuse(f"{path}.weight", "be in [0, 1]", weight)
+    return Part(
+        Tally(data["correct"], data["wrong"], data["rounds"], data["directions"]),
+        float(weight),
+        lost,
+        Prior(*map(float, data["prior"])) if "prior" in data else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Witness:
     """Witness of an audit, read from JSON."""
 
@@ -111,10 +309,24 @@ def load_json(source: str | Path | Json) -> tuple[Json, str]:
             raise
     if not isinstance(data, dict) or "schema_version" not in data:
         raise InvalidArgument(f"replay: {name} is not a witness: it has no schema_version")
-    check_schema(data, name)
+    with naming_file(name):
+        schema = data["schema_version"]
+        if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
+            raise InvalidArgument(
+                f"schema_version must be a whole number, at least 1, got {type(schema).__name__}"
+            )
+    if schema > SCHEMA:
+        raise InvalidArgument(
+            f"replay: {name} was written by schema {schema}, this version reads up to "
+            f"{SCHEMA}; upgrade dpwitness"
+        )
     if not isinstance(source, dict) and has_frame_files(data):
-        data = _with_frames(data, name, Path(source).parent)
-    try:
+        # the recorded hash covers the hashes of the Parquet files
+        notes = check_seal(data, name)
+        with naming_file(name):
+            data = read_frame_files(data, Path(source).parent)
+        data = data if notes else seal(data)
+    with naming_file(name):
         kind = kind_named(data.get("kind"))
         if kind is None or kind.witness is None:
             known = ", ".join(witness_kinds())
@@ -123,37 +335,18 @@ def load_json(source: str | Path | Json) -> tuple[Json, str]:
             refuse("kind", f"be one of {known}", data["kind"])
         optional, required = kind.witness
         record(_OPTIONAL | dict(optional), **_COMMON | dict(required))(data, "")
-        return data, name
-    except InvalidArgument as error:
-        raise _error_naming_file(name, error) from None
+    return data, name
 
 
-def _with_frames(data: Json, name: str, folder: Path) -> Json:
-    """Return the witness with the frames from its Parquet files, sealed again.
-
-    The recorded hash covers the hashes of the files.
-    """
-    notes = check_seal(data, name)
+@contextlib.contextmanager
+def naming_file(file: str) -> Iterator[None]:
+    """Add the file name to the message of an InvalidArgument raised in the context."""
     try:
-        found: Json = read_frame_files(data, folder)
+        yield
     except InvalidArgument as error:
-        raise InvalidArgument(f"replay: {name}: {error}") from None
-    return found if notes else seal(found)
-
-
-def check_schema(data: Json, name: str) -> None:
-    """Raise InvalidArgument if a later version wrote the witness."""
-    found = data["schema_version"]
-    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
-        raise InvalidArgument(
-            f"replay: {name}: schema_version must be a whole number, at least 1, got "
-            f"{type(found).__name__}"
-        )
-    if found > SCHEMA:
-        raise InvalidArgument(
-            f"replay: {name} was written by schema {found}, this version reads up to "
-            f"{SCHEMA}; upgrade dpwitness"
-        )
+        text = str(error).removeprefix("replay: ").removeprefix(f"{file}: ")
+        incomplete = "; the witness is incomplete" if text.endswith("is missing") else ""
+        raise InvalidArgument(f"replay: {file}: {text}{incomplete}") from None
 
 
 def check_seal(data: Json, name: str) -> tuple[str, ...]:
@@ -188,7 +381,7 @@ def read_checked_witness(data: Json, name: str, classes: Resolver | None = None)
     """Return the Witness of a black-box or white-box audit in a document that `load_json` returned,
     without checking its hash.
     """
-    try:
+    with naming_file(name):
         claim = exact_claim(data["claim"], data["claim_numbers"])
         counts = data.get("counts")
         event = None if counts is None else read_event(data["event"])
@@ -208,18 +401,7 @@ def read_checked_witness(data: Json, name: str, classes: Resolver | None = None)
             data,
         )
         _check_bound(found, basis)
-    except InvalidArgument as error:
-        raise _error_naming_file(name, error) from None
     return found
-
-
-def _error_naming_file(name: str, error: InvalidArgument) -> InvalidArgument:
-    """Return an InvalidArgument that names the file."""
-    message = str(error).removeprefix("replay: ")
-    return InvalidArgument(
-        f"replay: {name}: "
-        f"{message}{'; the witness is incomplete' if message.endswith('is missing') else ''}"
-    )
 
 
 def _check_bound(found: Witness, basis: Basis | None) -> None:

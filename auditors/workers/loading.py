@@ -23,8 +23,7 @@ from dpwitness.auditors.workers.source_search import (
     sha256_of,
 )
 from dpwitness.core.claims import Claim
-from dpwitness.core.values.class_registry import known_class, public_name
-from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
+from dpwitness.core.values.json_codec import from_jsonable, known_class, public_name, to_jsonable
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.environments import FOLDER, adapter_file

@@ -34,8 +34,7 @@ from dpwitness.auditors.workers.source_search import (
     module_files,
     standard,
 )
-from dpwitness.core.values.class_registry import is_registered, known_class, public_name
-from dpwitness.core.values.json_codec import from_jsonable
+from dpwitness.core.values.json_codec import from_jsonable, is_registered, known_class, public_name
 from dpwitness.core.values.json_reader import (
     Json,
     anything,

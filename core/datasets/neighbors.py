@@ -38,9 +38,8 @@ from dpwitness.core.datasets.relations import (
     parse_relation,
     vector_distance_problem,
 )
-from dpwitness.core.values.class_registry import is_registered, public_name
 from dpwitness.core.values.dataframe_backends import library_name
-from dpwitness.core.values.json_codec import Dataset
+from dpwitness.core.values.json_codec import Dataset, is_registered, public_name
 from dpwitness.core.values.validation import InvalidArgument
 
 _UNMATCHED_RECORDS = "records are in one dataset and not in the other"

@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.core.values.array_json import row_bits
 from dpwitness.core.values.dataframe_backends import (
     Parts,
     UnsupportedData,
@@ -33,7 +32,7 @@ from dpwitness.core.values.dataframe_backends import (
     listed,
     to_parts,
 )
-from dpwitness.core.values.json_codec import Dataset, to_jsonable
+from dpwitness.core.values.json_codec import Dataset, row_bits, to_jsonable
 from dpwitness.core.values.object_tree import take_apart
 from dpwitness.core.values.validation import InvalidArgument, error_text
 

@@ -10,7 +10,7 @@ import functools
 import inspect
 
 from dpwitness.core.domains.base import Domain
-from dpwitness.core.values.class_registry import modules_of
+from dpwitness.core.values.json_codec import modules_of
 
 __all__ = ["Domain", "domain_kinds", "field_texts"]
 

@@ -17,6 +17,8 @@ from typing import Any, Dict, List  # noqa: UP035
 
 import numpy as np
 
+from dpwitness.core.values.validation import import_problem
+
 Parts = Dict[str, Any]  # noqa: UP006 - read by Python 3.8
 
 EXTRAS = {"pandas": "frames", "polars": "frames", "pyarrow": "frames", "networkx": "graphs"}
@@ -72,16 +74,9 @@ def library(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        if (
-            not isinstance(error, ModuleNotFoundError)
-            or (error.name or "").partition(".")[0] != name.partition(".")[0]
-        ):
-            raise UnsupportedData(
-                f"{name} is installed but cannot be imported: {type(error).__name__}: {error}"
-            ) from None
-        raise UnsupportedData(
-            f"{name} is not installed: pip install 'dpwitness[{EXTRAS[name.partition('.')[0]]}]'"
-        ) from None
+        extra = EXTRAS[name.partition(".")[0]]
+        problem = import_problem(name, error, f"pip install 'dpwitness[{extra}]'")
+        raise UnsupportedData(problem) from None
 
 
 # id of a frame or graph -> weak reference to the object, and its serial number
@@ -126,9 +121,10 @@ def to_parts(value: Any) -> Parts:
     if name == "pandas":
         names = list(value.columns)
         columns = [column_of_pandas(value.iloc[:, i].array) for i in range(len(names))]
-        if not _is_range(value.index):
-            labels = column_of_pandas(value.index.to_series().array)
-            index = _exact_column(value.index.name, labels)
+        rows = value.index
+        plain_range = type(rows).__name__ == "RangeIndex" and (rows.start, rows.step) == (0, 1)
+        if not plain_range or rows.name is not None:
+            index = _exact_column(rows.name, column_of_pandas(rows.to_series().array))
     elif name == "polars":
         names, columns = value.columns, list(map(column_of_polars, value.get_columns()))
     else:
@@ -300,16 +296,6 @@ def _text_array(name: Any, items: List[Any]) -> Any:  # noqa: UP006
     if "\0" in "".join(items):  # NumPy cuts a text at trailing null characters
         raise UnsupportedData(f"column {name!r} must hold texts without null characters")
     return np.array(items, dtype="U") if items else np.empty(0, dtype="U1")
-
-
-def _is_range(index: Any) -> bool:
-    """Return whether a pandas index is the unnamed default 0, 1, 2, ..."""
-    return (
-        type(index).__name__ == "RangeIndex"
-        and index.start == 0
-        and index.step == 1
-        and index.name is None
-    )
 
 
 def column_of_pandas(values: Any) -> Parts:

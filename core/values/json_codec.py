@@ -3,24 +3,31 @@ their dtype, no pickle.
 
 A value that cannot be restored exactly is refused when written. Reading builds the types below and
 registered classes only; no text of a file is imported, evaluated or called.
+
+Registered are the public names of `mechanisms`, and the classes of `_INTERNAL`. A file names a
+class by the package that exports it, as ``dpwitness.mechanisms:Laplace``; also a class of `core`. A
+user-defined class is built only if a resolver that the user has requested finds the class.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import math
+import pkgutil
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpwitness.core.values.array_json import read_array, require_exact, write_array
-from dpwitness.core.values.class_registry import Resolver, is_registered, known_class, public_name
 from dpwitness.core.values.dataframe_backends import EXTRAS, GRAPHS, UnsupportedData
 from dpwitness.core.values.json_reader import (
     DIGITS,
+    ELEMENTS,
     Json,
     Rule,
     anything,
@@ -39,11 +46,96 @@ from dpwitness.core.values.json_reader import (
 from dpwitness.core.values.object_tree import put_together, take_apart
 from dpwitness.core.values.validation import InvalidArgument, error_text
 
+# (name of a class, path of the field) -> the class, or InvalidArgument
+Resolver = Callable[[str, str], type]
+
+_CLASS_NAME = re.compile(r"dpwitness\.(core|mechanisms|auditors)(?:\.\w+)*:([A-Z]\w*)")
+# Public names that no dataset, event or parameter of a mechanism holds.
+_EXCLUDED = {
+    "Claim",
+    "ConvergenceError",
+    "Domain",
+    "InvalidArgument",
+    "Mechanism",
+    "Pair",
+    "Relation",
+    "Truth",
+}
+_INTERNAL = {
+    "mechanisms.papers.logistic": "QuadraticPenalty",
+    "core.numerics.noise": "SphericalNoise",
+    "core.claims.accounting": "AccountedDP",
+    "auditors.events.event": "Binned Restricted",
+    "auditors.events.rules": "Atoms Ball Intervals Lattice LowBits Threshold WeightedScore",
+    "auditors.events.features": (
+        "Affine Distances Levels Places Products ProjectedRamps Ramps SignedLog Sorted Trees "
+        "WhitenedDistances"
+    ),
+    "auditors.functions.bounds.utility_claims": "FailureBound MeanBound Scaling",
+}
+_EXPORTED_BY = {"core": "mechanisms"}
+_MODULE = {
+    (_EXPORTED_BY.get(top := module.partition(".")[0], top), name): f"dpwitness.{module}"
+    for module, names in _INTERNAL.items()
+    for name in names.split()
+}
+
+
+def _location(name: str) -> tuple[str, str] | None:
+    """Return the module from which a registered class is imported, and the class's name; None if
+    the name is not registered.
+    """
+    match = _CLASS_NAME.fullmatch(name)
+    if match is None:
+        return None
+    package, cls = _EXPORTED_BY.get(match[1], match[1]), match[2]
+    public = (
+        package == "mechanisms"
+        and cls not in _EXCLUDED
+        and cls in importlib.import_module("dpwitness.mechanisms").__all__
+    )
+    module = "dpwitness.mechanisms" if public else _MODULE.get((package, cls))
+    return None if module is None else (module, cls)
+
+
+def known_class(name: str) -> Any:
+    """Return the registered class of this name; None if the name is not registered."""
+    place = _location(name)
+    return None if place is None else getattr(importlib.import_module(place[0]), place[1])
+
+
+def is_registered(name: str) -> bool:
+    """Return whether a class of this name is registered, without importing the class."""
+    return _location(name) is not None
+
+
+def public_name(cls: type) -> str:
+    """Return the name of a class in files: its public name if registered, else
+    ``module:qualname``.
+    """
+    name = f"{cls.__module__}:{cls.__qualname__}"
+    package = cls.__module__.split(".")[1] if known_class(name) is cls else ""
+    return f"dpwitness.{_EXPORTED_BY.get(package, package)}:{cls.__qualname__}" if package else name
+
+
+def modules_of(package: str) -> list[ModuleType]:
+    """Import all modules of a package and return them, ordered by name."""
+    path = importlib.import_module(package).__path__
+    return [
+        importlib.import_module(name)
+        for name in sorted(f"{package}.{found.name}" for found in pkgutil.iter_modules(path))
+    ]
+
+
 Dataset = Any  # array, list, scalar, string, None, or a dataclass of these
 
 _TAG = "$type"
 # largest nesting of containers that are written; each container takes up to two levels of JSON
 _DEPTH = 30
+_DTYPE = re.compile(r"[<>|=]?([biufcSUmM]\d{1,6}|V\d{1,6}|\?)(\[\d{0,6}[A-Za-z]{1,2}\])?")
+_MAX_BYTES = 2**28  # largest size of one array
+_NON_FINITE = [{"$type": "float", "value": word} for word in ("inf", "-inf", "nan")]
+_HEX = re.compile(r"[0-9a-f]*")
 
 
 def to_jsonable(value: Any, _depth: int = 0) -> Any:
@@ -59,9 +151,10 @@ def to_jsonable(value: Any, _depth: int = 0) -> Any:
     if isinstance(value, float) and math.isfinite(value):
         return float(value)
     if isinstance(value, np.ndarray):
-        require_exact(value)
+        _require_exact(value)
         if not (value.dtype.names or isinstance(value, np.ma.MaskedArray)):
-            return {_TAG: "array", **write_array(value)}
+            entries, shape = _json_entries(value), list(value.shape)
+            return {_TAG: "array", "dtype": value.dtype.str, "shape": shape, "value": entries}
     if isinstance(value, np.generic) and not isinstance(value, float | complex | bytes):
         return {_TAG: "scalar", "dtype": value.dtype.str, "value": _scalar(value)}
     fields = _object_fields(value)
@@ -153,7 +246,7 @@ def _read(value: Any, path: str, classes: Resolver | None) -> Any:
     parts = record(_OPTIONAL.get(tag), **{_TAG: one_of(tag)}, **_TAGS[tag])(value, path)
     del parts[_TAG]
     if tag == "array":
-        return read_array(parts, path)
+        return _read_array(parts, path)
     parts = {name: _read(part, f"{path}.{name}", classes) for name, part in parts.items()}
     if tag == "scalar":
         return _read_scalar(parts, path)
@@ -171,7 +264,7 @@ def _read_scalar(parts: Json, path: str) -> Any:
     """Return the NumPy scalar of a validated record of dtype and value."""
     dtype, array = parts["dtype"], parts["value"]
     if not isinstance(array, np.ndarray):
-        array = read_array({"dtype": dtype, "shape": [], "value": [array]}, path)
+        array = _read_array({"dtype": dtype, "shape": [], "value": [array]}, path)
     if array.ndim or array.dtype.str != dtype:
         refuse(f"{path}.value", f"be one entry of dtype {dtype}", array.tolist())
     return array[()]
@@ -192,6 +285,180 @@ def _class_of(name: str, path: str, classes: Resolver | None) -> Any:
     if not (isinstance(cls, type) and (dataclasses.is_dataclass(cls) or named)):
         raise InvalidArgument(f"{path}.class must name a dataclass, got {name!r}")
     return cls
+
+
+def _require_exact(value: NDArray[Any]) -> None:
+    """Raise InvalidArgument for an array without an exact JSON form: an array of objects or raw
+    bytes, of a richer subclass, or with gaps between its fields.
+    """
+    dtype, names, problem = value.dtype, value.dtype.names or (), ""
+    if type(value) not in (np.ndarray, np.recarray, np.memmap) and not isinstance(
+        value, np.ma.MaskedArray
+    ):
+        problem = f"{type(value).__name__}: give a plain array"
+    elif dtype.hasobject:
+        problem = f"an array of dtype {dtype}"
+    elif dtype.kind == "V" and not names:
+        problem = f"an array of raw bytes, dtype {dtype}"
+    elif names and np.dtype([(name, dtype[name]) for name in names]) != dtype:
+        problem = f"a structured array with gaps between its fields {list(names)}"
+    if problem:
+        raise InvalidArgument(f"dataset must be writable as JSON, got {problem}")
+
+
+def _json_entries(value: NDArray[Any]) -> list[Any]:
+    """Return the entries of an array as JSON values."""
+    flat = np.ascontiguousarray(value).reshape(-1)
+    kind, size = value.dtype.kind, value.dtype.itemsize
+    if kind == "f" and size <= 8:
+        listed = flat.tolist()
+        return (
+            listed
+            if np.isfinite(flat).all()
+            else [v if math.isfinite(v) else {"$type": "float", "value": str(v)} for v in listed]
+        )
+    if kind in "biuU":
+        return flat.tolist()
+    if kind == "f":  # as decimal digits, because the bytes of a long double include padding
+        return [str(v) for v in flat]
+    if kind == "c" and size > 16:
+        return [f"{v.real} {v.imag}" for v in flat]
+    # complex, bytes, dates: JSON has no such types
+    return [flat[i : i + 1].tobytes().hex() for i in range(len(flat))]
+
+
+def _read_array(fields: Json, path: str) -> NDArray[Any]:
+    """Return the plain array of a validated record of dtype, shape and value."""
+    name, shape, entries = fields["dtype"], fields["shape"], fields["value"]
+    if not _DTYPE.fullmatch(name) or "V" in name:
+        refuse(f"{path}.dtype", "be a plain dtype such as <f8", name)
+    try:
+        dtype = np.dtype(name)
+    except (TypeError, ValueError):
+        refuse(f"{path}.dtype", "be a dtype of this machine", name)
+    count = math.prod(shape)
+    if count != len(entries):
+        raise InvalidArgument(
+            f"{path}.value must have {count} entries for shape {shape}, got {len(entries)}"
+        )
+    if count * dtype.itemsize > _MAX_BYTES or math.prod(n for n in shape if n) > ELEMENTS:
+        raise InvalidArgument(
+            f"{path} must hold at most {_MAX_BYTES:,} bytes and {ELEMENTS:,} entries, got "
+            f"shape {shape} of {name}"
+        )
+    return _array_of_entries(entries, dtype, path).reshape(shape)
+
+
+def _array_of_entries(entries: list[Any], dtype: np.dtype[Any], path: str) -> NDArray[Any]:
+    """Return the one-dimensional array of JSON entries. Raise InvalidArgument at the first entry
+    that does not fit the dtype.
+    """
+    kind = dtype.kind
+    if kind == "b":
+        _require_all(entries, lambda v: isinstance(v, bool), "true or false", path)
+    elif kind in "iu":
+        low, high = (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+        _require_all(
+            entries,
+            lambda v: isinstance(v, int) and not isinstance(v, bool) and low <= v <= high,
+            f"whole numbers of {dtype.str}",
+            path,
+        )
+    elif kind == "f" and dtype.itemsize <= 8:
+        entries = [_read_float(v, path, i) for i, v in enumerate(entries)]
+    elif kind == "U":
+        most = dtype.itemsize // 4
+        _require_all(
+            entries,
+            lambda v: isinstance(v, str) and len(v) <= most,
+            f"texts of at most {most} characters",
+            path,
+        )
+    elif kind == "f" or (kind == "c" and dtype.itemsize > 16):
+        parts = 1 if kind == "f" else 2
+        _require_all(
+            entries,
+            lambda v: (
+                isinstance(v, str)
+                and len(v) <= 200
+                and v.isascii()
+                and "_" not in v
+                and len(v.split(" ")) == parts
+            ),
+            "digits of long doubles",
+            path,
+        )
+        numbers = np.array(
+            [np.longdouble(part) for v in entries for part in v.split(" ")], dtype=np.longdouble
+        )
+        return numbers.astype(dtype) if kind == "f" else numbers.view(np.clongdouble).astype(dtype)
+    else:
+        size = dtype.itemsize
+        _require_all(
+            entries,
+            lambda v: isinstance(v, str) and len(v) == 2 * size and _HEX.fullmatch(v) is not None,
+            f"{2 * size} hexadecimal digits",
+            path,
+        )
+        return (
+            np.frombuffer(bytes.fromhex("".join(entries)), dtype=dtype).copy()
+            if entries and size
+            else np.empty(len(entries), dtype)
+        )
+    return np.array(entries, dtype=dtype)
+
+
+def row_bits(array: NDArray[Any]) -> list[Hashable]:
+    """Return the bytes of each row in native byte order, without padding. Masked entries are all
+    equal.
+    """
+    table = _row_bytes(array)
+    width, data = table.shape[1], table.tobytes()
+    return [data[i * width : (i + 1) * width] for i in range(len(table))]
+
+
+def _row_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return the bytes of each row as a matrix of uint8."""
+    if isinstance(array, np.ma.MaskedArray):
+        return np.hstack(
+            [_row_bytes(np.asarray(array.filled())), _row_bytes(np.ma.getmaskarray(array))]
+        )
+    if array.dtype.names:  # field by field, because the gaps between fields are not data
+        return np.hstack(
+            [
+                np.empty((len(array), 0), np.uint8),
+                *(_row_bytes(array[name]) for name in array.dtype.names),
+            ]
+        )
+    flat = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
+    size = flat.itemsize * int(np.prod(flat.shape[1:]))
+    table = np.frombuffer(flat.tobytes(), dtype=np.uint8).reshape(len(flat), size)
+    # 80 bits of data, followed by padding
+    if array.dtype.char in "gG" and np.finfo(np.longdouble).nmant == 63:
+        each = np.dtype(np.longdouble).itemsize
+        table = table.reshape(len(flat), size // each, each)[:, :, :10].reshape(
+            len(flat), size // each * 10
+        )
+    return table
+
+
+def _read_float(value: Any, path: str, index: int) -> float:
+    """Return the float of a JSON entry: a number, or a tagged infinity or NaN."""
+    if value in _NON_FINITE:
+        return float(value["value"])
+    if not isinstance(value, float | int) or isinstance(value, bool):
+        refuse(f"{path}.value[{index}]", "be a number", value)
+    try:
+        return float(value)
+    except OverflowError:
+        refuse(f"{path}.value[{index}]", "be a number", value)
+
+
+def _require_all(entries: list[Any], fits: Callable[[Any], bool], what: str, path: str) -> None:
+    """Raise InvalidArgument at the first entry for which `fits` is false."""
+    for i, value in enumerate(entries):
+        if not fits(value):
+            refuse(f"{path}.value[{i}]", f"be {what}", value)
 
 
 _two_entries = checked(

@@ -140,31 +140,22 @@ def _parts_of_arrow_scalar(value: Any) -> Parts | None:
 
 
 def _parts_of_graph(value: Any) -> Parts:
-    """Return the parts of a networkx graph."""
-    parts = dataframe_backends.graph_parts(value)
+    """Return the parts of a networkx graph, with the order of the neighbors of each node unless the
+    order of the edges determines it.
+    """
+    parts, directed = dataframe_backends.graph_parts(value), value.is_directed()
+    sides = (value.adj, value.pred) if directed else (value.adj,)
+    found = [{node: list(near) for node, near in side.items()} for side in sides]
+    fixed: Any = [{node: {} for node in side} for side in found]
+    for one, two, *_ in parts["edges"]:
+        fixed[0][one][two] = fixed[1 if directed else 0][two][one] = None
+    determined = found == [{node: list(near) for node, near in side.items()} for side in fixed]
     return [
         ("nodes", parts["nodes"]),
         ("edges", parts["edges"]),
         ("graph", parts["about"]),
-        ("order", _neighbor_orders(value, parts["edges"])),
+        ("order", None if determined else [list(side.items()) for side in found]),
     ]
-
-
-def _neighbor_orders(value: Any, edges: list[Any]) -> Any:
-    """Return the order of the neighbors of each node; None if the order of the edges
-    determines it.
-    """
-    directed = value.is_directed()
-    sides = (value.adj, value.pred) if directed else (value.adj,)
-    found = [{node: list(near) for node, near in side.items()} for side in sides]
-    fixed: Any = [{node: {} for node in side} for side in found]
-    for one, two, *_ in edges:
-        fixed[0][one][two] = fixed[1 if directed else 0][two][one] = None
-    return (
-        None
-        if found == [{node: list(near) for node, near in side.items()} for side in fixed]
-        else [list(s.items()) for s in found]
-    )
 
 
 def _parts_of_sparse(value: Any) -> Parts:

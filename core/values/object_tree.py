@@ -430,25 +430,7 @@ def _plain_form(value: Any) -> Any:
         return _parts_of_subclass
     if dataclasses.is_dataclass(value):
         return _parts_of_dataclass
-    if isinstance(value, enum.Enum):
-        return lambda value: [("name", value.name), ("value", value.value)]
-    if isinstance(value, range):
-        return lambda value: [("start", value.start), ("stop", value.stop), ("step", value.step)]
-    if isinstance(value, array.array):
-        return _parts_of_array
-    if isinstance(value, collections.deque):
-        return lambda value: [("items", list(value)), ("most", value.maxlen)]
-    if isinstance(value, memoryview):
-        return lambda value: [
-            ("format", Named(value.format)),
-            ("shape", value.shape),
-            ("bytes", value.tobytes()),
-        ]
-    if isinstance(value, types.MappingProxyType):
-        return lambda value: [("items", dict(value))]
-    if isinstance(value, collections.abc.MappingView):
-        return lambda value: [("items", list(value))]
-    return None
+    return next((form for kind, form in _STANDARD_FORMS if isinstance(value, kind)), None)
 
 
 def _parts_of_subclass(value: Any) -> Parts:
@@ -484,6 +466,24 @@ def _parts_of_array(value: Any) -> Parts:
         ("typecode", Named(value.typecode)),
         ("values", np.asarray(value) if numbers else list(value)),
     ]
+
+
+_STANDARD_FORMS: Any = (  # class of the standard library, function that returns the parts
+    (enum.Enum, lambda value: [("name", value.name), ("value", value.value)]),
+    (range, lambda value: [("start", value.start), ("stop", value.stop), ("step", value.step)]),
+    (array.array, _parts_of_array),
+    (collections.deque, lambda value: [("items", list(value)), ("most", value.maxlen)]),
+    (
+        memoryview,
+        lambda value: [
+            ("format", Named(value.format)),
+            ("shape", value.shape),
+            ("bytes", value.tobytes()),
+        ],
+    ),
+    (types.MappingProxyType, lambda value: [("items", dict(value))]),
+    (collections.abc.MappingView, lambda value: [("items", list(value))]),
+)
 
 
 def _parts_of_dataclass(value: Any) -> Parts:

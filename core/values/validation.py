@@ -46,9 +46,8 @@ def error_text(error: BaseException) -> str:
     except Exception:
         text = "<its text raises>"
     shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-    return f"{type(error).__name__}: {shown if len(shown) <= 300 else shown[:300] + ' ...'}".removesuffix(  # noqa: E501
-        ": "
-    )
+    name, shown = type(error).__name__, shown if len(shown) <= 300 else f"{shown[:300]} ..."
+    return f"{name}: {shown}" if shown else name
 
 
 def import_problem(name: str, error: ImportError, remedy: str) -> str:

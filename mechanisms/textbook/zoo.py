@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpwitness.core import Pair, PureDP
-from dpwitness.core.values.class_registry import modules_of
+from dpwitness.core.values.json_codec import modules_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.witnesses.facts import claim_of
-from dpwitness.auditors.witnesses.kinds import kind_of, recompute_bounds
+from dpwitness.auditors.witnesses.kinds import (
+    claim_of,
+    is_same,
+    kind_of,
+    raise_damaged,
+    recompute_bounds,
+)
 from dpwitness.auditors.witnesses.parquet_files import has_frame_files, read_frame_files
-from dpwitness.auditors.witnesses.recompute import is_same, raise_damaged
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import Verdict, environment, strict
 from dpwitness.auditors.witnesses.witness_reader import check_seal, fingerprint

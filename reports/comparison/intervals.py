@@ -56,8 +56,7 @@ from dpwitness.auditors.statistics.certificate import (
     frequency_error,
     parameter_from_rates,
 )
-from dpwitness.auditors.witnesses.facts import claim_of
-from dpwitness.auditors.witnesses.kinds import kind_of
+from dpwitness.auditors.witnesses.kinds import claim_of, kind_of
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.witnesses.witness_reader import relation_rule
 from dpwitness.core import Claim, InvalidArgument, parse_claim

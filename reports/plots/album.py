@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpwitness.auditors.statistics.certificate import CertifiedPoint, lower_profile
-from dpwitness.auditors.witnesses.facts import claim_of
+from dpwitness.auditors.witnesses.kinds import claim_of
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import strict
 from dpwitness.core import Claim, InvalidArgument

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpwitness.auditors.witnesses.facts import claim_of
+from dpwitness.auditors.witnesses.kinds import claim_of
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import number

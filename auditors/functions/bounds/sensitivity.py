@@ -20,13 +20,17 @@ import numpy as np
 
 from dpwitness.auditors.search.catalogue import require_domain, require_settings
 from dpwitness.auditors.search.exploration import explore
-from dpwitness.auditors.witnesses.facts import Fact, Facts, pair_facts, run_facts
-from dpwitness.auditors.witnesses.kinds import Kind, Measure
-from dpwitness.auditors.witnesses.recompute import (
+from dpwitness.auditors.witnesses.kinds import (
     BOUND_TOLERANCE,
+    Fact,
+    Facts,
+    Kind,
+    Measure,
     Recomputed,
+    pair_facts,
     raise_contradiction,
     require_verdict,
+    run_facts,
 )
 from dpwitness.auditors.witnesses.replay import Replay, RunOptions
 from dpwitness.auditors.witnesses.result import FunctionResult, named, numbers_of

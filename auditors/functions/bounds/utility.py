@@ -19,9 +19,16 @@ from typing import Any, ClassVar
 from dpwitness.auditors.functions.bounds.utility_claims import Scaling, UtilityClaim, UtilityPoint
 from dpwitness.auditors.search.catalogue import require_settings
 from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
-from dpwitness.auditors.witnesses.facts import Fact, Facts, run_facts
-from dpwitness.auditors.witnesses.kinds import Kind, Measure
-from dpwitness.auditors.witnesses.recompute import Recomputed, require_stated_value, require_verdict
+from dpwitness.auditors.witnesses.kinds import (
+    Fact,
+    Facts,
+    Kind,
+    Measure,
+    Recomputed,
+    require_stated_value,
+    require_verdict,
+    run_facts,
+)
 from dpwitness.auditors.witnesses.replay import Replay, RunOptions
 from dpwitness.auditors.witnesses.result import FunctionResult, named, numbers_of
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict

@@ -88,6 +88,18 @@ class Call:
         found: tuple[Any, ...] = self.values
         return found
 
+    def other_arguments(self) -> dict[str, Any]:
+        """Return the arguments that no expression uses, by name."""
+        names, first = self.made.names, self.made.place
+        found = {
+            names[i] if i < len(names) else f"argument {i}": value
+            for i, value in enumerate(self.args)
+            if i >= first
+        }
+        found.update(self.kwargs)
+        left_out = {*self.primitive.used, "out", "generator"}
+        return {name: value for name, value in found.items() if name not in left_out}
+
 
 class BoundPrimitive:
     """A primitive together with the callable that it names."""
@@ -120,48 +132,46 @@ def compared(then: Call, call: Call) -> list[tuple[str, str]]:
     """
     name, found = call.primitive.name, []
     for place, (key, first, second) in enumerate(zip(READ, then.read, call.read)):
-        text = "" if place == INPUT or first is second else _value_difference(first, second)
+        same = first is second or (
+            type(first) is type(second) and type(first) in PLAIN and first == second and first != 0
+        )
+        text = "" if place == INPUT or same else difference(first, second, objects=False)
         if text:
             found.append(
                 ({"scale": "scale", "size": "shape"}.get(key, "parameter"), f"{name}: {key} {text}")
             )
     # the input of an opaque primitive may be a dataset of any size
-    is_opaque = call.primitive.law == "opaque"
-    text = "" if is_opaque else _type_difference(then.read[INPUT], call.read[INPUT])
-    if text:
-        found.append(("shape", f"{name}: input {text}"))
-    text = _argument_difference(then, call)
-    if text:
-        found.append(("parameter", f"{name}: {text}"))
+    first, second = then.read[INPUT], call.read[INPUT]
+    same = type(first) is type(second) and type(first) in PLAIN
+    if call.primitive.law != "opaque" and not same:
+        (form, text), (other, other_text) = _form(first), _form(second)
+        if form != other:
+            found.append(("shape", f"{name}: input is {text} and {other_text}"))
+    # of the other arguments, the first one that differs
+    place = call.made.place
+    if len(then.args) <= place >= len(call.args) and not then.kwargs and not call.kwargs:
+        return found
+    then_named, now_named = then.other_arguments(), call.other_arguments()
+    for key in {**then_named, **now_named}:
+        if (key in then_named) != (key in now_named):
+            text = f"{key} is given on one side only"
+        else:
+            text = difference(then_named[key], now_named[key], key, objects=False)
+        if text:
+            found.append(("parameter", f"{name}: {text}"))
+            break
     return found
 
 
-def _argument_difference(then: Call, call: Call) -> str:
-    """Return how the first changed argument differs, among the arguments that no expression uses;
-    an empty text if none differs.
+def _form(value: Any) -> tuple[Any, str]:
+    """Return the dtype and shape of a number or an array of numbers, or the type of another value;
+    and the form as text.
     """
-    made = call.made
-    covered, names = made.primitive.used, made.names
-    if len(then.args) <= made.place >= len(call.args) and not then.kwargs and not call.kwargs:
-        return ""
-    for i in range(made.place, max(len(then.args), len(call.args))):
-        name = names[i] if i < len(names) else f"argument {i}"
-        if name in covered:
-            continue
-        if i >= len(then.args) or i >= len(call.args):
-            return f"{name} is given on one side only"
-        text = difference(then.args[i], call.args[i], name, objects=False)
-        if text:
-            return text
-    for name in {**then.kwargs, **call.kwargs}:
-        if name in covered or name in ("out", "generator"):
-            continue
-        if (name in then.kwargs) != (name in call.kwargs):
-            return f"{name} is given on one side only"
-        text = difference(then.kwargs[name], call.kwargs[name], name, objects=False)
-        if text:
-            return text
-    return ""
+    if isinstance(value, (int, float, np.generic, np.ndarray)):
+        array = np.asarray(value)
+        if not array.dtype.hasobject:
+            return (array.dtype, array.shape), f"{array.dtype} {array.shape}"
+    return type(value), "None" if value is None else type(value).__name__
 
 
 def without_record(then: Call, now: Call, length: int, place: int) -> Any:
@@ -174,9 +184,11 @@ def without_record(then: Call, now: Call, length: int, place: int) -> Any:
     output = then.output if is_array else then.output.numpy()
     sizes = [
         [
-            v
-            for arg in (*call.args[call.made.place :], *call.kwargs.values())
-            for v in np.ravel(_whole_numbers(arg)).tolist()
+            number
+            for argument in (*call.args[call.made.place :], *call.kwargs.values())
+            if isinstance(argument, (int, tuple, list))
+            and all(isinstance(v, int) for v in np.ravel(argument).tolist())
+            for number in np.ravel(argument).tolist()
         ]
         for call in (then, now)
     ]
@@ -197,87 +209,8 @@ def without_record(then: Call, now: Call, length: int, place: int) -> Any:
     return shorter if is_array else then.output.new_tensor(shorter)
 
 
-def _whole_numbers(value: Any) -> Any:
-    """Return an argument if it consists of integers, which are sizes of draws; otherwise an empty
-    tuple.
-    """
-    return (
-        value
-        if isinstance(value, (int, tuple, list))
-        and all(isinstance(v, int) for v in np.ravel(value).tolist())
-        else ()
-    )
-
-
-def _value_difference(a: Any, b: Any) -> str:
-    """Return how two values differ; an empty text if they are equal."""
-    if a is b or (type(a) is type(b) and type(a) in PLAIN and a == b and a != 0):
-        return ""
-    return difference(a, b, objects=False)
-
-
-def _type_difference(a: Any, b: Any) -> str:
-    """Return how the types or shapes of two inputs differ; an empty text if they are equal."""
-    if type(a) is type(b) and type(a) in PLAIN:
-        return ""
-    left, right = (
-        None if v is None else (np.asarray(v).dtype, np.shape(v)) if _numeric(v) else type(v)
-        for v in (a, b)
-    )
-    return "" if left == right else f"is {_form_text(a, left)} and {_form_text(b, right)}"
-
-
-def _form_text(value: Any, form: Any) -> str:
-    """Return a type, or a dtype and shape, as text."""
-    return (
-        f"{form[0]} {form[1]}"
-        if isinstance(form, tuple)
-        else "None"
-        if value is None
-        else type(value).__name__
-    )
-
-
-def _numeric(value: Any) -> bool:
-    """Return whether a value is a number or an array of numbers."""
-    try:
-        return (
-            isinstance(value, (int, float, np.generic, np.ndarray))
-            and not np.asarray(value).dtype.hasobject
-        )
-    except Exception:
-        return False
-
-
-def shift_of(then: Call, now: Call) -> Any:
-    """Return |input on D1 - input on D0| for each number; None where there are no numbers to
-    compare.
-    """
-    first, second = then.read[INPUT], now.read[INPUT]
-    if first is None and second is None:
-        return None
-    if (
-        isinstance(first, float)
-        and isinstance(second, float)
-        and math.isfinite(first)
-        and math.isfinite(second)
-    ):
-        return np.array([abs(float(first) - float(second))])
-    return shift(first, second)
-
-
-class Raised:
-    """The output of a run that raised an exception."""
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-    def describe(self) -> str:
-        """Return the type and the message of the exception."""
-        try:
-            return f"{type(self.error).__name__}: {self.error}"
-        except Exception:
-            return type(self.error).__name__
+class Raised(str):
+    """Type and message of the exception that a run raised; takes the place of its output."""
 
 
 def table(then: Any, now: Any) -> dict[str, Any]:
@@ -305,18 +238,19 @@ def table(then: Any, now: Any) -> dict[str, Any]:
 def _append_call(columns: Any, names: dict[str, int], then: Call, now: Call) -> None:
     """Append one call and its replay to the columns."""
     primitive = then.primitive
-    moves = shift_of(then, now)
+    first, second = then.read[INPUT], now.read[INPUT]
+    moves: Any = None if first is None and second is None else shift(first, second)
     call = (names.setdefault(primitive.name, len(names)), *(then.where or ("", 0)))
     plain = (
         moves is not None
         and moves.size == 1
         and not then.inner
         and isinstance(then.output, float)
-        and isinstance(then.read[0], float)
+        and isinstance(first, float)
     )
     if plain and primitive.law not in _SELECTION_LAWS:
         # one number around a number, the most frequent kind of call
-        size, center = float(moves[0]), then.read[0]
+        size, center = float(moves[0]), first
         text = f"{center:.6g} / {size:.6g}" if size else ""
         output = float(then.output)
         row = (*call, size, size, size, None, None, 0, None, 1.0, output, center, 0.0, text)
@@ -448,7 +382,7 @@ def _number(value: Any) -> Any:
 def outcome(output: Any) -> dict[str, Any]:
     """Return the output of a run as numbers and texts, or the exception that it raised."""
     if isinstance(output, Raised):
-        return {"raised": output.describe(), "numbers": np.zeros(0), "texts": []}
+        return {"raised": str(output), "numbers": np.zeros(0), "texts": []}
     numbers, texts = leaves(output)
     return {"raised": "", "numbers": numbers, "texts": texts}
 
@@ -457,17 +391,12 @@ def output_difference(first: Any, second: Any) -> str:
     """Return how two outputs, or the exceptions raised instead, differ; an empty text if they are
     equal.
     """
-    if isinstance(first, Raised) and isinstance(second, Raised):
-        return (
-            ""
-            if first.describe() == second.describe()
-            else f"raises {first.describe()} and {second.describe()}"
-        )
-    if isinstance(first, Raised) or isinstance(second, Raised):
-        return "raises on one side only: " + next(
-            side.describe() for side in (first, second) if isinstance(side, Raised)
-        )
-    return difference(first, second)
+    raised = [side for side in (first, second) if isinstance(side, Raised)]
+    if not raised:
+        return difference(first, second)
+    if len(raised) == 1:
+        return f"raises on one side only: {raised[0]}"
+    return "" if raised[0] == raised[1] else f"raises {raised[0]} and {raised[1]}"
 
 
 def differences(recorder: Any) -> list[dict[str, Any]]:

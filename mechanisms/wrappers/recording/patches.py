@@ -1,22 +1,30 @@
 """Patches that replace names in all loaded modules while a trace runs, and restore them
-afterward.
+afterward; and subclasses of NumPy's generators, whose compiled methods cannot be replaced.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import inspect
 import sys
 import threading
-from typing import Any, Iterable, Iterator
+from typing import Any, Callable, Iterator
 
-from .calls import BoundPrimitive
+import numpy as np
+
 from .primitives import WrongPrimitive
-from .recorder import passed
+from .recorder import calling_place, here
 
 lock = threading.RLock()  # held by the session whose patches are in force
 _MISSING = object()
+GENERATOR, STATE = "numpy.random.Generator.", "numpy.random.RandomState."
+_Generator = np.random.Generator
+_RandomState = np.random.RandomState
+KINDS = frozenset((id(_Generator), id(_RandomState)))
+_default_rng, _global_state = np.random.default_rng, np.random.mtrand._rand
+_SEEDS = ("seed", "get_state", "set_state")
 
 
 class Patch:
@@ -52,12 +60,23 @@ def resolve(name: str, home: Any = None, imports: bool = True) -> tuple[Any, str
     WrongPrimitive
         If the object does not exist, cannot be called, or is a class.
     """
-    parts = name.split(".")
+    parts, missing = name.split("."), ""
     holder: Any = None
     if home is not None and hasattr(home, parts[0]):
         holder, rest = home, parts
-    else:
-        holder, rest = _import_module(name, parts, imports)
+    for end in range(len(parts) - 1, 0, -1):
+        if holder is not None:
+            break
+        place, rest = ".".join(parts[:end]), parts[end:]
+        try:
+            holder = importlib.import_module(place) if imports else sys.modules[place]
+        except (ImportError, KeyError) as error:
+            missing = missing or str(error)
+    if holder is None:
+        raise WrongPrimitive(
+            f"primitives must name an importable function, got {name!r}: "
+            f"{missing or 'it has no module'}"
+        )
     found = holder
     for part in rest:
         holder = found
@@ -80,128 +99,211 @@ def resolve(name: str, home: Any = None, imports: bool = True) -> tuple[Any, str
     return holder, rest[-1], found
 
 
-def _import_module(name: str, parts: Any, imports: bool) -> tuple[Any, Any]:
-    """Return the module of a dotted name and the remaining parts; raise WrongPrimitive if it cannot
-    be imported.
+def attributes(wanted: set[int]) -> Iterator[tuple[Any, str, Any]]:
+    """Yield (module, name, value) for the attributes of loaded modules whose `id`, or that of their
+    type, is in `wanted`; except modules of this folder.
     """
-    missing = ""
-    for end in range(len(parts) - 1, 0, -1):
-        place = ".".join(parts[:end])
-        try:
-            return importlib.import_module(place) if imports else sys.modules[place], parts[end:]
-        except (ImportError, KeyError) as error:
-            missing = missing or str(error)
-    raise WrongPrimitive(
-        f"primitives must name an importable function, got {name!r}: "
-        f"{missing or 'it has no module'}"
-    )
-
-
-def modules() -> Iterator[Any]:
-    """Yield all loaded modules except those of this folder."""
-    for name, module in list(sys.modules.items()):
-        if (
-            module is not None
-            and inspect.ismodule(module)
-            and not name.startswith(__package__ or "recording")
-        ):
-            yield module
-
-
-def attributes(wanted: set[int], by_type: bool = False) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (module, name, value) for the attributes of modules whose `id`, or that of their type,
-    is in `wanted`.
-    """
-    for module in modules():
+    for module_name, module in list(sys.modules.items()):
+        if not inspect.ismodule(module) or module_name.startswith(__package__ or "recording"):
+            continue
         members = vars(module).copy()
-        objects = list(map(type, members.values()) if by_type else members.values())
+        values = members.values()
         # as in most modules: a loop over the attributes would take several times as long
-        if wanted.isdisjoint(map(id, objects)):
+        if wanted.isdisjoint(map(id, values)) and wanted.isdisjoint(map(id, map(type, values))):
             continue
         yield from (
             (module, name, value)
-            for (name, value), each in zip(members.items(), objects)
-            if id(each) in wanted
+            for name, value in members.items()
+            if id(value) in wanted or id(type(value)) in wanted
         )
 
 
-def locations_of(objects: Iterable[Any]) -> dict[int, list[tuple[Any, str]]]:
-    """Return, by the `id` of each object, the modules and attribute names that refer to it."""
-    found: dict[int, list[tuple[Any, str]]] = {id(each): [] for each in objects}
-    if not found:
-        return found
-    for module, name, value in attributes(set(found)):
-        found[id(value)].append((module, name))
+class _GeneratorMeta(type):
+    """Metaclass with which `isinstance(rng, numpy.random.Generator)` also holds for generators made
+    earlier.
+    """
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, cls.base)  # type: ignore[attr-defined]
+
+
+def _recording_method(prefix: str, base: Any, name: str) -> Callable[..., Any]:
+    """Return a method that records a draw while a trace runs."""
+    original = getattr(base, name)
+
+    place = prefix + name
+
+    @functools.wraps(original)
+    def draw(self: Any, *args: Any, **kwargs: Any) -> Any:
+        recorder = here.recorder
+        if recorder is None:
+            return original(self, *args, **kwargs)
+        return recorder.call(recorder.owner.sources[place], (self, *args), kwargs)
+
+    return draw
+
+
+class _IndexDraws:
+    """Mixin that records draws from a dataset as draws of indices, so that the record does not
+    contain its entries.
+    """
+
+    base: Any
+
+    def choice(
+        self,
+        a: Any,
+        size: Any = None,
+        replace: bool = True,
+        p: Any = None,
+        *more: Any,
+        **named: Any,
+    ) -> Any:
+        axis = more[0] if more else named.get("axis", 0)
+        if _not_recording():
+            return self.base.choice(self, a, size, replace, p, *more, **named)
+        if np.ndim(a) == 0:
+            return self._draw_indices("choice", int(a), size, replace, p)
+        return np.take(
+            np.asarray(a),
+            self._draw_indices("choice", np.shape(a)[axis], size, replace, p),
+            axis=axis,
+        )
+
+    def permutation(self, x: Any, *axis: int, **named: Any) -> Any:
+        if _not_recording():
+            return self.base.permutation(self, x, *axis, **named)
+        if np.ndim(x) == 0:
+            return self._draw_indices("permutation", int(x))
+        along = axis[0] if axis else named.get("axis", 0)
+        return np.take(
+            np.asarray(x), self._draw_indices("permutation", np.shape(x)[along]), axis=along
+        )
+
+    def shuffle(self, x: Any, *axis: int, **named: Any) -> None:
+        if _not_recording():
+            self.base.shuffle(self, x, *axis, **named)
+            return
+        along = axis[0] if axis else named.get("axis", 0)
+        places = self._draw_indices(
+            "permutation", np.shape(x)[along] if isinstance(x, np.ndarray) else len(x)
+        )
+        if isinstance(x, np.ndarray):
+            x[...] = np.take(x, places, axis=along)
+        else:
+            x[:] = [x[i] for i in places]
+
+    def _draw_indices(self, name: str, *args: Any) -> Any:
+        """Return indices drawn by a recorded call."""
+        prefix = STATE if self.base is _RandomState else GENERATOR
+        recorder = here.recorder
+        return recorder.call(recorder.owner.sources[prefix + name], (self, *args), {})
+
+
+def _not_recording() -> bool:
+    """Return whether no recorder is active, or a recorded call is drawing, which may call this
+    method again.
+    """
+    return here.recorder is None or here.inside is not None
+
+
+_INDEX_METHODS = ("choice", "permutation", "shuffle")
+
+
+class TracedGenerator(_IndexDraws, np.random.Generator, metaclass=_GeneratorMeta):
+    """A Generator whose draws are recorded while a trace runs."""
+
+    base = _Generator
+
+
+class TracedState(_IndexDraws, np.random.RandomState, metaclass=_GeneratorMeta):
+    """A RandomState whose draws are recorded while a trace runs."""
+
+    base = _RandomState
+
+    def __init__(self, seed: Any = None) -> None:
+        if seed is None:
+            seed = _own_seed("numpy.random.RandomState()")
+        with _recording_paused():
+            super().__init__(seed)
+
+
+def _own_seed(name: str) -> Any:
+    """Return a seed derived from the run's seed for a generator without one, so that the trace can
+    be repeated; None outside of a run.
+
+    The recorder lists the generator as unseeded.
+    """
+    recorder = here.recorder
+    if recorder is None:
+        return None
+    if here.inside is None:
+        recorder.unseeded.append((name, calling_place()))
+    recorder.made += 1
+    return [*recorder.words, recorder.made]
+
+
+@contextlib.contextmanager
+def _recording_paused() -> Iterator[None]:
+    """Pause the recording. A new generator takes a first seed from the system in any case, which is
+    not a draw of the mechanism.
+    """
+    recorder, here.recorder = here.recorder, None
+    try:
+        yield
+    finally:
+        here.recorder = recorder
+
+
+def default_rng(seed: Any = None) -> Any:
+    """Return a recording generator, as `numpy.random.default_rng`."""
+    if seed is None:
+        seed = _own_seed("numpy.random.default_rng()")
+    with _recording_paused():
+        found = _default_rng(seed)
+    return traced(found) or found
+
+
+def traced(value: Any) -> Any:
+    """Return a recording generator with the same bit generator as a given one; None for anything
+    else.
+    """
+    if type(value) is _Generator:
+        return TracedGenerator(value.bit_generator)
+    if type(value) is _RandomState:
+        return TracedState(value._bit_generator)
+    return None
+
+
+def recorded_methods(names: Any) -> dict[str, Any]:
+    """Return the compiled method of each name in the tables, and add a recording method to the
+    subclass of its class.
+    """
+    found = {}
+    for name in names:
+        for prefix, cls, base in (
+            (GENERATOR, TracedGenerator, _Generator),
+            (STATE, TracedState, _RandomState),
+        ):
+            method = name[len(prefix) :] if name.startswith(prefix) else ""
+            if not method or not hasattr(base, method):
+                continue
+            found[name] = getattr(base, method)
+            if method not in _INDEX_METHODS and method not in vars(cls):
+                setattr(cls, method, _recording_method(prefix, base, method))
     return found
 
 
-def patch(
-    made: BoundPrimitive, holder: Any, name: str, known: dict[int, list[tuple[Any, str]]]
-) -> list[Patch]:
-    """Replace the primitive by a recording call wherever modules refer to it; `known` has locations
-    found before.
-
-    Raises
-    ------
-    WrongPrimitive
-        If the primitive belongs to a compiled class.
+def numpy_replacements() -> list[tuple[Any, Any]]:
+    """Return NumPy's functions and its global generator, each with the object that replaces it
+    while a trace runs.
     """
-
-    @functools.wraps(made.original)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return passed(made, args, kwargs)
-
-    new: Any = call
-    if inspect.isclass(holder):
-        raw = inspect.getattr_static(holder, name)
-        new = (
-            staticmethod(call)
-            if isinstance(raw, staticmethod)
-            else classmethod(call)
-            if isinstance(raw, classmethod)
-            else call
-        )
-    locations = [(holder, name)]
-    if inspect.ismodule(holder):
-        found = getattr(holder, name)
-        locations = (known if id(found) in known else locations_of([found]))[id(found)]
-    done: list[Patch] = []
-    try:
-        for place, attribute in locations or [(holder, name)]:
-            done.append(Patch(place, attribute, new))
-    except (TypeError, AttributeError):
-        for each in done:
-            each.undo()
-        raise WrongPrimitive(
-            f"primitives: {made.primitive.name!r} belongs to a compiled class and cannot be "
-            "replaced; name the Python function or method that calls it, or one that you write "
-            "around it"
-        ) from None
-    return done
-
-
-def replace(replacements: dict[str, Any]) -> list[Patch]:
-    """Replace the object of each name by a new object wherever modules refer to it, in one pass
-    over all modules.
-    """
-    found: dict[int, tuple[Any, Any]] = {}  # id of an old object -> (old, new)
-    locations: list[tuple[Any, str, Any]] = []
-    for name, new in replacements.items():
-        holder_name, _, attribute = name.rpartition(".")
-        holder = sys.modules.get(holder_name)
-        if holder is None or not hasattr(holder, attribute):
-            continue
-        old = getattr(holder, attribute)
-        if old is None or inspect.isclass(old):
-            locations.append((holder, attribute, new))
-        else:
-            found[id(old)] = old, new
-    locations += [
-        (module, name, found[id(value)][1]) for module, name, value in attributes(set(found))
-    ]
-    return [Patch(*location) for location in locations]
-
-
-def unbound(function: Any) -> Any:
-    """Return the function of a static or class method."""
-    return function.__func__ if isinstance(function, (staticmethod, classmethod)) else function
+    shared = TracedState(_global_state._bit_generator)
+    found: list[tuple[Any, Any]] = [(_default_rng, default_rng), (_global_state, shared)]
+    for name in dir(np.random):
+        function = getattr(np.random, name)
+        if getattr(function, "__self__", None) is _global_state and (
+            name in vars(TracedState) or name in _INDEX_METHODS or name in _SEEDS
+        ):
+            found.append((function, getattr(shared, name)))
+    return found

@@ -25,7 +25,7 @@ _MAX_INNER_DRAWS = 4  # limit of recorded draws inside a primitive
 
 _OWN_FILES = frozenset(
     os.path.join(os.path.dirname(__file__), name)
-    for name in ("recorder.py", "generators.py", "patches.py", "session.py")
+    for name in ("recorder.py", "patches.py", "session.py")
 )
 
 
@@ -139,20 +139,25 @@ class Recorder:
         the record.
         """
         assert self.played is not None
-        name, then = call.primitive.name, None
-        if index >= len(self.played.calls):
+        name, recorded = call.primitive.name, self.played.calls
+        then, output = None, None
+        if index >= len(recorded):
             self.differences.append(("more calls", index, f"{name} is called once more than on D1"))
+        elif recorded[index].primitive.name != name:
+            text = f"{name} is called where {recorded[index].primitive.name} was on D1"
+            self.differences.append(("other call", index, text))
         else:
-            then = self.played.calls[index]
-            if then.primitive.name != name:
-                text = f"{name} is called where {then.primitive.name} was on D1"
-                self.differences.append(("other call", index, text))
-                then = None
-        output: Any = None
-        if then is not None:
-            output, fits = self._compare_with_record(then, call, index)
+            then = recorded[index]
             call.inner = then.inner
-            then = then if fits else None
+            if call.primitive.source and self.left_out is not None:
+                output = without_record(then, call, *self.left_out)
+            if output is None:
+                output, found = then.output, compared(then, call)
+                self.differences += [(kind, index, text) for kind, text in found]
+                # an output of another size does not fit
+                shapes = [text for kind, text in found if kind == "shape"]
+                if any(text.startswith(f"{name}: size ") for text in shapes):
+                    then = None
         if then is None:
             self.lost = True
             return self._draw(call, args, kwargs)
@@ -165,21 +170,6 @@ class Recorder:
             return iter(output)
         return call.made.writes(output, args, kwargs) if call.made.writes is not None else output
 
-    def _compare_with_record(self, then: Call, call: Call, index: int) -> tuple[Any, bool]:
-        """Return the recorded output and whether it fits this call; add the differences to the
-        list.
-        """
-        primitive, output = call.primitive, then.output
-        if primitive.source and self.left_out is not None:
-            shorter = without_record(then, call, *self.left_out)
-            if shorter is not None:
-                return shorter, True
-        found = compared(then, call)
-        self.differences += [(kind, index, text) for kind, text in found]
-        return output, not any(
-            text.startswith(f"{primitive.name}: size ") for kind, text in found if kind == "shape"
-        )
-
     def finished(self) -> None:
         """Add the recorded calls that this run did not make to the differences."""
         recorded, done = [] if self.played is None else self.played.calls, len(self.calls)
@@ -189,24 +179,6 @@ class Recorder:
                 f"{len(recorded)} calls recorded on D1 are repeated"
             )
             self.differences.append(("fewer calls", done, text))
-
-
-def varies(first: Recorder, second: Recorder, left_out: Any = None) -> set[tuple[str, int]]:
-    """Return where two recordings differ in more than the drawn values: kind and index."""
-    found: set[tuple[str, int]] = set()
-    if len(first.calls) != len(second.calls):
-        found.add(("calls", min(len(first.calls), len(second.calls))))
-    for index, (then, call) in enumerate(zip(first.calls, second.calls)):
-        if then.primitive.name != call.primitive.name:
-            found.add(("calls", index))
-            break
-        if (
-            left_out is None
-            or not then.primitive.source
-            or without_record(then, call, *left_out) is None
-        ):
-            found.update((kind, index) for kind, _ in compared(then, call))
-    return found
 
 
 def _copied_values(values: Any, start: int = 0) -> Any:
@@ -266,16 +238,6 @@ def _short_path(file: str) -> str:
     except (ValueError, OSError):
         return file
     return relative if not relative.startswith("..") else "/".join(parts[-2:])
-
-
-def passed(made: BoundPrimitive, args: Any, kwargs: Any) -> Any:
-    """Return the output of a patched call, recorded if this thread's run belongs to the session
-    that made the patch.
-    """
-    recorder = here.recorder
-    if recorder is None or recorder.owner is not made.owner:
-        return made.original(*args, **kwargs)
-    return recorder.call(made, args, kwargs)
 
 
 @contextlib.contextmanager

@@ -7,8 +7,9 @@ from __future__ import annotations
 import contextlib
 import copy
 import ctypes
+import functools
 import gc
-import itertools
+import inspect
 import random
 import sys
 import threading
@@ -17,21 +18,33 @@ from typing import Any, Callable, Dict, Iterable, Iterator, Tuple
 
 import numpy as np
 
-from . import generators
-from .calls import BoundPrimitive, Raised, differences, outcome, output_difference, place_of, table
+from .calls import (
+    BoundPrimitive,
+    Raised,
+    compared,
+    differences,
+    outcome,
+    output_difference,
+    place_of,
+    table,
+    without_record,
+)
 from .patches import (
+    GENERATOR,
+    KINDS,
+    STATE,
     Patch,
+    TracedGenerator,
+    TracedState,
     attributes,
-    locations_of,
     lock,
-    modules,
-    patch,
-    replace,
+    numpy_replacements,
+    recorded_methods,
     resolve,
-    unbound,
+    traced,
 )
 from .primitives import Primitive, WrongPrimitive, parameters_of
-from .recorder import Recorder, Stopped, running, varies
+from .recorder import Recorder, Stopped, here, running
 from .values import copied, difference, leaves
 
 # name, properties, whether it is a generator's method, whether it must exist
@@ -85,8 +98,6 @@ class Session:
         self.patched: set[str] = set()
         self.recorders: dict[int, Recorder] = {}
         self.outputs: dict[int, Any] = {}
-        self.numbers = itertools.count()
-        self.compiled = True
         self.kernels: list[Any] = []  # compiled functions that are replaced by their Python source
 
     def __enter__(self) -> Session:
@@ -118,53 +129,33 @@ class Session:
         """
         table = {p.name: p for p, _ in self.primitives if p.source}
         shared = {
-            generators.STATE + name[len(generators.GENERATOR) :]: p
+            STATE + name[len(GENERATOR) :]: p
             for name, p in table.items()
-            if name.startswith(generators.GENERATOR)
+            if name.startswith(GENERATOR)
         }
-        for name, original in generators.original_methods({**shared, **table}).items():
+        for name, original in recorded_methods({**shared, **table}).items():
             primitive = table.get(name) or Primitive(name, shared[name].entry, True)
-            names, defaults = parameters_of(original, primitive.entry.get("arguments", ""))
-            self.sources[name] = BoundPrimitive(
-                self, primitive, original, names, defaults, _write_to_out
-            )
+            self.sources[name] = self._bound(primitive, original, _write_to_out)
             self.patched.add(name)
-        generators.add_recording_methods(self.sources)
-        self.patches += replace(generators.numpy_replacements())
-        held = [
-            each
-            for each in attributes(generators.KINDS, by_type=True)
-            if each[0].__name__.partition(".")[0] != "numpy"
+        self.patches += [
+            Patch(np.random, "Generator", TracedGenerator),
+            Patch(np.random, "RandomState", TracedState),
         ]
-        owner = getattr(self.run, "__self__", None)
-        if owner is not None and hasattr(owner, "__dict__"):
-            held += [(owner, name, value) for name, value in vars(owner).items()]
-        for holder, name, value in held:
-            new = generators.traced(value)
-            if new is not None:
-                # attributes of a frozen dataclass cannot be replaced
-                with contextlib.suppress(AttributeError, TypeError):
-                    self.patches.append(Patch(holder, name, new))
-        for cell in getattr(unbound(self.run), "__closure__", None) or ():
-            new = generators.traced(_cell_content(cell))
-            if new is not None:
-                self.patches.append(Patch(cell, "cell_contents", new))
+        self._replace(numpy_replacements(), KINDS)
+
+    def _bound(self, primitive: Primitive, original: Any, writes: Any) -> BoundPrimitive:
+        """Return a primitive bound to the function that draws."""
+        names, defaults = parameters_of(original, primitive.entry.get("arguments", ""))
+        return BoundPrimitive(self, primitive, original, names, defaults, writes)
 
     def _patch_all(self) -> None:
         """Patch every primitive that exists and is not patched yet."""
-        bound: dict[str, Any] = {}
-        missing = [each for each in self.primitives if each[0].name not in self.patched]
-        missing = [
-            each for each in missing if each[1] or each[0].name.partition(".")[0] in sys.modules
-        ]
-        functions = [
-            function for primitive, _ in missing for function in self._loaded(primitive.name)
-        ]
-        # one pass over all modules instead of one for each primitive
-        known = locations_of(functions)
-        for primitive, required in missing:
+        replacements = []
+        for primitive, required in self.primitives:
             name = primitive.name
-            if name.startswith((generators.GENERATOR, generators.STATE)):
+            if name in self.patched or not (required or name.partition(".")[0] in sys.modules):
+                continue
+            if name.startswith((GENERATOR, STATE)):
                 if required:
                     raise WrongPrimitive(
                         f"primitives: {name!r} is compiled and always recorded; name the "
@@ -177,56 +168,72 @@ class Session:
                 if required:
                     raise
                 continue  # another release of the library
-            raw = vars(holder).get(attribute, found) if isinstance(holder, type) else found
-            original = unbound(raw) if isinstance(raw, (staticmethod, classmethod)) else found
-            names, defaults = parameters_of(original, primitive.entry.get("arguments", ""))
-            primitive.check(names)
-            made = BoundPrimitive(
-                self, primitive, original, names, defaults, _in_place_writer(name)
+            raw = (
+                inspect.getattr_static(holder, attribute, found)
+                if isinstance(holder, type)
+                else found
             )
+            of_class = isinstance(raw, (staticmethod, classmethod))
+            in_place = name.startswith("torch.Tensor.") and name.endswith("_")
+            made = self._bound(
+                primitive, raw.__func__ if of_class else found, _write_to_self if in_place else None
+            )
+            primitive.check(made.names)
+            call = _recording_call(made)
             try:
-                done = patch(made, holder, attribute, known)
-            except WrongPrimitive:
+                self.patches.append(Patch(holder, attribute, type(raw)(call) if of_class else call))
+            except (TypeError, AttributeError):
                 if required:
-                    raise
+                    raise WrongPrimitive(
+                        f"primitives: {name!r} belongs to a compiled class and cannot be "
+                        "replaced; name the Python function or method that calls it, or one that "
+                        "you write around it"
+                    ) from None
                 continue
-            cells = getattr(unbound(self.run), "__closure__", None) or ()
-            self.patches += done + [
-                Patch(cell, "cell_contents", done[0].new)
-                for cell in cells
-                if _cell_content(cell) is found
-            ]
+            replacements.append((found, call))
             # the functions of `random` are methods of one generator, bound before the patch
-            if name.startswith("random.Random."):
-                bound[f"random.{attribute}"] = getattr(random._inst, attribute)
+            if name.startswith("random.Random.") and hasattr(random, attribute):
+                bound = getattr(random._inst, attribute)
+                replacements.append((getattr(random, attribute), bound))
             self.patched.add(name)
-        if bound:
-            self.patches += replace(bound)
+        if replacements:
+            self._replace(replacements)
 
-    def _loaded(self, name: str) -> list[Any]:
-        """Return the function of this name if its module is loaded, else nothing."""
-        with contextlib.suppress(WrongPrimitive):
-            return [resolve(name, self.home, imports=False)[2]]
-        return []
+    def _replace(
+        self, replacements: list[tuple[Any, Any]], kinds: frozenset[int] = frozenset()
+    ) -> None:
+        """Replace objects, and generators of these classes, wherever modules, the object of the
+        mechanism and its closure refer to them, in one pass over all modules.
+        """
+        new = {id(old): found for old, found in replacements}
+        held = list(attributes({*new, *kinds}))
+        owner = getattr(self.run, "__self__", None)
+        held += [(owner, name, value) for name, value in getattr(owner, "__dict__", {}).items()]
+        for cell in getattr(getattr(self.run, "__func__", self.run), "__closure__", None) or ():
+            with contextlib.suppress(ValueError):  # the cell is empty
+                held.append((cell, "cell_contents", cell.cell_contents))
+        for holder, name, value in held:
+            found = new.get(id(value))
+            if found is None and getattr(holder, "__name__", "").partition(".")[0] != "numpy":
+                found = traced(value)
+            if found is not None:
+                # attributes of a frozen dataclass cannot be replaced
+                with contextlib.suppress(AttributeError, TypeError):
+                    self.patches.append(Patch(holder, name, found))
 
     def uncompile(self) -> bool:
         """Replace functions compiled by Numba by their Python source. Return False if there are
         none or they are already replaced.
         """
         dispatcher = getattr(sys.modules.get("numba.core.dispatcher"), "Dispatcher", None)
-        if dispatcher is None or not self.compiled:
+        if dispatcher is None or self.kernels:
             return False
-        self.compiled = False
-        found = [
-            (module, name, value)
-            for module in modules()
-            if module.__name__.partition(".")[0] != "numba"
-            for name, value in list(vars(module).items())
-            if isinstance(value, dispatcher)
-        ]
-        self.kernels += [kernel for _, _, kernel in found]
-        self.patches += [Patch(module, name, kernel.py_func) for module, name, kernel in found]
-        return bool(found)
+        kinds = {id(kind) for kind in (dispatcher, *dispatcher.__subclasses__())}
+        for module, name, value in list(attributes(kinds)):
+            if isinstance(value, dispatcher) and module.__name__.partition(".")[0] != "numba":
+                self.kernels.append(value)
+                self.patches.append(Patch(module, name, value.py_func))
+        return bool(self.kernels)
 
     def record(self, dataset: Any, seed: int) -> dict[str, Any]:
         """Run on a dataset, and record its calls and draws under the number ``key`` of
@@ -234,17 +241,12 @@ class Session:
         """
         self._patch_all()  # the run before may have imported modules with primitives
         before = len(sys.modules)
-        recorder, output, seconds = self._run_once(
-            dataset, seed, Recorder(self, time.monotonic() + self.time_limit)
-        )
-        if (
-            len(sys.modules) > before and not self.recorders
-        ):  # the imported modules may contain primitives, and importing them may have drawn
+        recorder, output, seconds = self._run_once(dataset, seed)
+        # the imported modules may contain primitives, and importing them may have drawn
+        if len(sys.modules) > before and not self.recorders:
             self._patch_all()
-            recorder, output, seconds = self._run_once(
-                dataset, seed, Recorder(self, time.monotonic() + self.time_limit)
-            )
-        key = next(self.numbers)
+            recorder, output, seconds = self._run_once(dataset, seed)
+        key = len(self.recorders)
         self.recorders[key], self.outputs[key] = recorder, output
         unseeded = [f"{name} at {place_of(where)}" for name, where in recorder.unseeded]
         return {
@@ -288,10 +290,9 @@ class Session:
             Output, differences, number of calls and duration, and the table of calls.
         """
         recorded = self.recorders[key]
-        played = Recorder(
-            self, time.monotonic() + self.time_limit, recorded, dict(shifts or ()), left_out
+        recorder, output, seconds = self._run_once(
+            dataset, seed, recorded, dict(shifts or ()), left_out
         )
-        recorder, output, seconds = self._run_once(dataset, seed, played)
         recorder.finished()
         report = output_difference(self.outputs[key], output)
         found = {
@@ -323,26 +324,42 @@ class Session:
         """Return the kinds and places in which recordings differ from the first one in more than
         the drawn values.
         """
-        found = {
-            each
-            for key in others
-            for each in varies(self.recorders[first], self.recorders[key], left_out)
-        }
+        found: set[tuple[str, int]] = set()
+        recorded = self.recorders[first].calls
+        for key in others:
+            again = self.recorders[key].calls
+            if len(recorded) != len(again):
+                found.add(("calls", min(len(recorded), len(again))))
+            for index, (then, call) in enumerate(zip(recorded, again)):
+                if then.primitive.name != call.primitive.name:
+                    found.add(("calls", index))
+                    break
+                if (
+                    left_out is None
+                    or not then.primitive.source
+                    or without_record(then, call, *left_out) is None
+                ):
+                    found.update((kind, index) for kind, _ in compared(then, call))
         return [list(each) for each in sorted(found)][:10_000]
 
-    def _run_once(self, dataset: Any, seed: int, recorder: Recorder) -> tuple[Recorder, Any, float]:
-        """Run once with a recorder. Return the recorder, the output and the CPU time in seconds."""
+    def _run_once(self, dataset: Any, seed: int, *played: Any) -> tuple[Recorder, Any, float]:
+        """Run once, and replay `played`, the record, shifts and left-out record of a `Recorder`.
+        Return the recorder, the output and the CPU time in seconds.
+        """
+        recorder = Recorder(self, time.monotonic() + self.time_limit, *played)
         words = np.random.SeedSequence(seed).generate_state(4).tolist()
         self.seed(words)
         recorder.words = words
-        rng = generators.TracedGenerator(np.random.SFC64(np.random.SeedSequence(words)))
+        rng = TracedGenerator(np.random.SFC64(np.random.SeedSequence(words)))
         dataset = copy.deepcopy(dataset)
         begin = time.process_time()
         try:
             with running(recorder), _watched(self.time_limit):
                 output = copied(self.run(dataset, 1, rng))
         except (Exception, SystemExit, GeneratorExit) as error:
-            output = Raised(error.with_traceback(None))
+            output = Raised(type(error).__name__)
+            with contextlib.suppress(Exception):  # the text of an exception may raise
+                output = Raised(f"{type(error).__name__}: {error}")
         return recorder, output, time.process_time() - begin
 
     def past(self, key: int, dataset: Any, seed: int) -> list[str]:
@@ -357,8 +374,7 @@ class Session:
         words = np.random.SeedSequence(seed).generate_state(4).tolist()
         self.seed(words)
         before, states = self.snapshot(), [_generator_state(g) for g in known]
-        played = Recorder(self, time.monotonic() + self.time_limit, self.recorders[key])
-        self._run_once(dataset, seed, played)
+        self._run_once(dataset, seed, self.recorders[key])
         after = self.snapshot()
         report = [
             f"the generator of {name}"
@@ -384,12 +400,19 @@ class Session:
         return sorted(set(report))[:8]
 
 
-def _cell_content(cell: Any) -> Any:
-    """Return the value of a closure cell, None if it is empty."""
-    try:
-        return cell.cell_contents
-    except ValueError:  # the cell is empty
-        return None
+def _recording_call(made: BoundPrimitive) -> Callable[..., Any]:
+    """Return the function that replaces a primitive. A call is recorded if this thread's run
+    belongs to the session that made the patch.
+    """
+
+    @functools.wraps(made.original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        recorder = here.recorder
+        if recorder is None or recorder.owner is not made.owner:
+            return made.original(*args, **kwargs)
+        return recorder.call(made, args, kwargs)
+
+    return call
 
 
 def _generator_state(generator: Any) -> Any:
@@ -408,18 +431,10 @@ def _write_to_out(output: Any, args: Any, kwargs: Any) -> Any:
     return out
 
 
-def _in_place_writer(name: str) -> Any:
-    """Return the function that writes a recorded output in place, for tensor methods that end in an
-    underscore; otherwise None.
-    """
-    if not (name.startswith("torch.Tensor.") and name.endswith("_")):
-        return None
-
-    def write(output: Any, args: Any, kwargs: Any) -> Any:
-        args[0].copy_(output)
-        return args[0]
-
-    return write
+def _write_to_self(output: Any, args: Any, kwargs: Any) -> Any:
+    """Return a recorded output, written to the tensor whose in-place method was called."""
+    args[0].copy_(output)
+    return args[0]
 
 
 @contextlib.contextmanager

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import struct
-from typing import Any, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -38,15 +37,6 @@ def copied(value: Any, deep: int = 0) -> Any:
     return value
 
 
-def _bits(value: Any) -> Any:
-    """Return the bytes of a float or complex number, and any other value unchanged."""
-    if type(value) is float:
-        return struct.pack("<d", value)
-    if type(value) is complex:
-        return struct.pack("<dd", value.real, value.imag)
-    return value
-
-
 def difference(a: Any, b: Any, at: str = "", deep: int = 0, objects: bool = True) -> str:
     """Return where and how two values differ, bit for bit; an empty text if they are equal.
 
@@ -63,9 +53,11 @@ def difference(a: Any, b: Any, at: str = "", deep: int = 0, objects: bool = True
     if kind is not type(b):
         return f"{at or 'it'} is of type {kind.__name__} and {type(b).__name__}"
     if kind in _PLAIN:
-        return (
-            "" if _bits(a) == _bits(b) else f"{at or 'it'} is {_short_repr(a)} and {_short_repr(b)}"
-        )
+        if kind in (float, complex):
+            same = np.asarray(a).tobytes() == np.asarray(b).tobytes()
+        else:
+            same = a == b
+        return "" if same else f"{at or 'it'} is {_short_repr(a)} and {_short_repr(b)}"
     if a is b or deep > _MAX_DEPTH:
         return ""
     if isinstance(a, (np.ndarray, np.generic)):
@@ -163,51 +155,6 @@ def _has_default_repr(kind: Any) -> bool:
     return bool(kind.__repr__ is object.__repr__)
 
 
-def _iterate_leaves(value: Any, deep: int = 0) -> Iterator[Any]:
-    """Yield the arrays of numbers and all other parts of a value, in a fixed order."""
-    if isinstance(value, (np.ndarray, np.generic)) and np.asarray(value).dtype.kind in "fiub":
-        yield np.asarray(value).reshape(-1)
-    elif isinstance(value, np.ndarray) and value.dtype.hasobject:
-        yield from _iterate_leaves(value.reshape(-1).tolist(), deep + 1)
-    elif isinstance(value, (bool, int, float)):
-        yield value
-    elif deep > _MAX_DEPTH:
-        yield None
-    elif isinstance(value, (list, tuple, dict)):
-        parts = list(value.values()) if isinstance(value, dict) else value
-        if parts and all(type(v) in (float, int) for v in parts):
-            yield _as_floats(parts)
-        else:
-            for v in parts:
-                yield from _iterate_leaves(v, deep + 1)
-    else:
-        array_form = _array_of(value)
-        if array_form is not None and array_form.dtype.kind in "fiub":
-            yield array_form.reshape(-1)
-        else:
-            fields = _field_values(value)
-            yield from (
-                _iterate_leaves(fields, deep + 1)
-                if fields is not None
-                else iter([_short_repr(value)])
-            )
-
-
-def _as_floats(value: Any) -> Any:
-    """Return a sequence of numbers as float64; integers beyond the range of floats
-    become infinite.
-    """
-    try:
-        return np.asarray(value, dtype=float)
-    except OverflowError:  # an integer beyond the range of floats
-        return np.array(
-            [
-                float("inf") if v > 0 else float("-inf") if abs(v) > 2**1023 else float(v)
-                for v in value
-            ]
-        )
-
-
 def leaves(value: Any) -> tuple[Any, list[str]]:
     """Return the numbers in a value as one float64 array (n,), and all other parts as texts.
 
@@ -217,17 +164,47 @@ def leaves(value: Any) -> tuple[Any, list[str]]:
     (array([0. , 1. , 2.5]), ['a'])
     """
     numbers: list[Any] = []
-    others: list[str] = []
-    for leaf in _iterate_leaves(value):
-        if isinstance(leaf, np.ndarray):
-            numbers.append(leaf.astype(float))
-        elif isinstance(leaf, (bool, int, float)):
-            numbers.append(_as_floats([leaf]))
+    texts: list[str] = []
+
+    def collect(part: Any, deep: int = 0) -> None:
+        array = _array_of(part)
+        if isinstance(part, (bool, int, float)):
+            numbers.append(_as_floats([part]))
+        elif array is not None and array.dtype.kind in "fiub":
+            numbers.append(array.reshape(-1).astype(float))
+        elif deep > _MAX_DEPTH:
+            texts.append("None")
+        elif isinstance(part, np.ndarray) and part.dtype.hasobject:
+            collect(part.reshape(-1).tolist(), deep + 1)
+        elif isinstance(part, (list, tuple, dict)):
+            parts = list(part.values()) if isinstance(part, dict) else part
+            if parts and all(type(v) in (float, int) for v in parts):
+                numbers.append(_as_floats(parts))
+                return
+            for each in parts:
+                collect(each, deep + 1)
         else:
-            others.append(leaf if isinstance(leaf, str) else repr(leaf))
-    return (np.concatenate(numbers) if numbers else np.zeros(0)), [
-        text.strip("'") for text in others
-    ]
+            fields = _field_values(part)
+            if fields is not None:
+                collect(fields, deep + 1)
+            else:
+                texts.append(_short_repr(part).strip("'"))
+
+    collect(value)
+    return (np.concatenate(numbers) if numbers else np.zeros(0)), texts
+
+
+def _as_floats(value: Any) -> Any:
+    """Return a sequence of numbers as float64; integers beyond the range of floats
+    become infinite.
+    """
+    try:
+        return np.asarray(value, dtype=float)
+    except OverflowError:
+        largest, infinity = int(np.finfo(float).max), math.inf
+        return np.array(
+            [float(v) if abs(v) <= largest else infinity if v > 0 else -infinity for v in value]
+        )
 
 
 def shift(a: Any, b: Any) -> Any:
@@ -244,6 +221,8 @@ def shift(a: Any, b: Any) -> Any:
     """
     if isinstance(a, (int, np.integer)) and isinstance(b, (int, np.integer)):
         return np.array([float(abs(int(a) - int(b)))])  # exact beyond 2^53
+    if isinstance(a, float) and isinstance(b, float) and math.isfinite(a - b):
+        return np.array([abs(float(a) - float(b))])  # the most frequent kind
     (left, texts), (right, others) = leaves(a), leaves(b)
     if texts != others or left.shape != right.shape or left.size == 0:
         return None

@@ -14,7 +14,7 @@ from dpwitness.auditors.audit.after_test import divide
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.statistics.certificate import PARTS, Tally, certified, partial_bound
 from dpwitness.auditors.witnesses.kinds import recompute_bounds
-from dpwitness.auditors.witnesses.recompute import describe_causes as causes_text
+from dpwitness.auditors.witnesses.witness_reader import describe_causes as causes_text
 from dpwitness.mechanisms import InvalidArgument, PureDP, parse_claim
 from dpwitness.reports.audit.document import build_document, checked_document
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
-from dpwitness.auditors.traces.call_losses import Call, Losses, add, permute_and_flip
+from dpwitness.auditors.traces.calls import Call, Losses, add, permute_and_flip
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.textbook.zoo import zoo

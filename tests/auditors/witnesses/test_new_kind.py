@@ -10,9 +10,14 @@ import pytest
 
 import dpwitness as dpw
 from dpwitness.auditors.witnesses import kinds
-from dpwitness.auditors.witnesses.facts import Fact, run_facts
-from dpwitness.auditors.witnesses.kinds import Kind, Measure
-from dpwitness.auditors.witnesses.recompute import Recomputed, require_verdict
+from dpwitness.auditors.witnesses.kinds import (
+    Fact,
+    Kind,
+    Measure,
+    Recomputed,
+    require_verdict,
+    run_facts,
+)
 from dpwitness.auditors.witnesses.result import FunctionResult, named
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.cli import main

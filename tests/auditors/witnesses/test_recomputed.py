@@ -19,7 +19,7 @@ from dpwitness.auditors.functions.bounds.utility_claims import FailureBound, Mea
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
 from dpwitness.auditors.witnesses.kinds import recompute_bounds
-from dpwitness.auditors.witnesses.recompute import Basis
+from dpwitness.auditors.witnesses.witness_reader import Basis
 from dpwitness.core.values.validation import InvalidArgument
 
 PAIR = dpw.Pair(np.zeros(1), np.ones(1))

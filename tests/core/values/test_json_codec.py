@@ -18,8 +18,7 @@ import pyarrow as pa
 import pytest
 
 from dpwitness import mechanisms as m
-from dpwitness.core.values.class_registry import known_class, public_name
-from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
+from dpwitness.core.values.json_codec import from_jsonable, known_class, public_name, to_jsonable
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.core.values.wording import dataset, rows_of
 from dpwitness.mechanisms.wrappers.programs.target import Target

@@ -206,7 +206,7 @@ def unpack(value: Any, blobs: Blobs | None) -> Any:
     if tag in _STAND_INS:
         return _build_stand_in(tag, name, parts)
     if tag == "own":  # of a fixed table; only where both sides are this interpreter
-        known = importlib.import_module("dpwitness.core.values.class_registry").known_class
+        known = importlib.import_module("dpwitness.core.values.json_codec").known_class
         return known(name)(**parts["fields"])
     found = object_tree.put_together(tag, parts)
     return found if name is None else stand_in(name, found.__class__, names)(found)
