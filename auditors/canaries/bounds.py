@@ -99,7 +99,7 @@ from dpwitness.auditors.statistics.mean_limits import bracket, bracket_each
 from dpwitness.core.claims import Claim
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument, require_one_of
 
 
 def log_mass(right: ArrayLike, guesses: ArrayLike, epsilon: ArrayLike) -> FloatArray:
@@ -210,6 +210,23 @@ def _exceeds(
             return True
         c -= 1
     return False
+
+
+def tests_curve(claim: Claim, method: str, owner: str) -> bool:
+    """Return whether guesses test a claim by its curve, not by the counting theorem. Raise
+    InvalidArgument if the claim or the method does not allow either.
+    """
+    require_one_of("method", method, ("best", "curve"), owner)
+    if not (claim.has_tangents or claim.bounds_epsilon):
+        raise InvalidArgument(
+            f"{owner}: claim must be pure, approx, gdp or a curve, which bound how often "
+            f"guesses are right, got {claim}"
+        )
+    if claim.is_pure and method == "curve":
+        raise InvalidArgument(
+            f"{owner}: method must be 'best' for a claim without delta, got 'curve'"
+        )
+    return claim.has_tangents or method == "curve"
 
 
 Law = Callable[[Any, Any, Any, float, int], FloatArray]

@@ -23,6 +23,7 @@ from dpwitness.auditors.canaries.bounds import (
     refutes,
     schedule,
     sizes,
+    tests_curve,
 )
 from dpwitness.auditors.witnesses.verdicts import SCHEMA, strict
 from dpwitness.core.claims import GDP, Claim, PureDP, parse_claim
@@ -413,21 +414,11 @@ def canary_limit(
     size = require_integer("canaries", canaries, owner, least=10, most=MOST)
     run_count = require_integer("runs", runs, owner, most=10**6)
     alpha = 1 - require_probability("confidence", confidence, owner)
-    require_one_of("method", method, ("best", "curve"), owner)
-    if not (claim.has_tangents or claim.bounds_epsilon):
-        raise InvalidArgument(
-            f"{owner}: claim must be pure, approx, gdp or a curve, which bound how often "
-            f"guesses are right, got {claim}"
-        )
-    if claim.is_pure and method == "curve":
-        raise InvalidArgument(
-            f"{owner}: method must be 'best' for a claim without delta, got 'curve'"
-        )
+    by_curve = tests_curve(claim, method, owner)
     if claim.has_tangents:
         claim = GDP.implied_by(claim, require_probability("delta", delta, owner))
     else:
         delta = claim.delta_budget
-    by_curve = claim.has_tangents or method == "curve"
     truth = claim if claim.is_pure else GDP.implied_by(claim, delta)
     guesses, parameter = certified(truth, size * run_count, alpha, delta, by_curve)
     epsilon = GDP(parameter).epsilon_at(delta) if by_curve and parameter > 0 else parameter
