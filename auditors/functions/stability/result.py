@@ -5,7 +5,7 @@ a written result.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -335,10 +335,30 @@ def concluded(
     remarks: tuple[str, ...] = (),
 ) -> StabilityResult:
     """Return the result of a search."""
-    notes = [*remarks, *_search_notes(tested)]
+    notes = list(remarks)
+    for failure, what in (
+        (FAILED, "pairs have errors on both sides"),
+        (INCOMPARABLE, f"pairs of outputs could not be compared: {tested.reason}"),
+        (UNFINISHED, "pairs have a run that did not end in its time"),
+    ):
+        if tested.uncompared[failure]:
+            notes.append(f"{tested.uncompared[failure]:,} of {tested.pairs:,} {what}")
+    if tested.spent:
+        notes.append("the search ended early: the transformation had ended too many processes")
     common = {"inputs": tested.inputs, "pairs": tested.pairs, "seconds": seconds, **fields}
-    if not problem and found is None:
-        problem = _without_comparison(tested)
+    if not problem and found is None:  # too little was compared for a verdict
+        if tested.pairs == 0:
+            problem = (
+                "no neighboring inputs were found at these distances: audit larger d_in, or widen "
+                "the domain"
+            )
+        elif 2 * tested.uncompared[INCOMPARABLE] > tested.pairs:
+            problem = f"most outputs could not be compared: {tested.reason}"
+        elif tested.uncompared.total() >= tested.pairs:
+            problem = (
+                "no two outputs could be compared: the transformation raises or does not end on "
+                "every input"
+            )
     if problem or found is None:
         none: dict[str, Any] = dict.fromkeys(("d_in", "bound", "measured", "first", "second"))
         return StabilityResult(
@@ -378,35 +398,3 @@ def concluded(
         notes=(*notes, *fields["skipped"]),
         **common,
     )
-
-
-def _search_notes(tested: Comparisons) -> Iterator[str]:
-    """Yield notes on pairs that could not be compared, and on a search that ended early."""
-    for kind, what in (
-        (FAILED, "pairs have errors on both sides"),
-        (INCOMPARABLE, f"pairs of outputs could not be compared: {tested.reason}"),
-        (UNFINISHED, "pairs have a run that did not end in its time"),
-    ):
-        if tested.uncompared[kind]:
-            yield f"{tested.uncompared[kind]:,} of {tested.pairs:,} {what}"
-    if tested.spent:
-        yield "the search ended early: the transformation had ended too many processes"
-
-
-def _without_comparison(tested: Comparisons) -> str:
-    """Return why a search without a finding has compared too little for a verdict; an empty text if
-    it has not.
-    """
-    if tested.pairs == 0:
-        return (
-            "no neighboring inputs were found at these distances: audit larger d_in, or widen the "
-            "domain"
-        )
-    if 2 * tested.uncompared[INCOMPARABLE] > tested.pairs:
-        return f"most outputs could not be compared: {tested.reason}"
-    if tested.uncompared.total() >= tested.pairs:
-        return (
-            "no two outputs could be compared: the transformation raises or does not end on "
-            "every input"
-        )
-    return ""
