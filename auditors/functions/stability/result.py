@@ -173,8 +173,6 @@ class StabilityResult(FunctionResult):
                 "let the function return a value on both inputs, or take them out of the input "
                 "domain"
             )
-        if self.finding in (EXCEEDS, LAW):
-            return "confirm that the library claims this map: the map is a guess"
         return (
             "round the map up, or compute in exact arithmetic; other excesses were not found"
             if self.finding == ROUNDING
