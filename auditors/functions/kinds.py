@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.functions.accounting.audit import compare_at
-from dpwitness.auditors.functions.accounting.games import GAMES
+from dpwitness.auditors.functions.accounting.audit import GAMES, compare_at
 from dpwitness.auditors.functions.accounting.search import question_of, read_point
 from dpwitness.auditors.functions.declared_targets import (
     DeclaredAccountant,
