@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpwitness.auditors.search.catalogue import require_domain, require_settings
-from dpwitness.auditors.search.exploration import explore
+from dpwitness.auditors.search.search import explore
 from dpwitness.auditors.witnesses.facts import Fact, Facts, pair_facts, run_facts
 from dpwitness.auditors.witnesses.kinds import Kind, Measure
 from dpwitness.auditors.witnesses.recompute import (
