@@ -185,13 +185,22 @@ class Drafts:
         self.domain, self.inner, self.rng = domain, inner, rng
         self.styles = domain.styles if isinstance(domain, Table) else 1
         numbers = [float(c) for c in constants if isinstance(c, int | float) and abs(c) < 1e300]
-        numbers += _combined(numbers)
+        # products and quotients: code may scale a value before it compares the value
+        first = [number for number in numbers[:8] if number not in (0.0, 1.0, -1.0)]
+        both = [(a, b) for a in first for b in first if a != b]
+        numbers += [a * b for a, b in both] + [a / b for a, b in both]
+        steps = [1.0 if number == int(number) else 1e-6 * abs(number) for number in numbers]
+        around = [
+            number + move * step
+            for number, step in zip(numbers, steps, strict=True)
+            for move in (0, -1, 1)
+        ]
         held = domain.data_columns if isinstance(domain, Table) else []
         self.width = len(inner.columns) + bool(inner.labels)
         self.values: list[tuple[FloatArray, FloatArray]] = []  # from the code, and others
         for j, (low, high) in enumerate(inner.columns.tolist()):
             spec = held[j] if j < len(held) else None
-            suggested, others = list(_around(numbers)), [low, high, between(low, high, 0.5)]
+            suggested, others = around, [low, high, between(low, high, 0.5)]
             if spec is not None and spec.kind == "category":
                 suggested = [float(i) for i, c in enumerate(spec.categories) if c in constants]
             elif spec is not None and spec.kind == "date":
@@ -328,22 +337,6 @@ class Drafts:
                 after[column] = round(after[column])
             return replace(draft, after=after)
         return self.draft()
-
-
-def _combined(numbers: Sequence[float]) -> list[float]:
-    """Return products and quotients of the first numbers: code may scale a value before it compares
-    the value.
-    """
-    first = [number for number in numbers[:8] if number not in (0.0, 1.0, -1.0)]
-    pairs = [(a, b) for a in first for b in first if a != b]
-    return [a * b for a, b in pairs] + [a / b for a, b in pairs]
-
-
-def _around(numbers: Sequence[float]) -> Iterator[float]:
-    """Yield each number, and the numbers just below and just above it."""
-    for number in numbers:
-        step = 1.0 if number == int(number) else 1e-6 * abs(number)
-        yield from (number, number - step, number + step)
 
 
 def _inside(values: Sequence[float], low: float, high: float) -> FloatArray:

@@ -242,12 +242,20 @@ def narrowed(
 
     def simpler(violation: Comparison) -> Iterator[Comparison]:
         at = violation.at
+        longest = max((len(value) for value in at.values() if isinstance(value, tuple)), default=0)
+        shorter_lists = (
+            {
+                key: value[:length] if isinstance(value, tuple) else value
+                for key, value in at.items()
+            }
+            for length in range(1, longest)
+        )
         simpler_values = (
             {**at, parameter.name: value}
             for parameter in parameters
             for value in _simpler(parameter, at[parameter.name])
         )
-        return filter(None, map(violation_at, chain(shorter_lists(at), simpler_values)))
+        return filter(None, map(violation_at, chain(shorter_lists, simpler_values)))
 
     violation = shrunk(
         found.violation,
@@ -256,15 +264,6 @@ def narrowed(
         lambda: time.monotonic() > end,
     )
     return replace(found, violation=violation)
-
-
-def shorter_lists(at: Point) -> Iterator[Point]:
-    """Yield a point with its lists cut to one entry, to two, and so on."""
-    longest = max((len(value) for value in at.values() if isinstance(value, tuple)), default=0)
-    for length in range(1, longest):
-        yield {
-            key: value[:length] if isinstance(value, tuple) else value for key, value in at.items()
-        }
 
 
 def _simpler(parameter: Parameter, value: Any) -> Iterator[Any]:
