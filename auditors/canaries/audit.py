@@ -76,14 +76,21 @@ def ordered(scores: FloatArray, coins: np.ndarray, rng: np.random.Generator) -> 
     """Order canaries by the certainty of a guess about them. The guesses depend on `coins` only
     through the revealed coins.
     """
-    shuffled = rng.permutation(scores.size)
+    n = scores.size
+    shuffled = rng.permutation(n)
     order = shuffled[np.argsort(scores[shuffled], kind="stable")]
-    revealed = np.zeros(scores.size, dtype=bool)
-    margin = int(scores.size * (1 - 0.55) / 2)  # on either side of the middle scores
-    revealed[order[margin : scores.size - margin]] = True
-    revealed |= rng.random(scores.size) < 0.02
+    revealed = np.zeros(n, dtype=bool)
+    margin = int(n * (1 - 0.55) / 2)  # on either side of the middle scores
+    revealed[order[margin : n - margin]] = True
+    revealed |= rng.random(n) < 0.02
     training = order[revealed[order]]
-    features = _features(scores, order)
+    low, middle, high = (scores[order[int(share * (n - 1))]] for share in (0.25, 0.5, 0.75))
+    # few distinct values: otherwise guesses at the median would count as coin flips
+    if low < high and middle in (low, high):
+        middle = (low + high) / 2
+    unit = 0.7413 * (high - low) or float(np.std(scores)) or 1.0
+    distance = np.clip((scores - middle) / unit, -_CLIP, _CLIP)
+    features = np.stack([np.ones(n), distance, np.abs(distance)], axis=1)
     sample = (
         rng.choice(training, _MAX_FITTED, replace=False)
         if training.size > _MAX_FITTED
@@ -93,20 +100,6 @@ def ordered(scores: FloatArray, coins: np.ndarray, rng: np.random.Generator) -> 
     remaining = shuffled[~revealed[shuffled]]
     chosen = remaining[np.argsort(-np.abs(odds[remaining]), kind="stable")]
     return Guesses(chosen, odds[chosen] > 0, np.abs(odds[chosen]))
-
-
-def _features(scores: FloatArray, order: np.ndarray) -> FloatArray:
-    """Return the features of each score: 1, the distance from the middle in units of the middle
-    half, and the absolute distance.
-    """
-    n = scores.size
-    low, middle, high = (scores[order[int(share * (n - 1))]] for share in (0.25, 0.5, 0.75))
-    # few distinct values: otherwise guesses at the median would count as coin flips
-    if low < high and middle in (low, high):
-        middle = (low + high) / 2
-    unit = 0.7413 * (high - low) or float(np.std(scores)) or 1.0
-    distance = np.clip((scores - middle) / unit, -_CLIP, _CLIP)
-    return np.stack([np.ones(n), distance, np.abs(distance)], axis=1)
 
 
 def _fit(features: FloatArray, coins: np.ndarray) -> FloatArray:
@@ -346,14 +339,21 @@ def _picture(
         np.searchsorted(edges, canaries.scores, side="right") - 1, 0, _HISTOGRAM_CELLS - 1
     )
     chosen, is_in = guessed.chosen[: best.guesses], guessed.included[: best.guesses]
-    histograms = [
+    included, left_out, guessed_in, guessed_out = (
         tuple(np.bincount(cell[counted], minlength=_HISTOGRAM_CELLS).tolist())
         for counted in (canaries.coins, ~canaries.coins, chosen[is_in], chosen[~is_in])
-    ]
+    )
     course: tuple[tuple[int, int, float], ...] = ()
     if not theorem.claim.costly:
         guesses = np.unique(np.geomspace(1, guessed.chosen.size, 24).astype(int))
         rights = right[guesses].tolist()
         bounds = replace(theorem, fixed=True).refuted(rights, guesses.tolist(), alpha)
         course = tuple(zip(guesses.tolist(), rights, bounds, strict=True))
-    return CanaryPicture(tuple(edges.tolist()), *histograms, course)
+    return CanaryPicture(
+        edges=tuple(edges.tolist()),
+        included=included,
+        left_out=left_out,
+        guessed_in=guessed_in,
+        guessed_out=guessed_out,
+        course=course,
+    )

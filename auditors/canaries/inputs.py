@@ -217,10 +217,10 @@ def read(
         raise InvalidArgument(
             f"{_OWNER}: ids_in, ids_out and groups must have as many runs as scores_in, {len(ins)}"
         )
-    run_labels = [f" of run {i}" if many else "" for i in range(len(ins))]
+    labels = [(f" of run {i}" if many else "", len(ins)) for i in range(len(ins))]
     read_runs = [
-        _read_run(*each, len(ins))
-        for each in zip(ins, outs, *ids_by_side, grouped, run_labels, strict=True)
+        _read_run(*each, *label)
+        for *each, label in zip(ins, outs, *ids_by_side, grouped, labels, strict=True)
     ]
     values = [
         set(np.unique(np.concatenate([np.asarray(each, dtype=float) for each in side])).tolist())

@@ -69,7 +69,6 @@ from dpwitness.mechanisms.wrappers.programs.declared import declarations
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
 _UNPROVED = "no change is needed on this evidence, which does not prove the claim"
-_SAME_INPUTS = "on the same inputs"
 
 # -- stability
 
@@ -393,7 +392,7 @@ def _recorded_map(
     )
 
 
-_FUNCTION_KIND: dict[str, Any] = {"draws": False, "again": _SAME_INPUTS}
+_FUNCTION_KIND: dict[str, Any] = {"draws": False, "again": "on the same inputs"}
 
 STABILITY = Kind(
     name="stability",

@@ -39,7 +39,6 @@ from dpwitness.mechanisms.wrappers.sessions import (
     require_queries,
 )
 
-_SCORE_RUNS, _FINALIST_RUNS = 1000, 3000  # runs per side, to score a candidate and a finalist
 _FINALISTS, _PARENTS, _MAX_PAIRS = 5, 4, 6
 _SINGLE_QUERIES = 24  # queries of a list that are first each tried alone
 EVALUATIONS = 300  # default number of evaluations
@@ -154,7 +153,7 @@ def find_adversary(
     best: list[_Scored] = []
     for adversary, place in search.candidates(best, rng):
         # All adversaries get the same randomness, so that scores differ by the adversary alone.
-        value = search.expected(adversary, place, _SCORE_RUNS, search.summaries)
+        value = search.expected(adversary, place, 1000, search.summaries)
         best.append(_Scored(adversary, place, value))
         best.sort(key=lambda scored: -scored.value)
         del best[4 * _FINALISTS :]
@@ -162,7 +161,7 @@ def find_adversary(
         if search.tried >= evaluations or time.monotonic() > deadline:
             break
     finalists = [
-        _Scored(adversary, place, search.expected(adversary, place, _FINALIST_RUNS, list))
+        _Scored(adversary, place, search.expected(adversary, place, 3000, list))
         for adversary, place, _ in best[:_FINALISTS]
     ]
     winner = max(finalists, key=lambda scored: scored.value)

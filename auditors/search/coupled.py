@@ -39,22 +39,14 @@ from dpwitness.mechanisms.wrappers.programs.target import Target
 FEWEST_PAIRS = 50  # a search of fewer pairs would find nothing
 MOST_PAIRS = 4000
 _SUGGESTED = 3
-_PARENTS = 12
 _MORE_SEEDS = 4  # seeds that confirm a score
-_SHRINKING_RUNS = 400
 _SPREAD_RUNS = 24  # runs on a dataset that give the spread of each number
-# A suggested pair moves a number by this factor further than every pair of the catalog.
-_FURTHER = 1.3
-_CLEAR = 1.5  # log-ratio of the frequencies of a structure that is hardly chance
-_FEWEST_COUNTS = 8
-_LARGE = 40  # numbers of rows beyond it are drawn less often
 _SIZES = (0, 1, 2, 3, 7, 40, 200)
 _BOUNDARIES = sorted(
     {0, 1, -1, 10, 100, 1000, 10_000}
     | {edge + step for bits in (7, 8, 15, 16, 31, 32) for edge in (2**bits,) for step in (-1, 0)}
 )
 _MOST_VALUES = 64  # values of each column
-_DISTINCT = 40  # different rows of a dataset
 
 NUMBER, STRUCTURE, EXACT = range(3)  # kinds of differences: see `_Coupled.difference`
 
@@ -88,7 +80,7 @@ class _Coupled:
     def __init__(self, stage: Stage, pairs: int) -> None:
         self.stage, self.runs = stage, 0
         # pairs whose structures are counted: as many runs as one for each of `pairs`
-        self.counts_left = max(pairs // _SPREAD_RUNS, _FEWEST_COUNTS)
+        self.counts_left = max(pairs // _SPREAD_RUNS, 8)
         # the worker of a target seeds the global generators itself
         self.seeding = not isinstance(getattr(stage.run, "__self__", None), Target)
         self._spreads: dict[float, FloatArray] = {}
@@ -233,7 +225,7 @@ class Drafts:
             else sorted({int(n) for n in (*_SIZES, *sizes, most) if 0 <= n <= most})
         )
         # large datasets take long to build: a few of them show what many show
-        likely = 1 / (1 + np.array(self.sizes) / _LARGE)
+        likely = 1 / (1 + np.array(self.sizes) / 40)
         self.likely = likely / likely.sum()
         self.multiplicities = [1, 1, 2, 3, *(int(n) for n in sizes if 0 < n <= most)]
         self.totals = [n for n in numbers if n > 0]
@@ -285,7 +277,7 @@ class Drafts:
             kinds = np.array([self.row(count) for _ in range(3)])
             crowd = kinds[rng.integers(3, size=count)]
         else:  # different rows, a few of them equal to the changed one
-            kinds = np.array([self.row(count) for _ in range(min(count, _DISTINCT) or 1)])
+            kinds = np.array([self.row(count) for _ in range(min(count, 40) or 1)])
             crowd = np.resize(kinds, (count, self.width))
             copies = min(count, int(rng.choice(self.multiplicities)))
             crowd[rng.permutation(count)[:copies]] = after
@@ -425,7 +417,7 @@ def coupled_pairs(
                 kept = best.setdefault(scored.kind, [])
                 kept.extend([scored] if scored.size > 0 else [])
                 kept.sort(key=lambda each: -each.size)
-                del kept[_PARENTS:]
+                del kept[12:]  # parents of later drafts
             if monotonic() > end:
                 break
         found = [
@@ -445,7 +437,8 @@ def _suggestions(
             continue
         for scored in best.get(kind, ())[:_SUGGESTED]:
             size = runs.typical(scored.pair, kind)
-            if size > _FURTHER * max(least[kind], _CLEAR if kind == STRUCTURE else 0.0):
+            # a log-ratio of 1.5 of the frequencies of a structure is hardly chance
+            if size > 1.3 * max(least[kind], 1.5 if kind == STRUCTURE else 0.0):
                 found.append(replace(scored, size=size))
     return found[:_SUGGESTED]
 
@@ -456,7 +449,7 @@ def _simplest(
     """Return the simplest pair that is reached from `pair` in the time, and whose difference is at
     least `least`.
     """
-    end = runs.runs + _SHRINKING_RUNS
+    end = runs.runs + 400
     return shrunk(
         pair,
         domain.simpler,

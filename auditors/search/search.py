@@ -45,9 +45,6 @@ from dpwitness.core.protocols.capabilities import HasSupport, has_capability
 from dpwitness.core.protocols.mechanism import FloatArray, WhiteBox
 from dpwitness.core.values.validation import InvalidArgument, require_callable, require_integer
 
-_STEPS = 0.6  # _RESTARTS for domains of categories, over which CMA-ES cannot optimize
-# share of the evaluations reserved for random pairs and random changes of the best of them
-_RESTARTS = 0.15
 # coordinates of the lattice, simple ones first: the middle, the ends and the quarters of intervals
 _LATTICE = (0.0, 1.25, -1.25, 0.625, -0.625)
 
@@ -131,7 +128,8 @@ class Exploration:
 
     def __post_init__(self) -> None:
         self.deadline = time.monotonic() + self.seconds
-        self.restart_share = _STEPS if self.domain.unordered else _RESTARTS
+        # CMA-ES cannot optimize over categories
+        self.restart_share = 0.6 if self.domain.unordered else 0.15
 
     @property
     def best(self) -> float:

@@ -33,8 +33,6 @@ from dpwitness.auditors.workers.source_search import constants_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, error_text, require_one_of, short_repr
 
-_NOT_REAL = "bcmMOSUV"  # NumPy's kinds of bools, complex numbers, times, objects, texts and records
-
 
 def number_of(answer: Any) -> tuple[float, str]:
     """Return an answer as a number, and a description of the problem if the answer is an exception
@@ -47,7 +45,8 @@ def number_of(answer: Any) -> tuple[float, str]:
         return math.nan, error_text(answer)
     kind = getattr(getattr(answer, "dtype", None), "kind", "f")
     refused = f"returned {type(answer).__name__}, not a number"
-    if isinstance(answer, bool | str | bytes | bytearray | complex) or kind in _NOT_REAL:
+    # NumPy's kinds of bools, complex numbers, times, objects, texts and records
+    if isinstance(answer, bool | str | bytes | bytearray | complex) or kind in "bcmMOSUV":
         return math.nan, refused
     try:
         number = float(answer)

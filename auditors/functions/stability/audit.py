@@ -17,8 +17,9 @@ import numpy as np
 from dpwitness.auditors.functions.stability.metrics import (
     Exact,
     Incomparable,
-    as_bound,
+    exact,
     metric_named,
+    plain,
 )
 from dpwitness.auditors.functions.stability.neighbors import neighbors_of
 from dpwitness.auditors.functions.stability.randomized import STATE, find_law, is_kept
@@ -215,7 +216,9 @@ def map_values(
     skipped = []
     for d in d_in:
         try:
-            bound = as_bound(stability_map(d))
+            bound = exact(plain(stability_map(d)))
+            if bound < 0:
+                raise Incomparable(f"a distance is at least 0, got {bound}")
         except Incomparable as error:
             skipped.append(f"d_in = {format_number(d)}: the map gives no distance: {error}")
         except Exception as error:
@@ -224,7 +227,7 @@ def map_values(
             if bound == math.inf:
                 skipped.append(f"d_in = {format_number(d)}: the map is infinite and claims nothing")
             else:
-                bounds[d] = bound
+                bounds[d] = Fraction(bound)
     if not bounds:
         raise InvalidArgument(
             f"{_OWNER}: stability_map must give a finite distance at some d_in: "

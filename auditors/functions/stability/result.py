@@ -35,9 +35,6 @@ _ERROR_WORDS = {
     RAISES: "raises on one neighbor only",
     ABORTS: "aborts the process on one neighbor only",
 }
-ASSUMPTION = (
-    "an error that depends on one record tells the neighbors apart wherever errors are visible"
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -190,7 +187,10 @@ class StabilityResult(FunctionResult):
             failed = next(
                 str(each) for each in self.outcomes if isinstance(each, Failure)
             ).partition("; it last printed")[0]
-            return f"{_ERROR_WORDS[self.finding]} ({failed[:200]}; {self.where}): {ASSUMPTION}"
+            return (
+                f"{_ERROR_WORDS[self.finding]} ({failed[:200]}; {self.where}): an error that "
+                "depends on one record tells the neighbors apart wherever errors are visible"
+            )
         if self.law is not None and self.finding == LAW:
             return (
                 f"{self.law.far:,} of {self.law.runs:,} outputs of the first input are further "
