@@ -25,6 +25,7 @@ from dpwitness.auditors.canaries.bounds import (
     parameter_refuted,
     schedule,
     sizes,
+    tests_curve,
 )
 from dpwitness.auditors.canaries.design import detectable
 from dpwitness.auditors.canaries.inputs import Canaries, read
@@ -43,7 +44,6 @@ from dpwitness.core.values.validation import (
     InvalidArgument,
     require_finite,
     require_integer,
-    require_one_of,
     require_probability,
     require_type,
 )
@@ -76,14 +76,21 @@ def ordered(scores: FloatArray, coins: np.ndarray, rng: np.random.Generator) -> 
     """Order canaries by the certainty of a guess about them. The guesses depend on `coins` only
     through the revealed coins.
     """
-    shuffled = rng.permutation(scores.size)
+    n = scores.size
+    shuffled = rng.permutation(n)
     order = shuffled[np.argsort(scores[shuffled], kind="stable")]
-    revealed = np.zeros(scores.size, dtype=bool)
-    margin = int(scores.size * (1 - 0.55) / 2)  # on either side of the middle scores
-    revealed[order[margin : scores.size - margin]] = True
-    revealed |= rng.random(scores.size) < 0.02
+    revealed = np.zeros(n, dtype=bool)
+    margin = int(n * (1 - 0.55) / 2)  # on either side of the middle scores
+    revealed[order[margin : n - margin]] = True
+    revealed |= rng.random(n) < 0.02
     training = order[revealed[order]]
-    features = _features(scores, order)
+    low, middle, high = (scores[order[int(share * (n - 1))]] for share in (0.25, 0.5, 0.75))
+    # few distinct values: otherwise guesses at the median would count as coin flips
+    if low < high and middle in (low, high):
+        middle = (low + high) / 2
+    unit = 0.7413 * (high - low) or float(np.std(scores)) or 1.0
+    distance = np.clip((scores - middle) / unit, -_CLIP, _CLIP)
+    features = np.stack([np.ones(n), distance, np.abs(distance)], axis=1)
     sample = (
         rng.choice(training, _MAX_FITTED, replace=False)
         if training.size > _MAX_FITTED
@@ -93,20 +100,6 @@ def ordered(scores: FloatArray, coins: np.ndarray, rng: np.random.Generator) -> 
     remaining = shuffled[~revealed[shuffled]]
     chosen = remaining[np.argsort(-np.abs(odds[remaining]), kind="stable")]
     return Guesses(chosen, odds[chosen] > 0, np.abs(odds[chosen]))
-
-
-def _features(scores: FloatArray, order: np.ndarray) -> FloatArray:
-    """Return the features of each score: 1, the distance from the middle in units of the middle
-    half, and the absolute distance.
-    """
-    n = scores.size
-    low, middle, high = (scores[order[int(share * (n - 1))]] for share in (0.25, 0.5, 0.75))
-    # few distinct values: otherwise guesses at the median would count as coin flips
-    if low < high and middle in (low, high):
-        middle = (low + high) / 2
-    unit = 0.7413 * (high - low) or float(np.std(scores)) or 1.0
-    distance = np.clip((scores - middle) / unit, -_CLIP, _CLIP)
-    return np.stack([np.ones(n), distance, np.abs(distance)], axis=1)
 
 
 def _fit(features: FloatArray, coins: np.ndarray) -> FloatArray:
@@ -176,11 +169,11 @@ def audit_canaries(
     inclusion : float
         Probability of inclusion. Must be 1/2, since the theorems are proved for 1/2 only. The sizes
         of both sides are tested against 1/2.
-    method : {"best", "counting", "curve"}
-        ``counting``: (epsilon, delta) by this project's theorem.
-        ``curve``: the recursion of Mahloujifar, Melis and Chaudhuri (2025), where an approximate
-        claim is replaced by the Gaussian curve with the same epsilon and delta. ``best``: counting
-        for pure and approximate claims, curve for others.
+    method : {"best", "curve"}
+        ``best``: for pure and approximate claims, this project's theorem for (epsilon, delta), with
+        the name ``counting`` in the result; for others, ``curve``. ``curve``: the recursion of
+        Mahloujifar, Melis and Chaudhuri (2025), where an approximate claim is replaced by the
+        Gaussian curve with the same epsilon and delta.
     guesses : int, optional
         A single number of guesses, fixed before any score was seen.
     ids_in, ids_out : sequence, optional
@@ -228,7 +221,14 @@ def audit_canaries(
     delta = (
         claim.delta_budget if claim.bounds_epsilon else require_probability("delta", delta, _OWNER)
     )
-    method, claim, notes = _choose_method(method, claim)
+    notes = list(claim_notes)
+    by_curve = tests_curve(claim, method, _OWNER)
+    if by_curve and not claim.has_tangents:
+        claim = GDP.with_epsilon(claim.parameter, claim.delta_budget)
+        notes.append(
+            "tested against the Gaussian curve with the claim's epsilon and delta: a training with "
+            "another curve may exceed that curve"
+        )
     canaries = read(scores_in, scores_out, ids_in, ids_out, groups)
     size = canaries.scores.size
     rng = np.random.default_rng([seed, size])
@@ -237,7 +237,8 @@ def audit_canaries(
     most = guessed.chosen.size
     if guesses is not None:
         guesses = require_integer("guesses", guesses, _OWNER, most=most)
-    theorem = Theorem(method, claim, size, delta, fixed=guesses is not None or method != "counting")
+    method = "curve" if by_curve else "counting"
+    theorem = Theorem(method, claim, size, delta, fixed=guesses is not None or by_curve)
     tested = [
         GuessTest(r, int(right[r]), share, theorem.refuted([int(right[r])], [r], share)[0])
         for r, share in (
@@ -261,10 +262,9 @@ def audit_canaries(
             ),
         ),
         gaussian_lower=_gaussian_epsilon(theorem, best, right, schedule(size, most, alpha)),
-        detectable=detectable(claim, size, alpha, delta, method == "curve"),
-        picture=_picture(canaries, guessed, best, _course(theorem, right, most, alpha)),
+        detectable=detectable(claim, size, alpha, delta, by_curve),
+        picture=_picture(canaries, guessed, best, theorem, right, alpha),
         notes=(
-            *claim_notes,
             *notes,
             ASSUMED,
             *(
@@ -280,37 +280,6 @@ def audit_canaries(
         target=target,
         seconds=time.perf_counter() - begin,
     )
-
-
-def _choose_method(method: str, claim: Claim) -> tuple[str, Claim, tuple[str, ...]]:
-    """Return the theorem to use, the claim or curve that the theorem tests, and notes on a replaced
-    claim.
-    """
-    require_one_of("method", method, ("best", "counting", "curve"), _OWNER)
-    by_curve = claim.has_tangents
-    if not (by_curve or claim.bounds_epsilon):
-        raise InvalidArgument(
-            f"{_OWNER}: claim must be pure, approx, gdp or a curve, which bound how often "
-            f"guesses are right, got {claim}"
-        )
-    if method == "best":
-        return ("curve" if by_curve else "counting"), claim, ()
-    if by_curve and method != "curve":
-        raise InvalidArgument(
-            f"{_OWNER}: method must be 'best' or 'curve' for the claim {claim}, got {method!r}"
-        )
-    if method == "curve" and not by_curve:
-        if claim.is_pure:
-            raise InvalidArgument(
-                f"{_OWNER}: method must be 'best' or 'counting' for a claim without delta, got "
-                "'curve'"
-            )
-        note = (
-            "tested against the Gaussian curve with the claim's epsilon and delta: a training with "
-            "another curve may exceed that curve"
-        )
-        return method, GDP.with_epsilon(claim.parameter, claim.delta_budget), (note,)
-    return method, claim, ()
 
 
 def _planned_guesses(theorem: Theorem, guessed: Guesses, alpha: float) -> list[tuple[int, float]]:
@@ -347,27 +316,16 @@ def _gaussian_epsilon(
     return certified_epsilon(GDP(1.0), mu, theorem.delta)
 
 
-def _course(
-    theorem: Theorem, right: np.ndarray, most: int, alpha: float
-) -> tuple[tuple[int, int, float], ...]:
-    """Return numbers of guesses, right guesses, and the bound that each number would certify as the
-    only number tested.
-    """
-    if theorem.claim.costly:
-        return ()
-    guesses = np.unique(np.geomspace(1, most, 24).astype(int))
-    rights = right[guesses].tolist()
-    bounds = replace(theorem, fixed=True).refuted(rights, guesses.tolist(), alpha)
-    return tuple(zip(guesses.tolist(), rights, bounds, strict=True))
-
-
 def _picture(
     canaries: Canaries,
     guessed: Guesses,
     best: GuessTest,
-    course: tuple[tuple[int, int, float], ...],
+    theorem: Theorem,
+    right: np.ndarray,
+    alpha: float,
 ) -> CanaryPicture:
-    """Return histograms of the scores for plots.
+    """Return histograms of the scores for plots, and the bound that each of some numbers of guesses
+    would certify as the only number tested.
 
     The histograms certify nothing. The outermost cells also count the scores beyond the edges.
     """
@@ -381,15 +339,21 @@ def _picture(
         np.searchsorted(edges, canaries.scores, side="right") - 1, 0, _HISTOGRAM_CELLS - 1
     )
     chosen, is_in = guessed.chosen[: best.guesses], guessed.included[: best.guesses]
-
-    def histogram(mask: Any) -> tuple[int, ...]:
-        return tuple(np.bincount(cell[mask], minlength=_HISTOGRAM_CELLS).tolist())
-
+    included, left_out, guessed_in, guessed_out = (
+        tuple(np.bincount(cell[counted], minlength=_HISTOGRAM_CELLS).tolist())
+        for counted in (canaries.coins, ~canaries.coins, chosen[is_in], chosen[~is_in])
+    )
+    course: tuple[tuple[int, int, float], ...] = ()
+    if not theorem.claim.costly:
+        guesses = np.unique(np.geomspace(1, guessed.chosen.size, 24).astype(int))
+        rights = right[guesses].tolist()
+        bounds = replace(theorem, fixed=True).refuted(rights, guesses.tolist(), alpha)
+        course = tuple(zip(guesses.tolist(), rights, bounds, strict=True))
     return CanaryPicture(
         edges=tuple(edges.tolist()),
-        included=histogram(canaries.coins),
-        left_out=histogram(~canaries.coins),
-        guessed_in=histogram(chosen[is_in]),
-        guessed_out=histogram(chosen[~is_in]),
+        included=included,
+        left_out=left_out,
+        guessed_in=guessed_in,
+        guessed_out=guessed_out,
         course=course,
     )

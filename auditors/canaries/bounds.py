@@ -99,7 +99,7 @@ from dpwitness.auditors.statistics.mean_limits import bracket, bracket_each
 from dpwitness.core.claims import Claim
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument, require_one_of
 
 
 def log_mass(right: ArrayLike, guesses: ArrayLike, epsilon: ArrayLike) -> FloatArray:
@@ -126,23 +126,8 @@ def chance(
     """Return the theorem's upper bound on P(C >= v), for a number of guesses that was fixed in
     advance.
     """
-    v, r, eps, d = np.broadcast_arrays(
-        *(np.asarray(x, dtype=float) for x in (right, guesses, epsilon, delta))
-    )
-    upper_tail = tail(v, r, eps)
-    at_least_one = np.maximum(v, 1)
-    with np.errstate(divide="ignore"):
-        log_lower_tail = np.log(betainc(r - at_least_one + 1, at_least_one, expit(-eps)))
-        log_delta_term = (
-            np.log(upper_tail)
-            + log_lower_tail
-            + np.log(canaries * d)
-            - np.log(at_least_one)
-            - log_mass(at_least_one, r, eps)
-        )
-    return np.where(
-        v > 0, np.minimum(upper_tail + np.exp(np.minimum(log_delta_term, 1.0)), 1.0), 1.0
-    )
+    upper_tail, delta_term = _terms(right, guesses, epsilon, delta, canaries, fixed=True)
+    return np.where(np.asarray(right) > 0, np.minimum(upper_tail + delta_term, 1.0), 1.0)
 
 
 def p_value(
@@ -151,33 +136,41 @@ def p_value(
     """Return the smallest error at which the counts refute (epsilon, delta)-DP, if the number of
     guesses was chosen from the scores.
     """
-    v, r, eps = np.broadcast_arrays(
-        *(np.asarray(x, dtype=float) for x in (right, guesses, epsilon))
-    )
-    upper_tail = tail(v, r, eps)
+    upper_tail, delta_term = _terms(right, guesses, epsilon, delta, canaries, fixed=False)
     if delta == 0:
         return upper_tail
     # 2 is a typical v w_v
-    delta_share = max(0.01, canaries * delta / (canaries * delta + 2.0))
-    at_least_one = np.maximum(v, 1)
+    share = max(0.01, canaries * delta / (canaries * delta + 2.0))
+    larger = np.maximum(upper_tail / (1 - share), delta_term / share)
+    return np.where(np.asarray(right) > 0, np.minimum(larger, 1.0), 1.0)
+
+
+def _terms(
+    right: ArrayLike,
+    guesses: ArrayLike,
+    epsilon: ArrayLike,
+    delta: ArrayLike,
+    canaries: float,
+    *,
+    fixed: bool,
+) -> tuple[FloatArray, FloatArray]:
+    """Return P(B >= v), and the term with delta: with the factor P(B < v) if the number of guesses
+    was fixed.
+    """
+    v, r, eps, d = np.broadcast_arrays(
+        *(np.asarray(x, dtype=float) for x in (right, guesses, epsilon, delta))
+    )
+    upper_tail, at_least_one = tail(v, r, eps), np.maximum(v, 1)
     with np.errstate(divide="ignore"):
-        log_delta_term = (
+        lower_tail = betainc(r - at_least_one + 1, at_least_one, expit(-eps)) if fixed else 1.0
+        log_term = (
             np.log(upper_tail)
-            + np.log(canaries * delta)
+            + np.log(lower_tail)
+            + np.log(canaries * d)
             - np.log(at_least_one)
             - log_mass(at_least_one, r, eps)
         )
-    return np.where(
-        v > 0,
-        np.minimum(
-            np.maximum(
-                upper_tail / (1 - delta_share),
-                np.exp(np.minimum(log_delta_term, 1.0)) / delta_share,
-            ),
-            1.0,
-        ),
-        1.0,
-    )
+    return upper_tail, np.exp(np.minimum(log_term, 1.0))
 
 
 def refutes(
@@ -217,6 +210,23 @@ def _exceeds(
             return True
         c -= 1
     return False
+
+
+def tests_curve(claim: Claim, method: str, owner: str) -> bool:
+    """Return whether guesses test a claim by its curve, not by the counting theorem. Raise
+    InvalidArgument if the claim or the method does not allow either.
+    """
+    require_one_of("method", method, ("best", "curve"), owner)
+    if not (claim.has_tangents or claim.bounds_epsilon):
+        raise InvalidArgument(
+            f"{owner}: claim must be pure, approx, gdp or a curve, which bound how often "
+            f"guesses are right, got {claim}"
+        )
+    if claim.is_pure and method == "curve":
+        raise InvalidArgument(
+            f"{owner}: method must be 'best' for a claim without delta, got 'curve'"
+        )
+    return claim.has_tangents or method == "curve"
 
 
 Law = Callable[[Any, Any, Any, float, int], FloatArray]

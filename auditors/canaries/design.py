@@ -23,6 +23,7 @@ from dpwitness.auditors.canaries.bounds import (
     refutes,
     schedule,
     sizes,
+    tests_curve,
 )
 from dpwitness.auditors.witnesses.verdicts import SCHEMA, strict
 from dpwitness.core.claims import GDP, Claim, PureDP, parse_claim
@@ -413,23 +414,23 @@ def canary_limit(
     size = require_integer("canaries", canaries, owner, least=10, most=MOST)
     run_count = require_integer("runs", runs, owner, most=10**6)
     alpha = 1 - require_probability("confidence", confidence, owner)
-    require_one_of("method", method, ("best", "curve"), owner)
-    if not (claim.has_tangents or claim.bounds_epsilon):
-        raise InvalidArgument(
-            f"{owner}: claim must be pure, approx, gdp or a curve, which bound how often "
-            f"guesses are right, got {claim}"
-        )
-    if claim.is_pure and method == "curve":
-        raise InvalidArgument(
-            f"{owner}: method must be 'best' for a claim without delta, got 'curve'"
-        )
+    by_curve = tests_curve(claim, method, owner)
     if claim.has_tangents:
         claim = GDP.implied_by(claim, require_probability("delta", delta, owner))
     else:
         delta = claim.delta_budget
-    by_curve = claim.has_tangents or method == "curve"
     truth = claim if claim.is_pure else GDP.implied_by(claim, delta)
-    guesses, parameter = certified(truth, size * run_count, alpha, delta, by_curve)
+    total = size * run_count
+    guesses, p = shares(truth, total)
+    right = binom.ppf(0.5, guesses, p)  # the median
+    if by_curve:
+        best, parameter = int(guesses[-1]), 0.0
+        for r, v in zip(guesses.tolist(), right.astype(int).tolist(), strict=True):
+            found = parameter_refuted(GDP(1.0), v, r, total, alpha, parameter)
+            best, parameter = (r, found) if found > parameter else (best, parameter)
+    else:
+        bounds = epsilons_refuted(right, guesses, delta, total, alpha, chance)
+        best, parameter = int(guesses[bounds.argmax()]), float(bounds.max())
     epsilon = GDP(parameter).epsilon_at(delta) if by_curve and parameter > 0 else parameter
     return CanaryLimit(
         claim=claim,
@@ -440,10 +441,8 @@ def canary_limit(
         true=truth.epsilon_at(delta),
         epsilon=epsilon,
         parameter=parameter if by_curve == claim.has_tangents else epsilon,
-        guesses=guesses,
-        detectable=detectable(
-            truth if by_curve else claim, size * run_count, alpha, delta, by_curve
-        ),
+        guesses=best,
+        detectable=detectable(truth if by_curve else claim, total, alpha, delta, by_curve),
     )
 
 
@@ -459,24 +458,6 @@ def shares(truth: Claim, canaries: int) -> tuple[np.ndarray, np.ndarray]:
     guessed_share = 0.5 * (ndtr(-grid) + ndtr(mu - grid))
     at = np.interp(-guesses / (2 * canaries), -guessed_share, grid)
     return guesses, ndtr(mu - at) / (ndtr(-at) + ndtr(mu - at))
-
-
-def certified(
-    truth: Claim, canaries: int, alpha: float, delta: float, by_curve: bool, power: float = 0.5
-) -> tuple[int, float]:
-    """Return the best number of guesses, and the mu or epsilon that this number certifies with
-    probability `power`.
-    """
-    guesses, p = shares(truth, canaries)
-    right = binom.ppf(1 - power, guesses, p)
-    if not by_curve:
-        lower = epsilons_refuted(right, guesses, delta, canaries, alpha, chance)
-        return int(guesses[lower.argmax()]), float(lower.max())
-    best, chosen = 0.0, int(guesses[-1])
-    for r, v in zip(guesses.tolist(), right.astype(int).tolist(), strict=True):
-        found = parameter_refuted(GDP(1.0), v, r, canaries, alpha, best)
-        best, chosen = (found, r) if found > best else (best, chosen)
-    return chosen, best
 
 
 def detectable(claim: Claim, canaries: int, alpha: float, delta: float, by_curve: bool) -> float:

@@ -217,19 +217,11 @@ def read(
         raise InvalidArgument(
             f"{_OWNER}: ids_in, ids_out and groups must have as many runs as scores_in, {len(ins)}"
         )
-    run_labels = [f" of run {i}" if many else "" for i in range(len(ins))]
-    try:
-        read_runs = [
-            _read_run(*each)
-            for each in zip(ins, outs, *ids_by_side, grouped, run_labels, strict=True)
-        ]
-    except _TooFew as error:
-        hint = (
-            "; the lists look transposed: pass one list for each run, not one for each canary"
-            if len(ins) > LEAST
-            else ""
-        )
-        raise InvalidArgument(f"{error}{hint}") from None
+    labels = [(f" of run {i}" if many else "", len(ins)) for i in range(len(ins))]
+    read_runs = [
+        _read_run(*each, *label)
+        for *each, label in zip(ins, outs, *ids_by_side, grouped, labels, strict=True)
+    ]
     values = [
         set(np.unique(np.concatenate([np.asarray(each, dtype=float) for each in side])).tolist())
         for side in (ins, outs)
@@ -268,10 +260,6 @@ def read(
     )
 
 
-class _TooFew(InvalidArgument):
-    """Error for a run with fewer than `LEAST` canaries."""
-
-
 def _is_list_of_runs(scores: Any) -> bool:
     """Return whether the scores are a list of runs; zero-dimensional arrays and tensors are single
     scores.
@@ -283,9 +271,9 @@ def _is_list_of_runs(scores: Any) -> bool:
 
 
 def _read_run(
-    scores_in: Any, scores_out: Any, ids_in: Any, ids_out: Any, groups: Any, which: str
+    scores_in: Any, scores_out: Any, ids_in: Any, ids_out: Any, groups: Any, which: str, runs: int
 ) -> Canaries:
-    """Return the checked canaries of one run. `which` names the run in messages."""
+    """Return the checked canaries of one run of `runs`. `which` names the run in messages."""
     sides = []
     for name, side in (("scores_in", scores_in), ("scores_out", scores_out)):
         found = _one_row(name + which, side)
@@ -298,9 +286,10 @@ def _read_run(
     size_in, size_out = (side.size for side in sides)
     size = size_in + size_out
     if size < LEAST:
-        raise _TooFew(
+        hint = "; the lists look transposed: pass one list for each run, not one for each canary"
+        raise InvalidArgument(
             f"{_OWNER}: scores_in and scores_out{which} must hold at least {LEAST} canaries "
-            f"together, got {size}"
+            f"together, got {size}{hint if runs > LEAST else ''}"
         )
     _require_scores(scores_in, scores_out, sides, which)
     if binomtest(size_in, size, 0.5).pvalue < _MIN_PROBABILITY:

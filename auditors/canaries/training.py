@@ -44,7 +44,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import expit
 
@@ -54,7 +54,6 @@ from dpwitness.auditors.statistics.anytime import lower_limit
 from dpwitness.auditors.statistics.regression import fit_logistic
 from dpwitness.auditors.witnesses.verdicts import SCHEMA, Verdict, strict
 from dpwitness.core.claims import Claim, parse_claim
-from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
     InvalidArgument,
@@ -181,7 +180,22 @@ class CanaryMonitor:
                 f"CanaryMonitor: at most canaries = {self.canaries} coins may be revealed, "
                 f"each once, got {len(self._coins) + len(coins)}"
             )
-        guesses = self._guesses(values)
+        guesses = np.zeros(len(values), dtype=np.int8)  # 1, -1, or 0 to abstain
+        # the first coins are revealed without a guess, to learn what scores mean
+        if len(self._coins) >= 16 and 0 < self._coins.sum() < len(self._coins):
+            center, scale = float(np.median(self._scores)), float(np.std(self._scores)) or 1.0
+            known, new = (
+                np.column_stack([np.ones(len(each)), (each - center) / scale])
+                for each in (self._scores, values)
+            )
+            precision = np.array([1e-4, 1e-2])  # of the priors of the constant and the slope
+            fit = fit_logistic(
+                known, self._coins.astype(float), (~self._coins).astype(float), precision
+            )
+            share = expit(new @ fit.weights)
+            # guess where the model expects more right guesses than the claim allows
+            confident = np.maximum(share, 1 - share) > expit(self.epsilon)
+            guesses[confident] = np.where(share > 0.5, 1, -1)[confident]
         self._right += int(np.sum((guesses > 0) & coins | (guesses < 0) & ~coins))
         self._wrong += int(np.sum((guesses > 0) & ~coins | (guesses < 0) & coins))
         self._scores, self._coins = np.append(self._scores, values), np.append(self._coins, coins)
@@ -201,26 +215,6 @@ class CanaryMonitor:
             self.delta,
             self._lower > self.epsilon,
         )
-
-    def _guesses(self, scores: FloatArray) -> NDArray[np.int8]:
-        """Return guesses (1, -1, or 0 to abstain), where a model of the revealed coins expects more
-        right guesses than the claim allows.
-        """
-        # the first coins are revealed without a guess, to learn what scores mean
-        if len(self._coins) < 16 or self._coins.all() or not self._coins.any():
-            return np.zeros(len(scores), dtype=np.int8)
-        center, scale = float(np.median(self._scores)), float(np.std(self._scores)) or 1.0
-        known, new = (
-            np.column_stack([np.ones(len(each)), (each - center) / scale])
-            for each in (self._scores, scores)
-        )
-        precision = np.array([1e-4, 1e-2])  # of the priors of the constant and the slope
-        fit = fit_logistic(
-            known, self._coins.astype(float), (~self._coins).astype(float), precision
-        )
-        share = expit(new @ fit.weights)
-        confident = np.maximum(share, 1 - share) > expit(self.epsilon)
-        return np.where(confident, np.where(share > 0.5, 1, -1), 0).astype(np.int8)
 
 
 _OWNER = "implied_training"
@@ -343,8 +337,18 @@ def implied_training(
     steps = require_integer("steps", steps, _OWNER, most=10**7)
     require_probability("delta", delta, _OWNER)
     noise, lower = step.noise_multiplier, float(result.epsilon_lower)
-    if result.verdict is Verdict.VIOLATED:
-        noise = _noise_at(lower, step)
+
+    def excess(multiplier: float) -> float:
+        return step_epsilon(multiplier, step.sampling_probability, step.delta) - lower
+
+    # the epsilon of a step falls as the noise grows
+    if result.verdict is Verdict.VIOLATED and excess(noise) < 0:
+        negligible = 1e-3 * noise
+        noise = (
+            negligible
+            if excess(negligible) < 0
+            else float(brentq(excess, negligible, noise, xtol=1e-9))
+        )
     composed = replace(step, steps=steps, delta=delta, update=None)
     return ImpliedTraining(
         verdict=result.verdict,
@@ -356,18 +360,3 @@ def implied_training(
         claimed=composed.claim.parameter,
         implied=replace(composed, noise_multiplier=noise).claim.parameter,
     )
-
-
-def _noise_at(epsilon: float, step: GradientSteps) -> float:
-    """Return the largest noise multiplier at which a step has this epsilon: epsilon falls as noise
-    grows.
-    """
-
-    def excess(noise: float) -> float:
-        return step_epsilon(noise, step.sampling_probability, step.delta) - epsilon
-
-    # less than a thousandth of the claimed noise is negligible
-    high, low = step.noise_multiplier, 1e-3 * step.noise_multiplier
-    if excess(high) >= 0:
-        return high
-    return low if excess(low) < 0 else float(brentq(excess, low, high, xtol=1e-9))

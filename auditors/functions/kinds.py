@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.functions.accounting.audit import compare_at
-from dpwitness.auditors.functions.accounting.games import GAMES
+from dpwitness.auditors.functions.accounting.audit import GAMES, compare_at
 from dpwitness.auditors.functions.accounting.search import question_of, read_point
 from dpwitness.auditors.functions.declared_targets import (
     DeclaredAccountant,
@@ -26,7 +25,6 @@ from dpwitness.auditors.functions.stability.audit import map_values
 from dpwitness.auditors.functions.stability.metrics import Incomparable, metric_named
 from dpwitness.auditors.functions.stability.randomized import STATE, LawTest, is_kept, try_pairs
 from dpwitness.auditors.functions.stability.result import (
-    StabilityResult,
     concluded,
     format_number,
     read_number,
@@ -43,7 +41,6 @@ from dpwitness.auditors.functions.stability.search import (
     WITHIN,
     Comparisons,
     Failure,
-    Found,
     compared,
 )
 from dpwitness.auditors.witnesses.kinds import (
@@ -80,7 +77,6 @@ from dpwitness.mechanisms.wrappers.programs.declared import declarations
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
 _UNPROVED = "no change is needed on this evidence, which does not prove the claim"
-_SAME_INPUTS = "on the same inputs"
 
 # -- stability
 
@@ -312,92 +308,77 @@ def _declared_subject(mechanism: Any, relation: str) -> Any:
 def _replay_pair(
     case: Replay, mechanism: Any, options: RunOptions
 ) -> tuple[Any, str, tuple[str, ...]]:
-    """Run the inputs of a stability witness again."""
+    """Run the inputs of a stability witness again. Raise InvalidArgument if they are not in the
+    space at the recorded distance.
+    """
+    raw, name, begin = case.raw, case.mechanism_name(mechanism), time.monotonic()
     with case.naming():
-        result = _inputs_again(case.raw, mechanism, case.trust, case.mechanism_name(mechanism))
-    return result, "replay of a stability witness: both inputs were run again", ()
-
-
-def _inputs_again(raw: Json, mechanism: Any, trust: Trust, name: str) -> StabilityResult:
-    """Return the result of the recorded inputs. Raise InvalidArgument if they are not in the space
-    at the recorded distance.
-    """
-    begin = time.monotonic()
-    if isinstance(mechanism, Target):
-        transformation, name = DeclaredTransformation.of(mechanism), mechanism.name
-    else:
-        transformation = _function(mechanism)
-    first, second = (
-        from_jsonable(each, f"inputs[{i}]", trust.resolve_class)
-        for i, each in enumerate(raw["inputs"])
-    )
-    d_in = read_number(raw["d_in"])
-    if raw["space"] is not None:
-        space = space_of(raw["space"], "space")
-        for i, dataset in enumerate((first, second)):
-            if not space.contains(dataset):
-                raise InvalidArgument(f"inputs[{i}] must belong to the recorded space")
-    metric = metric_named(raw["input_metric"], "input_metric", "replay")
-    try:
-        distance = metric.measure(first, second, strict=True)
-    except Incomparable as error:
-        raise InvalidArgument(
-            f"inputs must have a {raw['input_metric']} distance: {error}"
-        ) from None
-    if d_in is None or not 0 < d_in < math.inf or distance > d_in**metric.root:
-        raise InvalidArgument(
-            f"inputs must be at most d_in = {raw['d_in']} apart ({raw['input_metric']}), "
-            f"they are {format_number(distance)} apart"
+        if isinstance(mechanism, Target):
+            transformation, name = DeclaredTransformation.of(mechanism), mechanism.name
+        else:
+            transformation = _function(mechanism)
+        first, second = (
+            from_jsonable(each, f"inputs[{i}]", case.trust.resolve_class)
+            for i, each in enumerate(raw["inputs"])
         )
-    stability_map, notes = _recorded_map(raw, transformation, trust)
-    bounds, skipped = map_values(stability_map, [d_in])
-    tested = Comparisons(
-        transformation, metric_named(raw["output_metric"], "output_metric", "replay"), bounds
-    )
-    law = None
-    if raw["finding"] == LAW:
-        seen, law, problem = try_pairs(tested, [(first, second, d_in)], np.random.default_rng())
+        d_in = read_number(raw["d_in"])
+        if raw["space"] is not None:
+            space = space_of(raw["space"], "space")
+            for i, dataset in enumerate((first, second)):
+                if not space.contains(dataset):
+                    raise InvalidArgument(f"inputs[{i}] must belong to the recorded space")
+        metric = metric_named(raw["input_metric"], "input_metric", "replay")
+        try:
+            distance = metric.measure(first, second, strict=True)
+        except Incomparable as error:
+            raise InvalidArgument(
+                f"inputs must have a {raw['input_metric']} distance: {error}"
+            ) from None
+        if d_in is None or not 0 < d_in < math.inf or distance > d_in**metric.root:
+            raise InvalidArgument(
+                f"inputs must be at most d_in = {raw['d_in']} apart ({raw['input_metric']}), "
+                f"they are {format_number(distance)} apart"
+            )
+        stability_map, notes = _recorded_map(raw, transformation, case.trust)
+        bounds, skipped = map_values(stability_map, [d_in])
+        tested = Comparisons(
+            transformation, metric_named(raw["output_metric"], "output_metric", "replay"), bounds
+        )
+        law = None
+        if raw["finding"] == LAW:
+            seen, law, problem = try_pairs(tested, [(first, second, d_in)], np.random.default_rng())
+        else:
+            runs = [tested.shown(first, second, d_in) for _ in range(2)]
+            seen, again = (run if run.excess.kind in SEVERITY else None for run in runs)
+            tested.inputs, problem = 2, ""
+            if runs[0].excess.kind == INCOMPARABLE:
+                tested.count(runs[0].excess)
+            if (seen and seen.excess) != (again and again.excess):
+                problem = (
+                    "two runs on one input have different outcomes: the transformation must be "
+                    "deterministic"
+                )
+            elif seen is not None and is_kept(seen, tested):
+                problem = STATE
         tested.pairs = 1
-    else:
-        seen, problem = _run_twice(tested, first, second, d_in)
-        if seen is not None and is_kept(seen, tested):
-            seen, problem = None, STATE
-    fields: dict[str, Any] = {
-        "name": name,
-        "skipped": skipped,
-        **{key: raw[key] for key in ("input_metric", "output_metric", "space", "seed")},
-        "audited": (d_in,),
-        "target": named(mechanism),
-        "subject": mechanism,
-        "stability_map": stability_map,
-        "randomized": raw["finding"] == LAW,
-        "law": law,
-    }
-    visible_errors = raw["verdict"] != "INCONCLUSIVE"
-    seconds = time.monotonic() - begin
-    result = concluded(seen, problem, tested, visible_errors, seconds, fields, notes)
-    # a replay does not confirm that the library claims the map
-    if raw["verdict"] == "SUSPECT" and result.verdict is Verdict.VIOLATED:
-        return replace(result, verdict=Verdict.SUSPECT)
-    return result
-
-
-def _run_twice(tested: Comparisons, first: Any, second: Any, d_in: Any) -> tuple[Found | None, str]:
-    """Return what two runs of both inputs show, and why they show nothing certain; an empty text if
-    they agree.
-    """
-    runs = [tested.shown(first, second, d_in) for _ in range(2)]
-    one, two = (run if run.excess.kind in SEVERITY else None for run in runs)
-    tested.inputs, tested.pairs = 2, 1
-    if runs[0].excess.kind == INCOMPARABLE:
-        tested.count(runs[0].excess)
-    if (one and one.excess) != (two and two.excess):
-        return (
-            None,
-            "two runs on one input have different outcomes: the transformation must be "
-            "deterministic",
-        )
-    return one, ""
+        fields: dict[str, Any] = {
+            "name": name,
+            "skipped": skipped,
+            **{key: raw[key] for key in ("input_metric", "output_metric", "space", "seed")},
+            "audited": (d_in,),
+            "target": named(mechanism),
+            "subject": mechanism,
+            "stability_map": stability_map,
+            "randomized": raw["finding"] == LAW,
+            "law": law,
+        }
+        visible_errors = raw["verdict"] != "INCONCLUSIVE"
+        seconds = time.monotonic() - begin
+        result = concluded(seen, problem, tested, visible_errors, seconds, fields, notes)
+        # a replay does not confirm that the library claims the map
+        if raw["verdict"] == "SUSPECT" and result.verdict is Verdict.VIOLATED:
+            result = replace(result, verdict=Verdict.SUSPECT)
+    return result, "replay of a stability witness: both inputs were run again", ()
 
 
 def _recorded_map(
@@ -419,7 +400,7 @@ def _recorded_map(
     )
 
 
-_FUNCTION_KIND: dict[str, Any] = {"draws": False, "again": _SAME_INPUTS}
+_FUNCTION_KIND: dict[str, Any] = {"draws": False, "again": "on the same inputs"}
 
 STABILITY = Kind(
     name="stability",

@@ -39,7 +39,6 @@ from dpwitness.mechanisms.wrappers.sessions import (
     require_queries,
 )
 
-_SCORE_RUNS, _FINALIST_RUNS = 1000, 3000  # runs per side, to score a candidate and a finalist
 _FINALISTS, _PARENTS, _MAX_PAIRS = 5, 4, 6
 _SINGLE_QUERIES = 24  # queries of a list that are first each tried alone
 EVALUATIONS = 300  # default number of evaluations
@@ -141,19 +140,93 @@ def find_adversary(
     seed, evaluations = require_settings(owner, seed, seconds, evaluations)
     pairs = audited_pairs(mechanism, pair)
     searched = pairs if pair is not None else pairs[:_MAX_PAIRS]
-    search = _Search(mechanism, claim, searched, QuerySet(queries), rounds, seed)
-    return search.run(evaluations, time.monotonic() + seconds)
+    search = _Search(mechanism, claim, searched, queries, rounds, seed)
+    deadline = time.monotonic() + seconds
+    rng = stream(seed, _STREAM_KEY)
+    drawn = Adversary([[search.draw(rng) for _ in range(rounds)]], rounds)
+    # transcripts of random queries, from which the kinds of answers are collected
+    found = chain.from_iterable(search.sides(drawn, 0, 64, 0))
+    counts = Counter(map(answer_kind, chain(*(each for each in found if type(each) is list))))
+    # The empty kind comes first: an adversary whose usual answer is empty never moves to its
+    # next stage.
+    search.kinds = ("", *(kind for kind, _ in counts.most_common(4)))
+    best: list[_Scored] = []
+    for adversary, place in search.candidates(best, rng):
+        # All adversaries get the same randomness, so that scores differ by the adversary alone.
+        value = search.expected(adversary, place, 1000, search.summaries)
+        best.append(_Scored(adversary, place, value))
+        best.sort(key=lambda scored: -scored.value)
+        del best[4 * _FINALISTS :]
+        search.tried += 1
+        if search.tried >= evaluations or time.monotonic() > deadline:
+            break
+    finalists = [
+        _Scored(adversary, place, search.expected(adversary, place, 3000, list))
+        for adversary, place, _ in best[:_FINALISTS]
+    ]
+    winner = max(finalists, key=lambda scored: scored.value)
+    return FoundAdversary(
+        against(mechanism, winner.adversary),
+        winner.adversary,
+        searched[winner.pair],
+        winner.value,
+        search.tried,
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class QuerySet:
-    """Queries that an adversary may ask: a list, or a convex set of vectors (a box or a ball)."""
+class _Scored(NamedTuple):
+    """Adversary with the index of its pair and its score."""
 
-    queries: Any
+    adversary: Adversary
+    pair: int
+    value: float
+
+
+@dataclass(slots=True)
+class _Search:
+    """State of one search: what is searched, how many adversaries were scored, and the kinds of
+    answers seen.
+    """
+
+    mechanism: Any
+    claim: Claim
+    pairs: list[Pair]
+    queries: Any  # a list, or a convex set of vectors (a box or a ball)
+    rounds: int
+    seed: int
+    tried: int = 0
+    kinds: tuple[str, ...] = ("",)
+
+    def candidates(self, best: list[_Scored], rng: Generator) -> Iterator[tuple[Adversary, int]]:
+        """Yield adversaries to score, each with the index of its pair, without end.
+
+        First come single queries of a list, then the full list in order, then random strategies.
+        After that most candidates are changes of the best adversaries so far.
+        """
+        listed, count = self.listed, len(self.pairs)
+        for number, query in enumerate(listed[:_SINGLE_QUERIES]):
+            yield Adversary([[query]], self.rounds), number % count
+        if listed:
+            yield (
+                Adversary(
+                    [listed],
+                    max(self.rounds, len(listed)) if len(listed) <= self.rounds else self.rounds,
+                ),
+                0,
+            )
+        for pair in range(count):
+            yield self.random_adversary(rng), pair
+        while True:
+            if not best or rng.random() < (0.5 if self.tried < _SINGLE_QUERIES else 0.1):
+                yield self.random_adversary(rng), int(rng.integers(count))
+                continue
+            parent = best[int(rng.integers(min(_PARENTS, len(best))))]
+            pair = int(rng.integers(count)) if count > 1 and rng.random() < 0.15 else parent.pair
+            yield self.changed(parent.adversary, rng), pair
 
     @property
     def listed(self) -> list[Any]:
-        """Return the queries of a list, or an empty list for a set of vectors."""
+        """Return the queries of a list, or an empty list for a convex set of vectors."""
         return [] if isinstance(self.queries, dict) else list(self.queries)
 
     def draw(self, rng: Generator) -> Any:
@@ -178,87 +251,6 @@ class QuerySet:
         step = 10.0 ** rng.uniform(-3, 0)
         return [float((1 - step) * a + step * b) for a, b in zip(query, other, strict=True)]
 
-
-class _Scored(NamedTuple):
-    """Adversary with the index of its pair and its score."""
-
-    adversary: Adversary
-    pair: int
-    value: float
-
-
-@dataclass(slots=True)
-class _Search:
-    """State of one search: what is searched, how many adversaries were scored, and the kinds of
-    answers seen.
-    """
-
-    mechanism: Any
-    claim: Claim
-    pairs: list[Pair]
-    queries: QuerySet
-    rounds: int
-    seed: int
-    tried: int = 0
-    kinds: tuple[str, ...] = ("",)
-
-    def run(self, evaluations: int, deadline: float) -> FoundAdversary:
-        """Search until a limit is hit, rank the finalists by full transcripts, and return the
-        winner.
-        """
-        rng = stream(self.seed, _STREAM_KEY)
-        queries = [self.queries.draw(rng) for _ in range(self.rounds)]
-        # transcripts of random queries, from which the kinds of answers are collected
-        found = chain.from_iterable(self.sides(Adversary([queries], self.rounds), 0, 64, 0))
-        counts = Counter(map(answer_kind, chain(*(each for each in found if type(each) is list))))
-        # The empty kind comes first: an adversary whose usual answer is empty never moves to its
-        # next stage.
-        self.kinds = ("", *(kind for kind, _ in counts.most_common(4)))
-        best: list[_Scored] = []
-        for adversary, pair in self.candidates(best, rng):
-            # All adversaries get the same randomness, so that scores differ by the adversary alone.
-            value = self.expected(adversary, pair, _SCORE_RUNS, self.summaries)
-            best.append(_Scored(adversary, pair, value))
-            best.sort(key=lambda scored: -scored.value)
-            del best[4 * _FINALISTS :]
-            self.tried += 1
-            if self.tried >= evaluations or time.monotonic() > deadline:
-                break
-        finalists = [
-            _Scored(adversary, pair, self.expected(adversary, pair, _FINALIST_RUNS, list))
-            for adversary, pair, _ in best[:_FINALISTS]
-        ]
-        adversary, pair, value = max(finalists, key=lambda scored: scored.value)
-        mechanism = against(self.mechanism, adversary)
-        return FoundAdversary(mechanism, adversary, self.pairs[pair], value, self.tried)
-
-    def candidates(self, best: list[_Scored], rng: Generator) -> Iterator[tuple[Adversary, int]]:
-        """Yield adversaries to score, each with the index of its pair, without end.
-
-        First come single queries of a list, then the full list in order, then random strategies.
-        After that most candidates are changes of the best adversaries so far.
-        """
-        listed, count = self.queries.listed, len(self.pairs)
-        for number, query in enumerate(listed[:_SINGLE_QUERIES]):
-            yield Adversary([[query]], self.rounds), number % count
-        if listed:
-            yield (
-                Adversary(
-                    [listed],
-                    max(self.rounds, len(listed)) if len(listed) <= self.rounds else self.rounds,
-                ),
-                0,
-            )
-        for pair in range(count):
-            yield self.random_adversary(rng), pair
-        while True:
-            if not best or rng.random() < (0.5 if self.tried < _SINGLE_QUERIES else 0.1):
-                yield self.random_adversary(rng), int(rng.integers(count))
-                continue
-            parent = best[int(rng.integers(min(_PARENTS, len(best))))]
-            pair = int(rng.integers(count)) if count > 1 and rng.random() < 0.15 else parent.pair
-            yield self.changed(parent.adversary, rng), pair
-
     def kind(self, rng: Generator) -> str:
         """Return a random kind of answer among those seen."""
         return self.kinds[int(rng.integers(min(1, len(self.kinds) - 1), len(self.kinds)))]
@@ -266,7 +258,7 @@ class _Search:
     def random_adversary(self, rng: Generator) -> Adversary:
         """Return a random adversary of one or two stages."""
         stages = [
-            [self.queries.draw(rng) for _ in range(1 + int(rng.random() < 0.3))]
+            [self.draw(rng) for _ in range(1 + int(rng.random() < 0.3))]
             for _ in range(1 + int(rng.random() < 0.3))
         ]
         return Adversary(stages, self.rounds, self.kind(rng))
@@ -283,18 +275,16 @@ class _Search:
         stage, choice = stages[selected], rng.random()
         if choice < 0.4:
             at = int(rng.integers(len(stage)))
-            stage[at] = self.queries.near(stage[at], rng)
+            stage[at] = self.near(stage[at], rng)
         elif choice < 0.7 and len(stages) < 12:
             if len(stages) == 1:
                 usual = self.kind(rng)
             last = stages[-1][-1]
-            stages.append(
-                [self.queries.near(last, rng) if rng.random() < 0.5 else self.queries.draw(rng)]
-            )
+            stages.append([self.near(last, rng) if rng.random() < 0.5 else self.draw(rng)])
         elif choice < 0.77 and len(stages) > 1:
             del stages[selected]
         elif choice < 0.85:
-            stage.insert(int(rng.integers(len(stage) + 1)), self.queries.draw(rng))
+            stage.insert(int(rng.integers(len(stage) + 1)), self.draw(rng))
         elif choice < 0.92 and len(stage) > 1:
             del stage[int(rng.integers(len(stage)))]
         elif choice < 0.96:

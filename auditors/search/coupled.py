@@ -39,22 +39,14 @@ from dpwitness.mechanisms.wrappers.programs.target import Target
 FEWEST_PAIRS = 50  # a search of fewer pairs would find nothing
 MOST_PAIRS = 4000
 _SUGGESTED = 3
-_PARENTS = 12
 _MORE_SEEDS = 4  # seeds that confirm a score
-_SHRINKING_RUNS = 400
 _SPREAD_RUNS = 24  # runs on a dataset that give the spread of each number
-# A suggested pair moves a number by this factor further than every pair of the catalog.
-_FURTHER = 1.3
-_CLEAR = 1.5  # log-ratio of the frequencies of a structure that is hardly chance
-_FEWEST_COUNTS = 8
-_LARGE = 40  # numbers of rows beyond it are drawn less often
 _SIZES = (0, 1, 2, 3, 7, 40, 200)
 _BOUNDARIES = sorted(
     {0, 1, -1, 10, 100, 1000, 10_000}
     | {edge + step for bits in (7, 8, 15, 16, 31, 32) for edge in (2**bits,) for step in (-1, 0)}
 )
 _MOST_VALUES = 64  # values of each column
-_DISTINCT = 40  # different rows of a dataset
 
 NUMBER, STRUCTURE, EXACT = range(3)  # kinds of differences: see `_Coupled.difference`
 
@@ -88,7 +80,7 @@ class _Coupled:
     def __init__(self, stage: Stage, pairs: int) -> None:
         self.stage, self.runs = stage, 0
         # pairs whose structures are counted: as many runs as one for each of `pairs`
-        self.counts_left = max(pairs // _SPREAD_RUNS, _FEWEST_COUNTS)
+        self.counts_left = max(pairs // _SPREAD_RUNS, 8)
         # the worker of a target seeds the global generators itself
         self.seeding = not isinstance(getattr(stage.run, "__self__", None), Target)
         self._spreads: dict[float, FloatArray] = {}
@@ -185,13 +177,22 @@ class Drafts:
         self.domain, self.inner, self.rng = domain, inner, rng
         self.styles = domain.styles if isinstance(domain, Table) else 1
         numbers = [float(c) for c in constants if isinstance(c, int | float) and abs(c) < 1e300]
-        numbers += _combined(numbers)
+        # products and quotients: code may scale a value before it compares the value
+        first = [number for number in numbers[:8] if number not in (0.0, 1.0, -1.0)]
+        both = [(a, b) for a in first for b in first if a != b]
+        numbers += [a * b for a, b in both] + [a / b for a, b in both]
+        steps = [1.0 if number == int(number) else 1e-6 * abs(number) for number in numbers]
+        around = [
+            number + move * step
+            for number, step in zip(numbers, steps, strict=True)
+            for move in (0, -1, 1)
+        ]
         held = domain.data_columns if isinstance(domain, Table) else []
         self.width = len(inner.columns) + bool(inner.labels)
         self.values: list[tuple[FloatArray, FloatArray]] = []  # from the code, and others
         for j, (low, high) in enumerate(inner.columns.tolist()):
             spec = held[j] if j < len(held) else None
-            suggested, others = list(_around(numbers)), [low, high, between(low, high, 0.5)]
+            suggested, others = around, [low, high, between(low, high, 0.5)]
             if spec is not None and spec.kind == "category":
                 suggested = [float(i) for i, c in enumerate(spec.categories) if c in constants]
             elif spec is not None and spec.kind == "date":
@@ -224,7 +225,7 @@ class Drafts:
             else sorted({int(n) for n in (*_SIZES, *sizes, most) if 0 <= n <= most})
         )
         # large datasets take long to build: a few of them show what many show
-        likely = 1 / (1 + np.array(self.sizes) / _LARGE)
+        likely = 1 / (1 + np.array(self.sizes) / 40)
         self.likely = likely / likely.sum()
         self.multiplicities = [1, 1, 2, 3, *(int(n) for n in sizes if 0 < n <= most)]
         self.totals = [n for n in numbers if n > 0]
@@ -276,7 +277,7 @@ class Drafts:
             kinds = np.array([self.row(count) for _ in range(3)])
             crowd = kinds[rng.integers(3, size=count)]
         else:  # different rows, a few of them equal to the changed one
-            kinds = np.array([self.row(count) for _ in range(min(count, _DISTINCT) or 1)])
+            kinds = np.array([self.row(count) for _ in range(min(count, 40) or 1)])
             crowd = np.resize(kinds, (count, self.width))
             copies = min(count, int(rng.choice(self.multiplicities)))
             crowd[rng.permutation(count)[:copies]] = after
@@ -328,22 +329,6 @@ class Drafts:
                 after[column] = round(after[column])
             return replace(draft, after=after)
         return self.draft()
-
-
-def _combined(numbers: Sequence[float]) -> list[float]:
-    """Return products and quotients of the first numbers: code may scale a value before it compares
-    the value.
-    """
-    first = [number for number in numbers[:8] if number not in (0.0, 1.0, -1.0)]
-    pairs = [(a, b) for a in first for b in first if a != b]
-    return [a * b for a, b in pairs] + [a / b for a, b in pairs]
-
-
-def _around(numbers: Sequence[float]) -> Iterator[float]:
-    """Yield each number, and the numbers just below and just above it."""
-    for number in numbers:
-        step = 1.0 if number == int(number) else 1e-6 * abs(number)
-        yield from (number, number - step, number + step)
 
 
 def _inside(values: Sequence[float], low: float, high: float) -> FloatArray:
@@ -432,7 +417,7 @@ def coupled_pairs(
                 kept = best.setdefault(scored.kind, [])
                 kept.extend([scored] if scored.size > 0 else [])
                 kept.sort(key=lambda each: -each.size)
-                del kept[_PARENTS:]
+                del kept[12:]  # parents of later drafts
             if monotonic() > end:
                 break
         found = [
@@ -452,7 +437,8 @@ def _suggestions(
             continue
         for scored in best.get(kind, ())[:_SUGGESTED]:
             size = runs.typical(scored.pair, kind)
-            if size > _FURTHER * max(least[kind], _CLEAR if kind == STRUCTURE else 0.0):
+            # a log-ratio of 1.5 of the frequencies of a structure is hardly chance
+            if size > 1.3 * max(least[kind], 1.5 if kind == STRUCTURE else 0.0):
                 found.append(replace(scored, size=size))
     return found[:_SUGGESTED]
 
@@ -463,7 +449,7 @@ def _simplest(
     """Return the simplest pair that is reached from `pair` in the time, and whose difference is at
     least `least`.
     """
-    end = runs.runs + _SHRINKING_RUNS
+    end = runs.runs + 400
     return shrunk(
         pair,
         domain.simpler,

@@ -1,191 +1,522 @@
-"""Search for the neighboring pairs on which a mechanism leaks most, given its domain, and the
-scores that the search maximizes.
-"""
+"""Search for the neighboring pairs on which a mechanism leaks most, given its domain: maximization
+of a score over the pairs, and the scores.
+
+The stages are:
+
+1. the shapes of the domain's catalog;
+2. CMA-ES over the changed record, the common records, their multiplicities and the output;
+3. random pairs, and random changes of the best of them;
+4. a lattice of the same coordinates on which Hypothesis maximizes the score and shrinks the result;
+5. simplification of the best pair."""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
+import random
+import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
+from hypothesis import HealthCheck, Phase, find, settings, target
+from hypothesis import strategies as st
+from hypothesis.errors import Flaky, NoSuchExample
 
 from dpwitness.auditors.density.search import Loss, sampled, support_rows, worst_output
 from dpwitness.auditors.events.learning import expected_certificate
 from dpwitness.auditors.events.outputs import WrongShape
-from dpwitness.auditors.search.catalogue import pairs_for, require_domain, require_settings
-from dpwitness.auditors.search.exploration import explore
+from dpwitness.auditors.search.catalogue import pairs_for, require_domain, require_settings, shrunk
+from dpwitness.auditors.search.coupled import Draft, Drafts
 from dpwitness.auditors.statistics.mean_limits import bracket
 from dpwitness.auditors.workers.engine import run_side, stream
 from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain
+from dpwitness.core.domains.base import SearchSpace
+from dpwitness.core.domains.frames import Table
+from dpwitness.core.domains.records import Tabular
+from dpwitness.core.numerics.cma_es import minimize_cma_es
 from dpwitness.core.numerics.solvers import ConvergenceError
 from dpwitness.core.protocols.capabilities import HasSupport, has_capability
 from dpwitness.core.protocols.mechanism import FloatArray, WhiteBox
 from dpwitness.core.values.validation import InvalidArgument, require_callable, require_integer
 
+# coordinates of the lattice, simple ones first: the middle, the ends and the quarters of intervals
+_LATTICE = (0.0, 1.25, -1.25, 0.625, -0.625)
 
-class LossScore:
-    """Largest privacy loss of a pair over a few outputs.
+Score = Callable[[Pair, FloatArray], tuple[float, FloatArray | None]]
 
-    The outputs are one that the search optimizes along with the pair, some samples, and points
-    beyond the shift between the two datasets. For outputs with listed support, all of the support
-    is used instead.
 
-    Attributes
-    ----------
-    width : int
-        Number of output coordinates that the search optimizes. They are arguments of sinh, in
-        units of the outputs' spread.
+# final value of a pair, which costs more than its score; with `thorough=False` it is cheaper, which
+# suits pairs near one whose value is known
+FinalScore = Callable[..., tuple[float, FloatArray | None]]
+
+
+class Candidate(NamedTuple):
+    """A pair, its score, and the output that attains the score, if there is one."""
+
+    pair: Pair
+    value: float
+    output: FloatArray | None
+
+
+def _rank(candidate: Candidate) -> float:
+    """Return a sort key, best candidate first.
+
+    Values that agree up to rounding keep their order of arrival, which is from simple to
+    intricate.
     """
+    return -float(f"{candidate.value:.9g}")
 
-    def __init__(self, mechanism: Any, pilot: Sequence[Pair], seed: int, samples: int = 4) -> None:
-        self._mechanism, self._seed, self._samples = mechanism, seed, samples
-        rows = []
-        for pair in pilot[:6]:
-            try:
-                rows.append(sampled(mechanism, pair.d0, 64, np.random.default_rng(seed)))
-            except ConvergenceError:
-                continue
-        if not rows:
-            failure = f"{type(mechanism).__name__} converged on none of {min(len(pilot), 6)} pairs"
-            raise InvalidArgument(f"search: mechanism must run on the domain, {failure}")
-        self._discrete = has_capability(mechanism, HasSupport)
-        self._scale = np.maximum(
-            np.median([np.median(np.abs(r), axis=0) for r in rows], axis=0), 1e-9
+
+def explore(
+    domain: Domain,
+    score: Score,
+    *,
+    extra: int = 0,
+    settle: FinalScore | None = None,
+    evaluations: int,
+    seconds: float,
+    seed: int,
+    max_candidates: int = 3,
+    stop: float = math.inf,
+) -> Exploration:
+    """Maximize a score over the pairs of a domain, until a limit is reached or a final value
+    reaches `stop`.
+
+    ``score(pair, z)`` returns a value and an output that belongs to it, where `z` has `extra` free
+    coordinates that are optimized along with the pair. ``settle(pair, output)`` returns the final
+    value, which costs more than the score; without `settle`, the score is final. At most
+    `max_candidates` candidates are returned.
+    """
+    found = Exploration(
+        domain, score, extra, settle, evaluations, seconds, seed, max_candidates, stop
+    )
+    found.catalogue()
+    found.evolution()
+    found.restarts()
+    found.lattice()
+    found.simplify()
+    return found
+
+
+@dataclass(slots=True)
+class Exploration:
+    """One search: its settings, and its results so far. Each stage is a method."""
+
+    domain: Domain
+    score: Score
+    extra: int
+    settle: FinalScore | None
+    budget: int
+    seconds: float
+    seed: int
+    max_candidates: int
+    stop: float
+    deadline: float = field(init=False)
+    restart_share: float = field(init=False)  # share of the evaluations for random restarts
+    candidates: list[Candidate] = field(default_factory=list)  # the best candidates, best first
+    # number of evaluations and best value, at each improvement
+    trace: list[tuple[int, float]] = field(default_factory=list)
+    evaluations: int = 0  # number of scored pairs
+    skipped: int = 0  # number of these pairs on which a solver did not converge
+    reason: str = ""  # message of the last skipped pair
+
+    def __post_init__(self) -> None:
+        self.deadline = time.monotonic() + self.seconds
+        # CMA-ES cannot optimize over categories
+        self.restart_share = 0.6 if self.domain.unordered else 0.15
+
+    @property
+    def best(self) -> float:
+        """Return the highest score; minus infinity if every pair was skipped."""
+        return self.candidates[0].value if self.candidates else -math.inf
+
+    def _value(self, score: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
+        """Return a score and its output; minus infinity where a solver does not converge."""
+        try:
+            value, output = score(*arguments)
+        except ConvergenceError as error:
+            self.skipped += 1
+            self.reason = str(error)
+            return -math.inf, None
+        return (value, output) if not math.isnan(value) else (-math.inf, None)
+
+    def evaluate(self, pair: Pair, tail: FloatArray | None = None) -> Candidate:
+        """Score a pair, whose output has the free coordinates `tail`, zero by default."""
+        self.evaluations += 1
+        tail = np.zeros(self.extra) if tail is None else tail
+        return Candidate(pair, *self._value(self.score, pair, tail))
+
+    def settled(self, candidate: Candidate, why: str | None = None) -> None:
+        """Add a candidate with its final value. Keep the best candidate of each origin (`why`), and
+        at most `max_candidates` in total.
+        """
+        pair, value, output = candidate
+        if self.settle is not None:
+            value, output = self._value(self.settle, pair, output)
+        if not value > -math.inf:
+            return
+        if why is not None:
+            pair = Pair(pair.d0, pair.d1, pair.relation, why)
+        if value > self.best:
+            self.trace.append((self.evaluations, value))
+        others = [c for c in self.candidates if c.pair.why != pair.why]
+        same = [c for c in self.candidates if c.pair.why == pair.why]
+        winner = max([*same, Candidate(pair, value, output)], key=lambda c: c.value)
+        self.candidates = sorted([*others, winner], key=_rank)[: self.max_candidates]
+
+    def settled_if_close(self, candidate: Candidate | None, why: str) -> None:
+        """Add a candidate whose score is close to the best value so far."""
+        if candidate is not None and (candidate.value > 0.98 * self.best or not self.candidates):
+            self.settled(candidate, why)
+
+    @property
+    def over(self) -> bool:
+        """Return whether a limit of the search is reached."""
+        return (
+            self.evaluations >= self.budget
+            or time.monotonic() > self.deadline
+            or self.best >= self.stop
         )
-        self.width = 0 if self._discrete else int(rows[0].shape[1])
 
-    def __call__(self, pair: Pair, tail: FloatArray) -> tuple[float, FloatArray | None]:
-        """Return the largest loss, and the output that attains it."""
-        loss = Loss(self._mechanism, pair)
-        if self._discrete:
-            try:
-                rows = support_rows(self._mechanism, pair)
-            except InvalidArgument:  # the support is too large to list
-                rows = self._sample_both(pair, 64)
-        else:
-            rows = np.vstack(
-                [
-                    self._scale * np.sinh(np.clip(2 * tail, -30, 30))[None, :],
-                    self._points_near_shift(pair),
-                ]
+    def catalogue(self) -> None:
+        """Score the pairs of the catalog, and compute the final values of the best."""
+        scored: list[Candidate] = []
+        limit = self.deadline - 0.6 * self.seconds
+        for pair in pairs_for(self.domain):
+            if scored and (time.monotonic() > limit or self.over):
+                break
+            scored.append(self.evaluate(pair))
+        scored.sort(key=lambda candidate: -candidate.value)
+        for candidate in scored[: max(self.max_candidates, 4)]:
+            self.settled(candidate)
+            if self.over:
+                return
+
+    def evolution(self) -> None:
+        """Run CMA-ES from several layouts, then again with more patience from the best
+        end points.
+        """
+        end_points: list[tuple[float, int, SearchSpace, FloatArray]] = []
+        start_time, horizon = time.monotonic(), self.deadline - 0.2 * self.seconds
+        middle = start_time + 0.5 * (horizon - start_time)
+        most = self.evaluations + min(0.45, 0.85 - self.restart_share) * self.budget
+        for turn in itertools.count():
+            if self.over or time.monotonic() >= middle or self.evaluations >= most:
+                break
+            rng = np.random.default_rng([self.seed, turn])
+            shape = self.domain.shape(rng, turn)
+            dimension = shape.size + self.extra
+            if dimension == 0:  # categories alone leave no coordinate to optimize
+                return
+            patience = min(40 * dimension, max(self.budget // 12, 4 * dimension))
+            value, point = self.climb(
+                shape, rng.standard_normal((8, dimension)), 0.8, patience, middle, turn
             )
-        values = loss(rows)
-        i = int(np.argmax(values))
-        return float(values[i]), rows[i]
+            end_points.append((value, turn, shape, point))
+        end_points.sort(key=lambda row: (-row[0], row[1]))
+        for index, (_, _, shape, point) in enumerate(end_points[:2]):
+            value, start = -math.inf, point
+            for again in range(6):
+                left = int((1 - self.restart_share) * self.budget) - self.evaluations
+                if self.over or left <= 0 or time.monotonic() > horizon:
+                    return
+                found, start = self.climb(
+                    shape,
+                    start[None, :],
+                    0.4 / (1 + again % 3),
+                    min(max(200, int(0.25 * self.budget)), left),
+                    horizon,
+                    100 + 10 * index + again,
+                )
+                if found <= value + 1e-4 * abs(value):
+                    break
+                value = found
 
-    def _sample_both(self, pair: Pair, size: int) -> FloatArray:
+    def climb(
+        self,
+        shape: SearchSpace,
+        starts: FloatArray,
+        step: float,
+        patience: int,
+        until: float,
+        number: int,
+    ) -> tuple[float, FloatArray]:
+        """Run CMA-ES once from the best of some starting points, and return the best value and
+        point.
+
+        If the best point is close to the best value so far, its pair becomes a candidate with its
+        final value.
+        """
+        best: Candidate | None = None
+        best_point = starts[0]
+
+        def cost(points: FloatArray) -> FloatArray:
+            nonlocal best, best_point
+            found = np.full(len(points), np.inf)
+            for i, z in enumerate(points):
+                if time.monotonic() > until:
+                    break
+                pair = shape.decode(z[: shape.size])
+                if pair is None:
+                    continue
+                scored = self.evaluate(pair, z[shape.size :])
+                found[i] = -scored.value
+                if scored.value > (-math.inf if best is None else best.value):
+                    best, best_point = scored, z.copy()
+            return found
+
+        cost(starts)
+        if best is not None and best.value < self.stop:
+            minimize_cma_es(
+                cost,
+                best_point,
+                step,
+                seed=1 + (self.seed * 1009 + number) % (2**31 - 2),
+                evaluations=patience,
+                deadline=until,
+            )
+        self.settled_if_close(best, f"found by search, start {number}")
+        return -math.inf if best is None else best.value, best_point
+
+    def restarts(self) -> None:
+        """Score random pairs, and random changes of the best of every dozen."""
+        rng = np.random.default_rng([self.seed, 2**31])
+        draw, turns = self.domain.draws(rng), itertools.count()
+        domain = self.domain
+        drafts = Drafts(domain, (), rng) if isinstance(domain, Tabular | Table) else None
+        most = min(self.budget, self.evaluations + int(self.restart_share * self.budget))
+        until = self.deadline - 0.1 * self.seconds
+        for number in itertools.count():
+            best: Candidate | None = None
+            draft: Draft | None = None
+            idle = 0  # changes without improvement
+            for step in itertools.count():
+                if self.over or self.evaluations >= most or time.monotonic() > until:
+                    break
+                new = None
+                if drafts is not None:
+                    new = drafts.draft() if step < 12 or draft is None else drafts.changed(draft)
+                if step >= 12 and (new is None or idle > 200):
+                    break
+                pair = draw(next(turns)) if drafts is None or new is None else drafts.pair(new)
+                idle += 1
+                if pair is None:
+                    continue
+                found = self.evaluate(pair)
+                if best is None or found.value >= best.value:
+                    idle = 0 if best is None or found.value > best.value else idle
+                    best, draft = found, new
+            if best is None:
+                return
+            self.settled_if_close(best, f"found by search, restart {number}")
+
+    def lattice(self) -> None:
+        """Add the simplest pair of the lattice that exceeds the best value so far, if there is
+        one.
+        """
+        remaining = min(self.deadline - time.monotonic(), 0.15 * self.seconds)
+        if remaining <= 0 or self.over:
+            return
+        above = self.best + 1e-3 * abs(self.best) if math.isfinite(self.best) else 0.0
+        deadline = time.monotonic() + remaining
+        simplest: list[Candidate] = []
+
+        def points(turn: int) -> st.SearchStrategy[tuple[SearchSpace, list[float]]]:
+            shape = self.domain.shape(np.random.default_rng([self.seed, turn]), turn)
+            point = st.lists(st.sampled_from(_LATTICE), min_size=shape.size, max_size=shape.size)
+            return st.tuples(st.just(shape), point)
+
+        def exceeds(drawn: tuple[SearchSpace, list[float]]) -> bool:
+            pair = drawn[0].decode(np.array(drawn[1], dtype=float))
+            # past the deadline, let the remaining examples pass without a score
+            if pair is None or time.monotonic() > deadline:
+                return False
+            found = self.evaluate(pair)
+            if math.isfinite(found.value):
+                target(found.value)
+            if found.value > above:
+                simplest[:] = [found]
+            return found.value > above
+
+        # Flaky: past the deadline a pair that exceeded no longer does. The pair remains valid.
+        with contextlib.suppress(NoSuchExample, Flaky):
+            find(
+                st.integers(0, 11).flatmap(points),
+                exceeds,
+                settings=settings(
+                    max_examples=int(np.clip(self.budget // 20, 20, 400)),
+                    deadline=None,
+                    database=None,
+                    phases=(Phase.generate, Phase.target, Phase.shrink),
+                    suppress_health_check=list(HealthCheck),
+                    print_blob=False,
+                ),
+                random=random.Random(self.seed),
+            )
+        for found in simplest:
+            self.settled(found, "simplest found on a lattice")
+
+    def simplify(self) -> None:
+        """Replace the best candidate by a simpler pair that keeps its value within a relative loss
+        of 3e-4.
+        """
+        if not math.isfinite(self.best) or self.best <= 0:
+            return
+        pair, best, output = self.candidates[0]
+
+        def value_of(candidate: Pair) -> float:
+            try:
+                if self.settle is not None:
+                    return self.settle(candidate, output, thorough=False)[0]
+                return self.score(candidate, np.zeros(self.extra))[0]
+            except ConvergenceError:
+                return -math.inf
+
+        left = max(0.1 * self.seconds, self.deadline - time.monotonic())
+        end = time.monotonic() + min(left, 0.25 * self.seconds)
+        simple = shrunk(
+            pair,
+            self.domain.simpler,
+            lambda candidate: value_of(candidate) >= best * (1 - 3e-4),
+            lambda: time.monotonic() >= end,
+        )
+        if simple is not pair:
+            # A simple pair is worth more to a reader than the last 3e-4 of the value.
+            self.candidates[0] = Candidate(simple, value_of(simple), output)
+            self.candidates.sort(key=_rank)
+
+
+_SAMPLES = 4  # samples of each side that score a pair
+
+
+def loss_score(mechanism: Any, pilot: Sequence[Pair], seed: int) -> tuple[Score, int]:
+    """Return a score of pairs, and the number of output coordinates that a search optimizes along
+    with the pair. They are arguments of sinh, in units of the outputs' spread.
+
+    The score is the largest privacy loss over a few outputs: one that the search optimizes, some
+    samples, and points beyond the shift between the two datasets. For outputs with listed support,
+    all of the support is used instead.
+    """
+    pilot_rows = []
+    for pair in pilot[:6]:
+        with contextlib.suppress(ConvergenceError):
+            pilot_rows.append(sampled(mechanism, pair.d0, 64, np.random.default_rng(seed)))
+    if not pilot_rows:
+        raise InvalidArgument(
+            "search: mechanism must run on the domain, "
+            f"{type(mechanism).__name__} converged on none of {min(len(pilot), 6)} pairs"
+        )
+    discrete = has_capability(mechanism, HasSupport)
+    scale = np.maximum(np.median([np.median(np.abs(r), axis=0) for r in pilot_rows], axis=0), 1e-9)
+
+    def sample_both(pair: Pair, size: int) -> FloatArray:
         """Return `size` sampled outputs on each dataset, with the same seed."""
         return np.vstack(
-            [
-                sampled(self._mechanism, d, size, np.random.default_rng(self._seed))
-                for d in (pair.d0, pair.d1)
-            ]
+            [sampled(mechanism, d, size, np.random.default_rng(seed)) for d in (pair.d0, pair.d1)]
         )
 
-    def _points_near_shift(self, pair: Pair) -> FloatArray:
+    def points_near_shift(pair: Pair) -> FloatArray:
         """Return samples of both sides, and points beyond them in the direction of the shift.
 
         Both sides use the same randomness, so that for additive noise the difference of samples
         is the shift.
         """
         try:
-            rows = self._sample_both(pair, self._samples)
+            rows = sample_both(pair, _SAMPLES)
         except ConvergenceError:
-            return np.zeros((1, len(self._scale)))
-        first, second = rows[: self._samples], rows[self._samples :]
+            return np.zeros((1, len(scale)))
+        first, second = rows[:_SAMPLES], rows[_SAMPLES:]
         shift = (first - second).mean(axis=0)
         length = float(np.linalg.norm(shift))
         if length == 0 or not np.isfinite(length):
             return rows
-        far = np.array([1.0, 10.0, 1000.0]) * float(np.linalg.norm(self._scale))
+        far = np.array([1.0, 10.0, 1000.0]) * float(np.linalg.norm(scale))
         reach = (far / length)[:, None] * shift
         return np.vstack([rows, first[0] + reach, second[0] - reach])
 
+    def score(pair: Pair, tail: FloatArray) -> tuple[float, FloatArray | None]:
+        """Return the largest loss, and the output that attains it."""
+        loss = Loss(mechanism, pair)
+        if discrete:
+            try:
+                rows = support_rows(mechanism, pair)
+            except InvalidArgument:  # the support is too large to list
+                rows = sample_both(pair, 64)
+        else:
+            optimized = scale * np.sinh(np.clip(2 * tail, -30, 30))[None, :]
+            rows = np.vstack([optimized, points_near_shift(pair)])
+        values = loss(rows)
+        i = int(np.argmax(values))
+        return float(values[i]), rows[i]
 
-class PilotScore:
-    """Parameter that an event learned on a few runs is expected to certify. All pairs use the same
-    randomness.
+    return score, 0 if discrete else int(pilot_rows[0].shape[1])
+
+
+def pilot_score(mechanism: Any, claim: Claim, seed: int, pair: Pair) -> float:
+    """Return the parameter that an event learned on a few runs is expected to certify, a cautious
+    estimate that is not a bound. All pairs use the same randomness.
     """
-
-    def __init__(self, mechanism: Any, claim: Claim, seed: int, runs: int = 1000) -> None:
-        self._run, self._claim, self._seed, self._runs = (
-            getattr(mechanism, "sample", mechanism),
-            claim,
-            seed,
-            runs,
+    run = getattr(mechanism, "sample", mechanism)
+    if not callable(run):
+        raise InvalidArgument(
+            "search: mechanism must have log_density, or be callable as f(dataset, size, rng), got "
+            f"{type(mechanism).__name__}"
         )
-        if not callable(self._run):
-            requirement = "have log_density, or be callable as f(dataset, size, rng)"
-            raise InvalidArgument(
-                f"search: mechanism must {requirement}, got {type(mechanism).__name__}"
-            )
-
-    def __call__(self, pair: Pair) -> float:
-        """Return the expected certificate, a cautious estimate that is not a bound."""
-        try:
-            first, second = (
-                run_side(self._run, d, self._runs, stream(self._seed, i))
-                for i, d in enumerate((pair.d1, pair.d0))
-            )
-        except WrongShape as error:
-            raise InvalidArgument(f"search: {error}") from None
-        return expected_certificate(first, second, self._claim, alpha=0.01, rounds=10**6)
+    try:
+        first, second = (
+            run_side(run, d, 1000, stream(seed, i)) for i, d in enumerate((pair.d1, pair.d0))
+        )
+    except WrongShape as error:
+        raise InvalidArgument(f"search: {error}") from None
+    return expected_certificate(first, second, claim, alpha=0.01, rounds=10**6)
 
 
-class ProfileScore:
-    """Estimate of the claim's parameter on a pair, from the losses of samples. It ranks pairs and
-    proves nothing.
+def profile_score(mechanism: Any, claim: Claim, seed: int, pair: Pair) -> float:
+    """Return an estimate of the claim's parameter on a pair, from the losses of samples: the larger
+    one of the two orders. It ranks pairs and proves nothing.
 
     For (epsilon, delta), the estimate is the epsilon at which the mean of (1 - e^(epsilon - L))+
     is delta. For other notions, it is the largest parameter that an event {L >= t} with at least
     ten hits implies.
     """
+    loss, rng = Loss(mechanism, pair), np.random.default_rng(seed)
+    zero, one = (loss.signed(sampled(mechanism, d, 2048, rng))[0] for d in (pair.d0, pair.d1))
+    return max(_estimate(claim, one), _estimate(claim, -zero))
 
-    def __init__(self, mechanism: Any, claim: Claim, seed: int, samples: int = 2048) -> None:
-        self._mechanism, self._claim, self._seed, self._samples = mechanism, claim, seed, samples
 
-    def __call__(self, pair: Pair) -> float:
-        """Return the larger estimate of the two orders of the pair."""
-        loss = Loss(self._mechanism, pair)
-        rng = np.random.default_rng(self._seed)
-        zero, one = (
-            loss.signed(sampled(self._mechanism, d, self._samples, rng))[0]
-            for d in (pair.d0, pair.d1)
-        )
-        return max(self._one_order(one), self._one_order(-zero))
-
-    def _one_order(self, p_losses: FloatArray) -> float:
-        """Return the estimate for one order, from losses sampled under P."""
-        claim = self._claim
-        if claim.bounds_epsilon:
-            if np.mean(p_losses == np.inf) > claim.delta_budget:
-                return math.inf
-            finite = p_losses[np.isfinite(p_losses)]
-            return bracket(
-                lambda epsilon: (
-                    float(np.mean(-np.expm1(np.minimum(epsilon - p_losses, 0.0))))
-                    > claim.delta_budget
-                ),
-                0.0,
-                float(finite.max(initial=0.0)),
-                60,
-            )[0]
-        if len(p_losses) < 20:
-            return 0.0
-        thresholds = np.sort(p_losses)[::-1][9::8]
-        tpr = np.array([np.mean(p_losses >= t) for t in thresholds])
-        # The false-positive rate is also a mean under P (importance sampling), which resolves far
-        # smaller rates.
-        fpr = np.array(
-            [
-                np.mean(np.where(p_losses >= t, np.exp(-np.maximum(p_losses, -700.0)), 0.0))
-                for t in thresholds
-            ]
-        )
-        return float(np.max(claim.parameter_at(np.minimum(fpr, 1.0), tpr), initial=0.0))
+def _estimate(claim: Claim, p_losses: FloatArray) -> float:
+    """Return the estimate for one order, from losses sampled under P."""
+    if claim.bounds_epsilon:
+        if np.mean(p_losses == np.inf) > claim.delta_budget:
+            return math.inf
+        finite = p_losses[np.isfinite(p_losses)]
+        return bracket(
+            lambda epsilon: (
+                float(np.mean(-np.expm1(np.minimum(epsilon - p_losses, 0.0)))) > claim.delta_budget
+            ),
+            0.0,
+            float(finite.max(initial=0.0)),
+            60,
+        )[0]
+    if len(p_losses) < 20:
+        return 0.0
+    thresholds = np.sort(p_losses)[::-1][9::8]
+    tpr = np.array([np.mean(p_losses >= t) for t in thresholds])
+    # The false-positive rate is also a mean under P (importance sampling), which resolves far
+    # smaller rates.
+    fpr = np.array(
+        [
+            np.mean(np.where(p_losses >= t, np.exp(-np.maximum(p_losses, -700.0)), 0.0))
+            for t in thresholds
+        ]
+    )
+    return float(np.max(claim.parameter_at(np.minimum(fpr, 1.0), tpr), initial=0.0))
 
 
 def search(
@@ -241,7 +572,8 @@ def search(
     pure = claim.is_pure
     black_box = not has_capability(mechanism, WhiteBox)
     if score is not None or black_box or not pure:
-        given = score or (PilotScore if black_box else ProfileScore)(mechanism, claim, seed)
+        estimate = pilot_score if black_box else profile_score
+        given = score or partial(estimate, mechanism, claim, seed)
         found = explore(
             domain,
             lambda pair, _: (given(pair), None),
@@ -251,7 +583,7 @@ def search(
             max_candidates=keep,
         )
         return [(c.pair, c.value) for c in found.candidates]
-    loss = LossScore(mechanism, pairs_for(domain), seed)
+    loss, width = loss_score(mechanism, pairs_for(domain), seed)
 
     def settle(
         pair: Pair, output: FloatArray | None, thorough: bool = True
@@ -270,7 +602,7 @@ def search(
     found = explore(
         domain,
         loss,
-        extra=loss.width,
+        extra=width,
         settle=settle,
         evaluations=evaluations,
         seconds=seconds,

@@ -14,7 +14,7 @@ from typing import Any
 from dpwitness.auditors.audit.audit import Progress, audit
 from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.search.catalogue import audited_pairs, require_domain
-from dpwitness.auditors.search.exploration import explore
+from dpwitness.auditors.search.search import explore
 from dpwitness.auditors.traces.coupling import Evidence
 from dpwitness.auditors.traces.evidence import FINDINGS
 from dpwitness.auditors.traces.pair_analysis import examine, glance

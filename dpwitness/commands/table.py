@@ -252,7 +252,7 @@ COMMANDS: dict[str, Command] = {
                 "dpsgd:SAMPLING,NOISE,STEPS",
             },
             "--method": {
-                "choices": ("best", "counting", "curve"),
+                "choices": ("best", "curve"),
                 "default": "best",
                 "help": "theorem; default best",
             },

@@ -33,8 +33,6 @@ from dpwitness.auditors.workers.source_search import constants_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, error_text, require_one_of, short_repr
 
-_NOT_REAL = "bcmMOSUV"  # NumPy's kinds of bools, complex numbers, times, objects, texts and records
-
 
 def number_of(answer: Any) -> tuple[float, str]:
     """Return an answer as a number, and a description of the problem if the answer is an exception
@@ -47,7 +45,8 @@ def number_of(answer: Any) -> tuple[float, str]:
         return math.nan, error_text(answer)
     kind = getattr(getattr(answer, "dtype", None), "kind", "f")
     refused = f"returned {type(answer).__name__}, not a number"
-    if isinstance(answer, bool | str | bytes | bytearray | complex) or kind in _NOT_REAL:
+    # NumPy's kinds of bools, complex numbers, times, objects, texts and records
+    if isinstance(answer, bool | str | bytes | bytearray | complex) or kind in "bcmMOSUV":
         return math.nan, refused
     try:
         number = float(answer)
@@ -242,12 +241,20 @@ def narrowed(
 
     def simpler(violation: Comparison) -> Iterator[Comparison]:
         at = violation.at
+        longest = max((len(value) for value in at.values() if isinstance(value, tuple)), default=0)
+        shorter_lists = (
+            {
+                key: value[:length] if isinstance(value, tuple) else value
+                for key, value in at.items()
+            }
+            for length in range(1, longest)
+        )
         simpler_values = (
             {**at, parameter.name: value}
             for parameter in parameters
             for value in _simpler(parameter, at[parameter.name])
         )
-        return filter(None, map(violation_at, chain(shorter_lists(at), simpler_values)))
+        return filter(None, map(violation_at, chain(shorter_lists, simpler_values)))
 
     violation = shrunk(
         found.violation,
@@ -256,15 +263,6 @@ def narrowed(
         lambda: time.monotonic() > end,
     )
     return replace(found, violation=violation)
-
-
-def shorter_lists(at: Point) -> Iterator[Point]:
-    """Yield a point with its lists cut to one entry, to two, and so on."""
-    longest = max((len(value) for value in at.values() if isinstance(value, tuple)), default=0)
-    for length in range(1, longest):
-        yield {
-            key: value[:length] if isinstance(value, tuple) else value for key, value in at.items()
-        }
 
 
 def _simpler(parameter: Parameter, value: Any) -> Iterator[Any]:

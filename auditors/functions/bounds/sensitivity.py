@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Rational
@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpwitness.auditors.search.catalogue import require_domain, require_settings
-from dpwitness.auditors.search.exploration import explore
+from dpwitness.auditors.search.search import explore
 from dpwitness.auditors.witnesses.kinds import (
     BOUND_TOLERANCE,
     Fact,
@@ -234,35 +234,31 @@ def audit_sensitivity(
     >>> round(audit_sensitivity(np.mean, 0.2, Records(4), evaluations=500).ratio, 9)
     1.25
     """
-    bound = require_positive("claimed_bound", claimed_bound, "audit_sensitivity")
+    measure = _Difference(function, claimed_bound, norm, "audit_sensitivity")
     seed, evaluations = require_settings("audit_sensitivity", seed, seconds, evaluations, name)
-    require_callable("function", function, "audit_sensitivity")
-    _require_norm(norm, "audit_sensitivity")
     require_domain(domain, "audit_sensitivity")
     begin = time.perf_counter()
-    measure = _Difference(function, norm)
 
     def score(pair: Pair, _: FloatArray) -> tuple[float, None]:
         size, error = measure(pair)
-        return max(size - error, 0.0) / bound, None
+        return max(size - error, 0.0) / measure.bound, None
 
     found = explore(domain, score, evaluations=evaluations, seconds=seconds, seed=seed)
     pair = found.candidates[0].pair if found.candidates else None
     notes = (f"{found.skipped} evaluations skipped: {found.reason}",) if found.skipped else ()
     if pair is None:
         notes = (f"the function converged on none of {found.evaluations} pairs: {found.reason}",)
-    result = _result(
+    return _result(
         measure,
         pair,
-        bound,
         name,
         seed,
         notes=notes,
         progress=tuple(found.trace),
         evaluations=found.evaluations,
         skipped=found.skipped,
+        seconds=time.perf_counter() - begin,
     )
-    return replace(result, seconds=time.perf_counter() - begin)
 
 
 def sensitivity_at(
@@ -276,36 +272,20 @@ def sensitivity_at(
     """Run `audit_sensitivity` on one given pair. The verdict is ERROR if the function does not
     converge on the pair.
     """
-    bound = require_positive("claimed_bound", claimed_bound, "sensitivity_at")
-    require_callable("function", function, "sensitivity_at")
+    measure = _Difference(function, claimed_bound, norm, "sensitivity_at")
     require_type("pair", pair, Pair, "be a Pair", "sensitivity_at")
     require_type("name", name, str, "be a text", "sensitivity_at", optional=True)
-    _require_norm(norm, "sensitivity_at")
-    measure = _Difference(function, norm)
     try:
-        return _result(measure, pair, bound, name, progress=(), skipped=0, evaluations=1)
+        return _result(measure, pair, name, progress=(), skipped=0, evaluations=1)
     except ConvergenceError as error:
         notes = (f"the function did not converge on the pair: {error}",)
-        return _result(
-            measure, None, bound, name, progress=(), skipped=0, evaluations=0, notes=notes
-        )
-
-
-def _require_norm(norm: Any, owner: str) -> None:
-    if not callable(norm) and not (isinstance(norm, int | float) and norm in (1, 2, math.inf)):
-        raise InvalidArgument(
-            f"{owner}: norm must be 1, 2, inf or a distance function, got {short_repr(norm)}"
-        )
+        return _result(measure, None, name, progress=(), skipped=0, evaluations=0, notes=notes)
 
 
 def _result(
-    measure: _Difference,
-    pair: Pair | None,
-    bound: float,
-    name: str | None,
-    seed: int = 0,
-    **fields: Any,
+    measure: _Difference, pair: Pair | None, name: str | None, seed: int = 0, **fields: Any
 ) -> SensitivityResult:
+    bound = measure.bound
     size, error = measure(pair) if pair is not None else (math.nan, 0.0)
     lower = max(size - error, 0.0) / bound if pair is not None else math.nan
     slack = 1e-12 if measure.exact else _SLACK  # of exact numbers, only the norm is rounded
@@ -342,9 +322,20 @@ def _result(
 
 
 class _Difference:
-    """The difference |f(D) - f(D')| with a bound on its error."""
+    """The difference |f(D) - f(D')| with a bound on its error, and the claimed bound.
 
-    def __init__(self, function: Callable[[Any], Any], norm: Norm) -> None:
+    Raise InvalidArgument unless the function, the bound and the norm are valid.
+    """
+
+    def __init__(
+        self, function: Callable[[Any], Any], claimed_bound: float, norm: Norm, owner: str
+    ) -> None:
+        require_callable("function", function, owner)
+        if not callable(norm) and not (isinstance(norm, int | float) and norm in (1, 2, math.inf)):
+            raise InvalidArgument(
+                f"{owner}: norm must be 1, 2, inf or a distance function, got {short_repr(norm)}"
+            )
+        self.bound = require_positive("claimed_bound", claimed_bound, owner)
         self.function, self.norm = function, norm
         self.rigorous = True
         # whether the last pair gave exact numbers: whole numbers, decimals or fractions
@@ -417,8 +408,13 @@ class _Difference:
         converted from float32.
         """
         if unit == np.finfo(np.float64).eps:
-            found = _of_float32(vector.astype(np.float64))
-            self._wrapped = self._wrapped if found is None else found and self._wrapped is not False
+            values = vector.astype(np.float64)
+            with np.errstate(over="ignore"):
+                converted = bool((values.astype(np.float32) == values).all())
+            bits = np.frexp(values)[0] * 2.0**20
+            # numbers of at most 20 significant bits decide nothing
+            if not converted or np.any(bits != np.round(bits)):
+                self._wrapped = converted and self._wrapped is not False
             if self._wrapped:
                 return vector, float(np.finfo(np.float32).eps), "float32"
         return vector, unit, name
@@ -490,18 +486,6 @@ def _precision(value: Any) -> tuple[Any, float, str]:
     coarsest = max(known, key=lambda kind: float(np.finfo(kind).eps))
     unit = float(np.finfo(coarsest).eps)
     return exact, unit, coarsest.name if unit > np.finfo(np.float64).eps else ""
-
-
-def _of_float32(vector: Any) -> bool | None:
-    """Return whether these float64 numbers were converted from float32.
-
-    Returns None if all numbers have at most 20 significant bits, which decides nothing.
-    """
-    with np.errstate(over="ignore"):
-        if not (vector.astype(np.float32) == vector).all():
-            return False
-    bits = np.frexp(vector)[0] * 2.0**20
-    return True if np.any(bits != np.round(bits)) else None
 
 
 def _facts(result: Json) -> Facts:

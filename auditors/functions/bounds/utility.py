@@ -105,15 +105,19 @@ class UtilityResult(FunctionResult):
     def evidence(self) -> str:
         """Return the kind of evidence behind the verdict.
 
-        ``statistical`` at the stated confidence, or ``assumed`` if a moment is assumed or the
-        verdict is not a test.
+        ``statistical`` at the stated confidence, or ``assumed`` if a moment is assumed.
         """
         return self.claim.evidence
 
     def _summary(self) -> str:
         """Return the estimate and its limits in one line."""
         claim = self.claim
-        limits = claim.describe_limits(self.lower, self.upper, self.confidence)
+        at = f"at confidence {self.confidence:.12g}"
+        limits = (
+            f"lower limit {self.lower:.4g} {at}"
+            if math.isinf(self.upper)
+            else f"limits {self.lower:.4g} and {self.upper:.4g} {at} each"
+        )
         assumption = f", {claim.assumption}" if claim.assumption else ""
         return f"{claim}: {claim.describe(self.estimate, self.runs)} ({limits}{assumption})"
 
@@ -148,9 +152,7 @@ def audit_utility(
         A `MeanBound` is refuted if a lower limit of the mean exceeds the bound; the limit holds for
         all errors in the stated range, or with the stated standard deviation. A `Scaling` is
         refuted if the lower limit of the slope exceeds the exponent, and the slope exceeds the
-        exponent by more than 0.05: an error below the bound is allowed. Without a stated `spread`,
-        a `Scaling` of means is not a test at a stated error probability: the verdict is
-        INCONCLUSIVE instead of VIOLATED.
+        exponent by more than 0.05: an error below the bound is allowed.
     runs : int, optional
         Number of runs. Default 2000; for `Scaling`, 200 at each point, which is also the minimum.
     confidence : float
@@ -216,10 +218,7 @@ def audit_utility(
 
 def _facts(result: Json) -> Facts:
     scaling = result.get("exponent") is not None
-    points = result.get("points") or []
     sure = f"one-sided limits at confidence {figure(result.get('confidence'), 12)} each"
-    if scaling and (points or [{}])[0].get("lower") in (None, "nan"):
-        sure = "two standard errors either way, not a test at a stated error"
     facts = [Fact("claim", result.get("claim", ""))]
     if result.get("verdict") != Verdict.ERROR.value:
         estimate, lower, upper = (figure(result.get(k), 6) for k in ("estimate", "lower", "upper"))
@@ -228,15 +227,17 @@ def _facts(result: Json) -> Facts:
         facts += [
             Fact(what, f"{estimate}, standard error {error}"),
             Fact("limits", f"{lower} and {upper}: {sure}"),
-            Fact("points", "; ".join(map(_describe_point, points))),
+            Fact(
+                "points",
+                "; ".join(
+                    f"{figure(point['error'])} ± {figure(point['standard_error'], 2)} at "
+                    f"{figure(point['value'], 8)}"
+                    for point in result.get("points") or []
+                ),
+            ),
         ]
     budget = f"{count(result.get('runs'))} runs{' at each point' if scaling else ''}"
     return [*facts, Fact("budget", budget), *run_facts(result)]
-
-
-def _describe_point(point: Json) -> str:
-    error = f"{figure(point['error'])} ± {figure(point['standard_error'], 2)}"
-    return f"{error} at {figure(point['value'], 8)}"
 
 
 def _recompute(result: Json) -> Recomputed:
@@ -301,10 +302,6 @@ KIND = Kind(
             "the error is larger than claimed: promise less, or repair the mechanism."
         ),
         Verdict.NOT_REFUTED.value: "no change is needed on this evidence.",
-        Verdict.INCONCLUSIVE.value: (
-            "the mean seems to grow too fast, at no stated error: state its spread, or test the "
-            "median."
-        ),
     },
     topic="utility",
     rule="UTILITY",

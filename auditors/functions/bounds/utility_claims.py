@@ -46,8 +46,8 @@ class UtilityPoint:
     value: float
     error: float
     standard_error: float
-    lower: float = math.nan
-    upper: float = math.nan
+    lower: float
+    upper: float
 
 
 class UtilityClaim(ABC):
@@ -65,9 +65,7 @@ class UtilityClaim(ABC):
 
     @property
     def evidence(self) -> str:
-        """Return ``statistical``, or ``assumed`` if a moment is assumed or the verdict is not a
-        test.
-        """
+        """Return ``statistical``, or ``assumed`` if a moment is assumed."""
         return "statistical"
 
     @abstractmethod
@@ -83,12 +81,6 @@ class UtilityClaim(ABC):
     @abstractmethod
     def limit_to_json(self) -> Json:
         """Return the numbers of the claim that decide the verdict, for `recompute_bounds`."""
-
-    def describe_limits(self, lower: float, upper: float, confidence: float) -> str:
-        """Return the confidence limits as text."""
-        if math.isinf(upper):
-            return f"lower limit {lower:.4g} at confidence {confidence:.12g}"
-        return f"limits {lower:.4g} and {upper:.4g} at confidence {confidence:.12g} each"
 
     def points_to_json(self, points: Sequence[UtilityPoint]) -> Json:
         """Return the measured points, with the parameter that they belong to."""
@@ -255,11 +247,10 @@ class Scaling(UtilityClaim):
     transform : callable, optional
         Function of the parameter, such as ``math.log`` for a claim in log p. Positive on the grid.
     statistic : {"median", "mean"}
-        Statistic of the error over the runs. The test of medians holds for every law; the test of
-        means needs `spread`.
+        Statistic of the error over the runs. The test of medians holds for every law.
     spread : float, optional
         Assumed upper bound on the error's standard deviation, in units of the mean error, at every
-        value of the grid.
+        value of the grid. Needed for the test of means only.
     """
 
     exponent: float
@@ -277,10 +268,9 @@ class Scaling(UtilityClaim):
         require(self).finite("exponent").one_of("statistic", ["median", "mean"])
         if self.spread is not None:
             require(self).positive("spread")
-            if self.statistic != "mean":
-                raise InvalidArgument(
-                    f"Scaling: spread must be left out for the median, got {self.spread!r}"
-                )
+        if (self.spread is None) == (self.statistic == "mean"):
+            rule = "be given for the mean" if self.spread is None else "be left out for the median"
+            raise InvalidArgument(f"Scaling: spread must {rule}, got {self.spread!r}")
         if not isinstance(self.grid, Sequence) or isinstance(self.grid, str):
             raise InvalidArgument(
                 f"Scaling: grid must be a sequence of numbers, got {short_repr(self.grid)}"
@@ -320,19 +310,9 @@ class Scaling(UtilityClaim):
     @property
     def assumption(self) -> str:
         """Return the assumption on which the limits of the slope rest."""
-        if self.statistic == "median":
+        if self.spread is None:
             return "exact for every law"
-        if not self._is_test:
-            return (
-                "not a test at a stated error: two standard errors of a regression; state "
-                "spread, or use the median"
-            )
         return f"assuming standard deviations of at most {self.spread:.6g} means"
-
-    @property
-    def _is_test(self) -> bool:
-        """Return whether the limits hold at a stated error."""
-        return self.statistic == "median" or self.spread is not None
 
     @property
     def evidence(self) -> str:
@@ -342,13 +322,6 @@ class Scaling(UtilityClaim):
         return (
             f"slope {estimate:.4g} of the {self.statistic} error against the claimed "
             f"{self.exponent:g}, from {len(self.grid)} points of {runs} runs"
-        )
-
-    def describe_limits(self, lower: float, upper: float, confidence: float) -> str:
-        return (
-            UtilityClaim.describe_limits(self, lower, upper, confidence)
-            if self._is_test
-            else f"{lower:.4g} to {upper:.4g}"
         )
 
     def limit_to_json(self) -> Json:
@@ -396,24 +369,12 @@ class Scaling(UtilityClaim):
             float(np.sum((weights * [p.standard_error / p.error for p in points]) ** 2))
         )
         slope, spread = float(fit.slope), max(propagated_error, float(fit.stderr))
-        if not self._is_test:
-            lower, upper, refuted_verdict = (
-                slope - 2 * spread,
-                slope + 2 * spread,
-                Verdict.INCONCLUSIVE,
-            )
-        else:
-            lower, upper = combined_limits(
-                weights, np.array([p.lower for p in points]), np.array([p.upper for p in points])
-            )
-            refuted_verdict = Verdict.VIOLATED
-        verdict = (
-            refuted_verdict
-            if lower > self.exponent and slope > self.exponent + _MARGIN
-            else Verdict.NOT_REFUTED
+        lower, upper = combined_limits(
+            weights, np.array([p.lower for p in points]), np.array([p.upper for p in points])
         )
+        refuted = lower > self.exponent and slope > self.exponent + _MARGIN
         return {
-            "verdict": verdict,
+            "verdict": Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED,
             "estimate": slope,
             "lower": lower,
             "upper": upper,
@@ -430,7 +391,7 @@ class Scaling(UtilityClaim):
         self, value: float, errors: FloatArray, rng: Generator, alpha: float
     ) -> UtilityPoint:
         """Return the measured point at one parameter value."""
-        if self.statistic == "median":
+        if self.spread is None:
             middle = float(np.median(errors))
             bootstrap_medians = np.median(
                 errors[rng.integers(0, len(errors), (200, len(errors)))], axis=1
@@ -439,21 +400,16 @@ class Scaling(UtilityClaim):
                 value, middle, float(bootstrap_medians.std(ddof=1)), *median_limits(errors, alpha)
             )
         else:
-            if self.spread is not None and errors.min() < 0:
+            if errors.min() < 0:
                 raise InvalidArgument(
                     "audit_utility: error must be at least 0 where spread is stated, got "
                     f"{errors.min():.6g}"
                 )
-            limits = (
-                moment_limits(errors, alpha, spread=self.spread)
-                if self.spread is not None
-                else (math.nan, math.nan)
-            )
             point = UtilityPoint(
                 value,
                 float(errors.mean()),
                 float(errors.std(ddof=1) / math.sqrt(len(errors))),
-                *limits,
+                *moment_limits(errors, alpha, spread=self.spread),
             )
         if not (math.isfinite(point.error) and point.error > 0):
             raise InvalidArgument(

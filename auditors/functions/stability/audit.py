@@ -17,8 +17,9 @@ import numpy as np
 from dpwitness.auditors.functions.stability.metrics import (
     Exact,
     Incomparable,
-    as_bound,
+    exact,
     metric_named,
+    plain,
 )
 from dpwitness.auditors.functions.stability.neighbors import neighbors_of
 from dpwitness.auditors.functions.stability.randomized import STATE, find_law, is_kept
@@ -132,11 +133,36 @@ def audit_stability(
         metric_named(value, key, _OWNER)
         for key, value in (("input_metric", input_metric), ("output_metric", output_metric))
     )
-    bounds, skipped = map_values(stability_map, _distances(d_in))
+    listed = isinstance(d_in, Sequence) and not isinstance(d_in, str)
+    wrong = [
+        d
+        for d in (d_in if listed else ())
+        if isinstance(d, bool) or not isinstance(d, int | float | Fraction) or not 0 < d < math.inf
+    ]
+    if not listed or not d_in or wrong:
+        raise InvalidArgument(
+            f"{_OWNER}: d_in must be a list of positive numbers, got "
+            f"{short_repr(wrong[0] if wrong else d_in)}"
+        )
+    bounds, skipped = map_values(stability_map, sorted(set(d_in)))
     near = neighbors_of(
         input_domain, measure_in, list(bounds), constants_of(transformation), _OWNER
     )
-    given = _checked_inputs(inputs, input_domain)
+    given = () if inputs is None else inputs
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise InvalidArgument(
+            f"{_OWNER}: inputs must be a list of datasets, got {short_repr(inputs)}"
+        )
+    if inputs is not None and isinstance(input_domain, Domain):
+        raise InvalidArgument(
+            f"{_OWNER}: inputs must be left out for a Domain, whose pairs are catalogued: "
+            "give an InputSpace"
+        )
+    for i, dataset in enumerate(given):
+        if not input_domain.contains(dataset):
+            raise InvalidArgument(
+                f"{_OWNER}: inputs[{i}] must belong to the input domain, got {short_repr(dataset)}"
+            )
     begin = time.monotonic()
     tested = Comparisons(transformation, measure_out, bounds)
     # datasets that are run twice to see whether the transformation is deterministic
@@ -180,20 +206,6 @@ def audit_stability(
     return concluded(found, problem, tested, visible_errors, time.monotonic() - begin, fields)
 
 
-def _distances(d_in: Any) -> list[Exact]:
-    """Return the audited distances. Raise InvalidArgument unless they are positive numbers."""
-    if isinstance(d_in, str) or not isinstance(d_in, Sequence) or not d_in:
-        raise InvalidArgument(
-            f"{_OWNER}: d_in must be a list of positive numbers, got {short_repr(d_in)}"
-        )
-    for d in d_in:
-        if isinstance(d, bool) or not isinstance(d, int | float | Fraction) or not 0 < d < math.inf:
-            raise InvalidArgument(
-                f"{_OWNER}: d_in must be a list of positive numbers, got {short_repr(d)}"
-            )
-    return sorted(set(d_in))
-
-
 def map_values(
     stability_map: Callable[[Any], Any], d_in: Sequence[Any]
 ) -> tuple[dict[Any, Exact], tuple[str, ...]]:
@@ -204,7 +216,9 @@ def map_values(
     skipped = []
     for d in d_in:
         try:
-            bound = as_bound(stability_map(d))
+            bound = exact(plain(stability_map(d)))
+            if bound < 0:
+                raise Incomparable(f"a distance is at least 0, got {bound}")
         except Incomparable as error:
             skipped.append(f"d_in = {format_number(d)}: the map gives no distance: {error}")
         except Exception as error:
@@ -213,36 +227,13 @@ def map_values(
             if bound == math.inf:
                 skipped.append(f"d_in = {format_number(d)}: the map is infinite and claims nothing")
             else:
-                bounds[d] = bound
+                bounds[d] = Fraction(bound)
     if not bounds:
         raise InvalidArgument(
             f"{_OWNER}: stability_map must give a finite distance at some d_in: "
             f"{'; '.join(skipped)}"
         )
     return bounds, tuple(skipped)
-
-
-def _checked_inputs(inputs: Any, space: InputSpace | Domain) -> Sequence[Any]:
-    """Return the given datasets. Raise InvalidArgument if one of them is outside of the input
-    domain.
-    """
-    if inputs is None:
-        return ()
-    if isinstance(inputs, str) or not isinstance(inputs, Sequence):
-        raise InvalidArgument(
-            f"{_OWNER}: inputs must be a list of datasets, got {short_repr(inputs)}"
-        )
-    if isinstance(space, Domain):
-        raise InvalidArgument(
-            f"{_OWNER}: inputs must be left out for a Domain, whose pairs are catalogued: "
-            "give an InputSpace"
-        )
-    for i, dataset in enumerate(inputs):
-        if not space.contains(dataset):
-            raise InvalidArgument(
-                f"{_OWNER}: inputs[{i}] must belong to the input domain, got {short_repr(dataset)}"
-            )
-    return inputs
 
 
 @dataclass(frozen=True)

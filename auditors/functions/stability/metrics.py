@@ -414,13 +414,3 @@ def metric_named(name: Any, argument: str, owner: str) -> Metric:
     raise InvalidArgument(
         f"{owner}: {argument} must be one of {', '.join(METRICS)}, got {short_repr(name)}"
     )
-
-
-def as_bound(value: Any) -> Exact:
-    """Return the value of a stability map exactly, which may be infinite. Raise Incomparable unless
-    it is a number, at least 0.
-    """
-    found = exact(plain(value))
-    if found < 0:
-        raise Incomparable(f"a distance is at least 0, got {found}")
-    return found if isinstance(found, float) else Fraction(found)

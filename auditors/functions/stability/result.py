@@ -5,7 +5,7 @@ a written result.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -35,9 +35,6 @@ _ERROR_WORDS = {
     RAISES: "raises on one neighbor only",
     ABORTS: "aborts the process on one neighbor only",
 }
-ASSUMPTION = (
-    "an error that depends on one record tells the neighbors apart wherever errors are visible"
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -173,8 +170,6 @@ class StabilityResult(FunctionResult):
                 "let the function return a value on both inputs, or take them out of the input "
                 "domain"
             )
-        if self.finding in (EXCEEDS, LAW):
-            return "confirm that the library claims this map: the map is a guess"
         return (
             "round the map up, or compute in exact arithmetic; other excesses were not found"
             if self.finding == ROUNDING
@@ -192,7 +187,10 @@ class StabilityResult(FunctionResult):
             failed = next(
                 str(each) for each in self.outcomes if isinstance(each, Failure)
             ).partition("; it last printed")[0]
-            return f"{_ERROR_WORDS[self.finding]} ({failed[:200]}; {self.where}): {ASSUMPTION}"
+            return (
+                f"{_ERROR_WORDS[self.finding]} ({failed[:200]}; {self.where}): an error that "
+                "depends on one record tells the neighbors apart wherever errors are visible"
+            )
         if self.law is not None and self.finding == LAW:
             return (
                 f"{self.law.far:,} of {self.law.runs:,} outputs of the first input are further "
@@ -335,10 +333,30 @@ def concluded(
     remarks: tuple[str, ...] = (),
 ) -> StabilityResult:
     """Return the result of a search."""
-    notes = [*remarks, *_search_notes(tested)]
+    notes = list(remarks)
+    for failure, what in (
+        (FAILED, "pairs have errors on both sides"),
+        (INCOMPARABLE, f"pairs of outputs could not be compared: {tested.reason}"),
+        (UNFINISHED, "pairs have a run that did not end in its time"),
+    ):
+        if tested.uncompared[failure]:
+            notes.append(f"{tested.uncompared[failure]:,} of {tested.pairs:,} {what}")
+    if tested.spent:
+        notes.append("the search ended early: the transformation had ended too many processes")
     common = {"inputs": tested.inputs, "pairs": tested.pairs, "seconds": seconds, **fields}
-    if not problem and found is None:
-        problem = _without_comparison(tested)
+    if not problem and found is None:  # too little was compared for a verdict
+        if tested.pairs == 0:
+            problem = (
+                "no neighboring inputs were found at these distances: audit larger d_in, or widen "
+                "the domain"
+            )
+        elif 2 * tested.uncompared[INCOMPARABLE] > tested.pairs:
+            problem = f"most outputs could not be compared: {tested.reason}"
+        elif tested.uncompared.total() >= tested.pairs:
+            problem = (
+                "no two outputs could be compared: the transformation raises or does not end on "
+                "every input"
+            )
     if problem or found is None:
         none: dict[str, Any] = dict.fromkeys(("d_in", "bound", "measured", "first", "second"))
         return StabilityResult(
@@ -378,35 +396,3 @@ def concluded(
         notes=(*notes, *fields["skipped"]),
         **common,
     )
-
-
-def _search_notes(tested: Comparisons) -> Iterator[str]:
-    """Yield notes on pairs that could not be compared, and on a search that ended early."""
-    for kind, what in (
-        (FAILED, "pairs have errors on both sides"),
-        (INCOMPARABLE, f"pairs of outputs could not be compared: {tested.reason}"),
-        (UNFINISHED, "pairs have a run that did not end in its time"),
-    ):
-        if tested.uncompared[kind]:
-            yield f"{tested.uncompared[kind]:,} of {tested.pairs:,} {what}"
-    if tested.spent:
-        yield "the search ended early: the transformation had ended too many processes"
-
-
-def _without_comparison(tested: Comparisons) -> str:
-    """Return why a search without a finding has compared too little for a verdict; an empty text if
-    it has not.
-    """
-    if tested.pairs == 0:
-        return (
-            "no neighboring inputs were found at these distances: audit larger d_in, or widen the "
-            "domain"
-        )
-    if 2 * tested.uncompared[INCOMPARABLE] > tested.pairs:
-        return f"most outputs could not be compared: {tested.reason}"
-    if tested.uncompared.total() >= tested.pairs:
-        return (
-            "no two outputs could be compared: the transformation raises or does not end on "
-            "every input"
-        )
-    return ""

@@ -12,7 +12,6 @@ import pytest
 from scipy.special import log_expit, log_softmax
 
 import dpwitness as dpw
-from dpwitness.auditors.canaries.training import _noise_at
 from dpwitness.mechanisms import GradientSteps
 from dpwitness.mechanisms.textbook.gradient_steps import (
     step_delta,
@@ -173,6 +172,9 @@ def test_nothing_is_said_of_the_training_by_composition():
     implied = dpw.canaries.implied_training(found, broken, 1000)
     assert implied.verdict is found.verdict is dpw.Verdict.VIOLATED
     assert NOISE / 3 < implied.noise_multiplier < NOISE and implied.implied > implied.claimed
+    assert step_epsilon(implied.noise_multiplier, RATE, 1e-2) == pytest.approx(
+        found.epsilon_lower, rel=1e-6
+    )
     assert (
         "the training's claim has lost its proof" in implied.headline()
         and "VIOLATED" not in implied.headline().partition(";")[2]
@@ -190,10 +192,6 @@ def test_nothing_is_said_of_the_training_by_composition():
         dpw.canaries.implied_training(found, step(), 10)
     with pytest.raises(dpw.InvalidArgument, match="step must be one step, got 2 steps"):
         dpw.canaries.implied_training(found, replace(broken, steps=2), 10)
-
-
-def test_the_noise_of_an_epsilon_is_its_inverse():
-    assert _noise_at(step_epsilon(0.4, RATE, 1e-3), step()) == pytest.approx(0.4, rel=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["dirac", "orthogonal"])

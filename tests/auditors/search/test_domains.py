@@ -14,8 +14,7 @@ from dpwitness import audit, certify
 from dpwitness.auditors.checks.run_checks import special_pairs
 from dpwitness.auditors.functions.bounds.sensitivity import audit_sensitivity
 from dpwitness.auditors.search.catalogue import pairs_for, shrunk
-from dpwitness.auditors.search.exploration import explore
-from dpwitness.auditors.search.search import search
+from dpwitness.auditors.search.search import explore, search
 from dpwitness.mechanisms import (
     Answers,
     Costs,

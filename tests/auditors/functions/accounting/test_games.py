@@ -10,7 +10,7 @@ from scipy.stats import beta, binom
 
 from dpwitness import InvalidArgument
 from dpwitness.accounting import audit_accountant
-from dpwitness.auditors.functions.accounting.games import composed_delta, exact_error
+from dpwitness.auditors.functions.accounting.audit import composed_delta, exact_error
 from dpwitness.auditors.functions.accounting.profiles import Composition
 
 

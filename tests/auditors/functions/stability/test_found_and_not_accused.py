@@ -406,7 +406,7 @@ def test_a_suspected_map_keeps_its_word_in_the_report_and_its_witness():
     function, stability_map, *rest = BROKEN["impute by mean"]
     found = replace(audit_stability(function, stability_map, *rest), verdict=Verdict.SUSPECT)
     assert (
-        "the map is a guess" in found.advice
+        "read what is guessed in the first note" in found.advice
         and found.evidence == "assumed"
         and found.headline().startswith("SUSPECT: outputs are 3 apart")
         and recompute_bounds(found.to_json()).determined
