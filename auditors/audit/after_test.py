@@ -52,9 +52,9 @@ from dpwitness.auditors.statistics.columns import exact_values
 from dpwitness.auditors.witnesses.recompute import Cause
 from dpwitness.auditors.workers import engine
 from dpwitness.auditors.workers.engine import MechanismFailed, Phase, Segment, is_remote, outputs
+from dpwitness.auditors.workers.fitness import check_calls
 from dpwitness.auditors.workers.fresh_processes import PIECE, STATES, fresh_outputs
 from dpwitness.auditors.workers.pair_exercise import difference
-from dpwitness.auditors.workers.statefulness import check_calls
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain
 from dpwitness.core.protocols.mechanism import FloatArray

@@ -31,8 +31,8 @@ from dpwitness.auditors.witnesses.audit_records import AuditLedger
 from dpwitness.auditors.witnesses.recompute import Basis, Cause
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.auditors.workers.engine import MechanismFailed, explained
+from dpwitness.auditors.workers.fitness import Unfit
 from dpwitness.auditors.workers.pair_exercise import exercised
-from dpwitness.auditors.workers.statefulness import Unfit
 from dpwitness.core.claims import ApproxDP, Claim, exact_text, resolved
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable

@@ -49,8 +49,8 @@ from dpwitness.auditors.traces.evidence import TraceEvidence
 from dpwitness.auditors.traces.first_look import Limits, worst_evidence, worst_pairs
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import MechanismFailed, Phase
+from dpwitness.auditors.workers.loading import constants_of
 from dpwitness.auditors.workers.rounds import is_builtin_mechanism
-from dpwitness.auditors.workers.source_search import constants_of
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains.frames import Table
 from dpwitness.core.protocols.mechanism import FloatArray

@@ -54,20 +54,18 @@ from dpwitness.auditors.events.scorers import counts_suffice
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
 from dpwitness.auditors.workers.engine import Phase, Segment, Sides, Stage, run_side, stream
-from dpwitness.auditors.workers.environment_errors import (
+from dpwitness.auditors.workers.fitness import (
+    Unfit,
     check_imports,
     check_one_sided,
-    is_environment_fault,
-    what_to_try,
-)
-from dpwitness.auditors.workers.rounds import current_lock, is_builtin_mechanism, task_lock
-from dpwitness.auditors.workers.statefulness import (
-    Unfit,
     check_structure,
     check_training,
     digest,
+    is_environment_fault,
     same_outputs,
+    what_to_try,
 )
+from dpwitness.auditors.workers.rounds import current_lock, is_builtin_mechanism, task_lock
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import AlwaysRaises, MechanismFailed

@@ -34,9 +34,13 @@ from dpwitness.auditors.witnesses.recompute import Basis, Cause, describe_causes
 from dpwitness.auditors.witnesses.result import ClaimResult, pair_line
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.auditors.workers.engine import MechanismFailed, audit_key, stream
-from dpwitness.auditors.workers.environment_errors import environment_failure, is_environment_fault
+from dpwitness.auditors.workers.fitness import (
+    check_rows,
+    check_training,
+    environment_failure,
+    is_environment_fault,
+)
 from dpwitness.auditors.workers.pair_exercise import OutputComparison, exercised
-from dpwitness.auditors.workers.statefulness import check_rows, check_training
 from dpwitness.core.claims import Claim, promised, resolved
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import has_capability

@@ -42,8 +42,8 @@ from dpwitness.auditors.workers.engine import (
     collect,
     is_remote,
 )
+from dpwitness.auditors.workers.fitness import RepeatDetector, Unfit, check_calls, digest
 from dpwitness.auditors.workers.pair_exercise import OutputComparison
-from dpwitness.auditors.workers.statefulness import RepeatDetector, Unfit, check_calls, digest
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.wrappers.programs.target import Target

@@ -255,7 +255,7 @@ class Trees(Block):
     roots: Columns
 
     def columns(self, matrix: FloatArray) -> FloatArray:
-        from dpwitness.auditors.events.trees import sum_of_trees  # loads Numba
+        from dpwitness.auditors.statistics.regression import sum_of_trees  # loads Numba
 
         return sum_of_trees(
             np.ascontiguousarray(matrix),

@@ -33,9 +33,8 @@ from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.programs.environments import environments
 from dpwitness.mechanisms.wrappers.programs.target import Target
-from dpwitness.mechanisms.wrappers.programs.worker_pool import CONFINED
+from dpwitness.mechanisms.wrappers.programs.worker_pool import CONFINED, environments
 
 _HEADER = '''"""Targets of {title}, written by `dpwitness scan`.
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from dpwitness.auditors.events.event import MIN_KERNEL_ROUNDS, Event, cached_kernel
 from dpwitness.auditors.events.outputs import Outputs, encode
 from dpwitness.auditors.statistics.certificate import Tally
+from dpwitness.auditors.workers.fitness import Unfit, mark, same_outputs
 from dpwitness.auditors.workers.rounds import (
     NOTHING,
     Run,
@@ -30,7 +31,6 @@ from dpwitness.auditors.workers.rounds import (
     is_builtin_mechanism,
     task_lock,
 )
-from dpwitness.auditors.workers.statefulness import Unfit, mark, same_outputs
 from dpwitness.core.numerics.draws import Draws, state_of
 from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed
 from dpwitness.mechanisms.wrappers.programs.inside import global_generators
@@ -164,7 +164,7 @@ class Segment:
     sides: list[Sides] = field(default_factory=list)
     rounds: int = 0
     lost: int = 0  # rounds in batches that raised (see `rounds`)
-    # hashes that detect repeated outputs (see `statefulness`)
+    # hashes that detect repeated outputs (see `fitness`)
     marks: list[int] = field(default_factory=list)
     seconds: float = 0.0  # duration of the runs only
     single: bool = False  # whether some runs were executed one at a time

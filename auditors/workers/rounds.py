@@ -387,7 +387,7 @@ class Stage:
 
     @property
     def marked(self) -> int:
-        """Divisor of the marks that are stored (see `statefulness`), so that long stages store a
+        """Divisor of the marks that are stored (see `fitness`), so that long stages store a
         bounded number.
         """
         # a stage has about 2^15 marks at most

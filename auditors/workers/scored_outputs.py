@@ -21,8 +21,8 @@ from dpwitness.auditors.events.outputs import (
     score_columns,
 )
 from dpwitness.auditors.workers.engine import Stage, stream
+from dpwitness.auditors.workers.fitness import Unfit
 from dpwitness.auditors.workers.rounds import Run
-from dpwitness.auditors.workers.statefulness import Unfit
 from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed, Parts
 
 _TEST_OUTPUTS = 64  # test outputs of each dataset

@@ -26,12 +26,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.workers.loading import FOREIGN, QUERY, built, imported, named
-from dpwitness.auditors.workers.source_search import (
+from dpwitness.auditors.workers.loading import (
+    FOREIGN,
+    QUERY,
+    built,
     defining_module,
+    imported,
     imports_of,
     line_of,
     module_files,
+    named,
     standard,
 )
 from dpwitness.core.values.class_registry import is_registered, known_class, public_name
@@ -358,7 +362,7 @@ class Trust:
         """Check a target that runs in a separate interpreter: its file, its name and the
         interpreter.
         """
-        from dpwitness.mechanisms.wrappers.programs.environments import adapter_file, environments
+        from dpwitness.mechanisms.wrappers.programs.worker_pool import adapter_file, environments
 
         rule = record(
             {

@@ -33,8 +33,8 @@ from dpwitness.auditors.events.rules import Intervals, Threshold, WeightedScore
 from dpwitness.auditors.workers import chunks
 from dpwitness.auditors.workers.chunks import counter
 from dpwitness.auditors.workers.engine import Inline, Phase, Stage, counts
+from dpwitness.auditors.workers.fitness import Unfit
 from dpwitness.auditors.workers.rounds import batch, is_builtin_mechanism
-from dpwitness.auditors.workers.statefulness import Unfit
 from dpwitness.mechanisms.textbook.zoo import paper_zoo, zoo
 
 PAPERS = (
