@@ -114,7 +114,7 @@ def probe_pairs(
     sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair], most: int | None = None
 ) -> list[ProbedPair]:
     """Return the pairs with some output other than exceptions, at most `most`. Raise AlwaysRaises
-    if there is none.
+    if there is none, and InvalidArgument if stored stages do not give the same outputs again.
     """
     probed, failed = list[ProbedPair](), list[tuple[Pair, AlwaysRaises]]()
     for pair in pairs:
@@ -137,24 +137,17 @@ def probe_pairs(
             f"({first.why}){others}; {cause}"
         )
     sampler.repeatable = options.seeded and all(each.digest for each in probed)
-    _require_same_chunks(sampler, probed)
+    if sampler.ledger is not None and sampler.ledger.resumed:
+        # the first chunk of each stored stage must give the same outputs again
+        for key, plan in sampler.ledger.values(FIRST_CHUNK).items():
+            phase, index = map(int, key.removeprefix(FIRST_CHUNK).split())
+            stage = sampler.stage(probed[index].pair, phase, index, plan["rounds"], plan["chunk"])
+            one, zero = sampler.call(
+                sample_first_chunk, replace(stage, single=plan["single"], shared=plan["shared"])
+            )
+            if one is None or zero is None or digest((one, zero)) != plan["outputs"]:
+                raise sampler.ledger.changed_outputs(stage.size(0))
     return probed
-
-
-def _require_same_chunks(sampler: Sampler, probed: Sequence[ProbedPair]) -> None:
-    """Run the first chunk of each stored stage again. Raise InvalidArgument if the
-    outputs differ.
-    """
-    if sampler.ledger is None or not sampler.ledger.resumed:
-        return
-    for key, plan in sampler.ledger.values(FIRST_CHUNK).items():
-        phase, index = map(int, key.removeprefix(FIRST_CHUNK).split())
-        stage = sampler.stage(probed[index].pair, phase, index, plan["rounds"], plan["chunk"])
-        one, zero = sampler.call(
-            sample_first_chunk, replace(stage, single=plan["single"], shared=plan["shared"])
-        )
-        if one is None or zero is None or digest((one, zero)) != plan["outputs"]:
-            raise sampler.ledger.changed_outputs(stage.size(0))
 
 
 @task_lock()
@@ -222,28 +215,21 @@ def _run_probe_stage(stage: Stage, seeded: bool) -> ProbeResult:
     """
     if is_builtin_mechanism(stage.run):
         return _run_probe(stage, seeded)
-    with current_lock().seeding():
-        return _run_foreign_probe(stage, seeded)
-
-
-def _run_foreign_probe(stage: Stage, seeded: bool) -> ProbeResult:
-    """Probe a mechanism that may draw from global generators and may warn. Their states are
-    restored afterwards.
-    """
-    generator_states, owner = global_generators.snapshot(), getattr(stage.run, "__self__", None)
-    warned: list[str] = []
-    try:
-        with collect_warnings(warned):
-            result = _run_probe(stage, seeded)
-    finally:
-        global_generators.restore(generator_states)
+    with current_lock().seeding():  # it may draw from global generators, and may warn
+        generator_states, owner = global_generators.snapshot(), getattr(stage.run, "__self__", None)
+        warned: list[str] = []
+        try:
+            with collect_warnings(warned):
+                result = _run_probe(stage, seeded)
+        finally:
+            global_generators.restore(generator_states)
     warning_texts = owner.warned if isinstance(owner, Target) else warned
     return replace(result, notes=(*result.notes, *list(dict.fromkeys(warning_texts))[:4]))
 
 
 def _run_probe(stage: Stage, seeded: bool, runs_before: int = 0) -> ProbeResult:
     """Run the chunk and its replays, and check the outputs. If a batch raises, start again with
-    single runs.
+    single runs. Raise AlwaysRaises if every run on both datasets raises.
     """
     datasets_before = _dataset_text(stage)
     sides, words, shared = _run_chunk(stage)
@@ -255,9 +241,19 @@ def _run_probe(stage: Stage, seeded: bool, runs_before: int = 0) -> ProbeResult:
         runs_before + stage.rounds,
         dict[str, None](),
     )
-    if sides[0] is not None and sides[1] is not None:
-        # before the replays, which a slow exception makes expensive
-        _check_output(stage, rounds, sides[0], sides[1])
+    # before the replays, which a slow exception makes expensive
+    if all(side is not None and _raises(side, all) for side in sides):
+        names = [name for side in sides if side is not None for name in side.structures()]
+        message = ""
+        try:  # one more run, for its exception
+            again = getattr(stage.run, "run", stage.run)
+            again(stage.pair.d0, 1, stream(stage.seed, *stage.key, 3))
+        except Exception as error:
+            message = f": {text_of(error, str)}" + (
+                f"; {ONE_RUN_ADVICE}" if "but 3 were given" in str(error) else ""
+            )
+            message += f"; {what_to_try(message)}" if is_environment_fault(error) else ""
+        raise AlwaysRaises(f"mechanism always {min(names)}{message}", rounds)
     runs = min(_CALL_RUNS, stage.rounds // 2)
     for calls in (1, 2):  # before each replay
         rounds += _check_buffer(stage, calls, runs)
@@ -367,23 +363,6 @@ def _check_buffer(stage: Stage, call: int, runs: int) -> int:
             "next call; return a new array each time"
         )
     return 2 * runs
-
-
-def _check_output(stage: Stage, rounds: int, *sides: Outputs) -> None:
-    """Raise AlwaysRaises if every run on both datasets raises; the message contains the exception
-    of one more run.
-    """
-    if not all(_raises(side, all) for side in sides):
-        return
-    name, message = sorted(name for side in sides for name in side.structures())[0], ""
-    try:
-        getattr(stage.run, "run", stage.run)(stage.pair.d0, 1, stream(stage.seed, *stage.key, 3))
-    except Exception as error:
-        message = f": {text_of(error, str)}" + (
-            f"; {ONE_RUN_ADVICE}" if "but 3 were given" in str(error) else ""
-        )
-        message += f"; {what_to_try(message)}" if is_environment_fault(error) else ""
-    raise AlwaysRaises(f"mechanism always {name}{message}", rounds)
 
 
 def _raises(side: Outputs, quantifier: Callable[[Any], bool] = any) -> bool:

@@ -268,7 +268,7 @@ class Sampler:
             "cpu_seconds": self.elapsed_cpu,
             "notes": self.notes,
             "single": sorted(self.single),
-            "marks": [f"{mark:x}" for mark in self.repeats.stored_marks()],
+            "marks": [f"{mark:x}" for mark in sorted(self.repeats.seen)],
             "seen": dataclasses.astuple(self.seen),
         }
 

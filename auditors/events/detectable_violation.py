@@ -156,22 +156,6 @@ def detectable(
     return max(event_parameter, _true_parameter(claim, law, high), claim.parameter)
 
 
-def _cumulative_masses(
-    law: ScoreLaw, strength: float
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return cumulative masses of p and q above candidate thresholds, and of q and p below; the
-    empty event comes first.
-    """
-    p, q = law.member(strength)
-    (p1, q1), (p0, q0) = (
-        (np.cumsum(p[order]), np.cumsum(q[order])) for order in (slice(None, None, -1), slice(None))
-    )
-    last = max(len(p) - 1, 0)
-    ranks = np.concatenate([np.geomspace(1, max(last, 1), 40), np.linspace(1, max(last, 1), 40)])
-    keep = np.unique(ranks.astype(np.intp))[:last] - 1
-    return tuple(np.append(0.0, side[keep]) for side in (p1, q1, q0, p0))  # type: ignore[return-value]
-
-
 def _certified_parameter(
     claim: Claim, law: ScoreLaw, strength: float, rounds: int, alpha: float, z: float
 ) -> tuple[float, float]:
@@ -180,7 +164,16 @@ def _certified_parameter(
 
     The counts lie `z` standard errors on the unfavorable side.
     """
-    right1, wrong1, right0, wrong0 = _cumulative_masses(law, strength)
+    p, q = law.member(strength)
+    # cumulative masses of p and q above candidate thresholds, and of q and p below
+    (p1, q1), (p0, q0) = (
+        (np.cumsum(p[order]), np.cumsum(q[order])) for order in (slice(None, None, -1), slice(None))
+    )
+    last = max(len(p) - 1, 0)
+    ranks = np.concatenate([np.geomspace(1, max(last, 1), 40), np.linspace(1, max(last, 1), 40)])
+    keep = np.unique(ranks.astype(np.intp))[:last] - 1
+    # the empty event comes first
+    right1, wrong1, right0, wrong0 = (np.append(0.0, side[keep]) for side in (p1, q1, q0, p0))
     right, wrong = (
         0.5 * (upper[:, None] + lower[None, :])
         for upper, lower in ((right1, right0), (wrong1, wrong0))
@@ -209,7 +202,7 @@ def _certified_parameter(
     if claim.bounds_renyi:
         cuts = np.unique(np.searchsorted(np.cumsum(law.mass), CELL_QUANTILES))
         starts = np.append(0, cuts[(cuts > 0) & (cuts < len(law.mass))])
-        p, q = (np.add.reduceat(side, starts) for side in law.member(strength))
+        p, q = (np.add.reduceat(side, starts) for side in (p, q))
         best = max(
             best,
             expected_renyi_bound(

@@ -464,7 +464,12 @@ def walk(item: Any, leaves: Leaves) -> Iterator[str]:
         _add_text(name, plain(item, str) if isinstance(item, str) else bytes(item), leaves)
         yield name
     elif isinstance(item, BaseException):
-        yield from _walk_exception(item, leaves)
+        text = text_of(item, str)
+        numbers.append(text_hash(text))
+        _add_text_parts("text of an exception", text, leaves, len(numbers) - 1)
+        yield f"raises {name}"
+        if other_parts := exception_parts(item, text):
+            yield from _walk_fields(" with ", other_parts, leaves)
     elif isinstance(item, Decimal):
         yield add_decimal(item, leaves)
     elif isinstance(item, Fraction):
@@ -505,7 +510,12 @@ def _walk_container(item: Any, leaves: Leaves) -> Iterator[str]:
         and (item.dtype.names or item.dtype.kind in "OUS")
     ):
         if isinstance(item, np.ndarray):
-            shape = f"{_dtype_text(item.dtype)} {list(item.shape)}" if 0 in item.shape else ""
+            shape = (
+                f"{[(n, str(item.dtype[n])) for n in item.dtype.names or ()] or item.dtype} "
+                f"{list(item.shape)}"
+                if 0 in item.shape
+                else ""
+            )
             name, item = (
                 (f"{name} {item.dtype.str}{shape}", item.tolist())
                 if item.dtype.kind in "US"
@@ -598,16 +608,6 @@ def _walk_dict(item: dict[Any, Any], leaves: Leaves) -> Iterator[str]:
     yield "}"
 
 
-def _walk_exception(item: BaseException, leaves: Leaves) -> Iterator[str]:
-    """Yield the structure of an exception, and append the hash and the numbers of its text."""
-    text = text_of(item, str)
-    leaves.numbers.append(text_hash(text))
-    _add_text_parts("text of an exception", text, leaves, len(leaves.numbers) - 1)
-    yield f"raises {type(item).__name__}"
-    if other_parts := exception_parts(item, text):
-        yield from _walk_fields(" with ", other_parts, leaves)
-
-
 def _add_text(kind: str, text: str | bytes, leaves: Leaves) -> None:
     """Append the hash and the length of a text, its numbers, and a hash of the text without its
     numbers.
@@ -666,11 +666,6 @@ def _key_text(key: Any) -> str:
     # Python refuses the decimal digits of huge integers
     text = hex(content) if base is int and content.bit_length() > 4096 else repr(content)
     return text if type(key) is base else f"{type(key).__name__} {text}"
-
-
-def _dtype_text(kind: np.dtype[Any]) -> str:
-    """Return the text of a dtype; for a structured dtype, its fields and their types."""
-    return str([(name, str(kind[name])) for name in kind.names] if kind.names else kind)
 
 
 def _repr(item: Any) -> str:

@@ -62,8 +62,19 @@ def check_event(event: Event, path: str) -> None:
         if not holds(event):
             raise InvalidArgument(f"{path}.{message}")
     if isinstance(event, Threshold):
+        width = event.score.width
         for block, weights in event.score.blocks:
-            _check_block(block, weights, event.score.width, path)
+            for kind in reversed(type(block).__mro__):  # the fields of a base class first
+                for message, holds in _BLOCK_RULES.get(kind, ()):
+                    if not holds(block, width):
+                        raise InvalidArgument(
+                            f"{path}.score.blocks must {message.format(width=width)}"
+                        )
+            count = block.columns(np.zeros((1, width + 1))).shape[1]
+            if not _are_finite(weights, count):
+                raise InvalidArgument(
+                    f"{path}.score.blocks must have a finite weight for each of {count} features"
+                )
     elif isinstance(event, Binned):
         for i, each in enumerate(event.events):
             check_event(each, f"{path}.events[{i}]")
@@ -71,19 +82,6 @@ def check_event(event: Event, path: str) -> None:
         check_event(event.event, f"{path}.event")
         if event.mask is not None:
             check_event(event.mask, f"{path}.mask")
-
-
-def _check_block(block: Block, weights: Any, width: int, path: str) -> None:
-    """Raise InvalidArgument unless the columns of a block exist and its numbers match them."""
-    for kind in reversed(type(block).__mro__):  # the fields of a base class first
-        for message, holds in _BLOCK_RULES.get(kind, ()):
-            if not holds(block, width):
-                raise InvalidArgument(f"{path}.score.blocks must {message.format(width=width)}")
-    count = block.columns(np.zeros((1, width + 1))).shape[1]
-    if not _are_finite(weights, count):
-        raise InvalidArgument(
-            f"{path}.score.blocks must have a finite weight for each of {count} features"
-        )
 
 
 def columns_of(event: Event) -> int:
@@ -139,28 +137,9 @@ def _is_increasing(value: Any) -> bool:
     return _is_float_array(value) and not np.isnan(value).any() and bool((np.diff(value) > 0).all())
 
 
-def _are_structures(value: Any) -> bool:
-    """Return whether the value holds pairs of a name and a score."""
-    return isinstance(value, tuple) and all(
-        isinstance(s, tuple) and len(s) == 2 and isinstance(s[0], str) and _is_number(s[1])
-        for s in value
-    )
-
-
 def _are_knots(value: Any) -> bool:
     """Return whether the value is an array of increasing finite numbers, at least 2."""
     return _is_increasing(value) and 2 <= len(value) <= NESTED and bool(np.isfinite(value).all())
-
-
-def _are_columns(value: Any, width: int) -> bool:
-    """Return whether the value is an array of columns between 0 and `width`."""
-    return (
-        isinstance(value, np.ndarray)
-        and value.dtype == np.int64
-        and value.ndim == 1
-        and 1 <= len(value) <= NESTED
-        and bool(((value >= 0) & (value <= width)).all())
-    )
 
 
 def _are_nodes(block: Trees) -> bool:
@@ -176,14 +155,6 @@ def _are_nodes(block: Trees) -> bool:
         and _are_finite(block.threshold, nodes)
         and _are_finite(block.value, nodes)
     )
-
-
-def _go_down(block: Trees) -> bool:
-    """Return whether each node is a leaf, or its children come after it."""
-    nodes = np.arange(len(block.feature))
-    down = (block.left > nodes) & (block.right > nodes)
-    down &= np.maximum(block.left, block.right) < len(nodes)
-    return bool(((block.left < 0) | down).all())
 
 
 _COLUMN: Rules = (
@@ -215,7 +186,16 @@ _RULES: dict[type, Rules] = {
         ("low must not exceed high", lambda rule: rule.low <= rule.high),
         (
             "score.structures must hold names and scores",
-            lambda rule: _are_structures(rule.score.structures),
+            lambda rule: (
+                isinstance(rule.score.structures, tuple)
+                and all(
+                    isinstance(each, tuple)
+                    and len(each) == 2
+                    and isinstance(each[0], str)
+                    and _is_number(each[1])
+                    for each in rule.score.structures
+                )
+            ),
         ),
         (
             f"score.width must be a whole number, between 0 and {COLUMNS}",
@@ -354,7 +334,16 @@ _BLOCK_COLUMN: Rules = (
     ),
 )
 _BLOCK_COLUMNS: Rules = (
-    ("name columns, between 0 and {width}", lambda block, width: _are_columns(block.at, width)),
+    (
+        "name columns, between 0 and {width}",
+        lambda block, width: (
+            isinstance(block.at, np.ndarray)
+            and block.at.dtype == np.int64
+            and block.at.ndim == 1
+            and 1 <= len(block.at) <= NESTED
+            and ((block.at >= 0) & (block.at <= width)).all()
+        ),
+    ),
 )
 # by class, without the rules of its base classes
 _BLOCK_RULES: dict[type, Rules] = {
@@ -383,7 +372,13 @@ _BLOCK_RULES: dict[type, Rules] = {
         ),
         (
             "have trees whose children come after their parents",
-            lambda block, width: _go_down(block),
+            lambda block, width: (
+                (block.left < 0)
+                | (
+                    (np.minimum(block.left, block.right) > np.arange(len(block.left)))
+                    & (np.maximum(block.left, block.right) < len(block.left))
+                )
+            ).all(),
         ),
         (
             "have roots between 0 and the last node",

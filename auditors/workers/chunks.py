@@ -100,29 +100,21 @@ def _draws_of(run: Run, dataset: Any) -> Draws | None:
         return None  # a subclass overrides `sample`, and that method is audited
     try:
         draws = owner.draws(dataset)  # type: ignore[union-attr]
-        fits = isinstance(draws, Draws) and hasattr(draws.fill, "py_func")
-        return (
-            draws
-            if fits and (is_builtin_mechanism(run) or _give_same_outputs(run, dataset, draws))
-            else None
+        if not (isinstance(draws, Draws) and hasattr(draws.fill, "py_func")):
+            return None
+        if is_builtin_mechanism(run):
+            return draws
+        # bitwise equal first outputs, and generators left in the same state
+        one, two = np.random.default_rng(0), np.random.default_rng(0)
+        rows = run(dataset, _COMPARED_OUTPUTS, one)
+        blocks = np.concatenate([draws.sample(_COMPARED_OUTPUTS // 2, two) for _ in range(2)])
+        shaped = (
+            isinstance(rows, np.ndarray) and rows.dtype == np.float64 and rows.shape == blocks.shape
         )
+        same = shaped and rows.tobytes() == blocks.tobytes() and one.bytes(8) == two.bytes(8)
+        return draws if same else None
     except Exception:  # the run itself will raise the error and is counted then
         return None
-
-
-def _give_same_outputs(run: Run, dataset: Any, draws: Draws) -> bool:
-    """Return whether `run` and `draws` give bitwise equal first outputs and leave the generator in
-    the same state.
-    """
-    one, two = np.random.default_rng(0), np.random.default_rng(0)
-    rows = run(dataset, _COMPARED_OUTPUTS, one)
-    blocks = np.concatenate(
-        [draws.sample(size, two) for size in (_COMPARED_OUTPUTS // 2, _COMPARED_OUTPUTS // 2)]
-    )
-    shaped = (
-        isinstance(rows, np.ndarray) and rows.dtype == np.float64 and rows.shape == blocks.shape
-    )
-    return shaped and rows.tobytes() == blocks.tobytes() and one.bytes(8) == two.bytes(8)
 
 
 @lru_cache(maxsize=64)
@@ -238,7 +230,11 @@ def run_span(
     of chunks that begin before round `keep` are stored.
     """
     started = perf_counter()
-    counters = _counting_kernels(stage, events)
+    # kernels that count one event of a long stage while outputs are drawn, for D1 and D0
+    fused = not stage.single and len(events) == 1 and stage.rounds >= MIN_KERNEL_ROUNDS
+    one = counter(stage.run, stage.pair.d1, events[0]) if fused else None
+    zero = counter(stage.run, stage.pair.d0, events[0]) if fused else None
+    counters = None if one is None or zero is None else (one, zero)
     parts: dict[int, Segment] = {}
     for index in range(first, last):
         if counters is None or index * stage.chunk < keep:
@@ -261,18 +257,6 @@ def run_span(
         if result.lost:
             return Span(first, index + 1, list(parts.items()), True, perf_counter() - started)
     return Span(first, last, list(parts.items()), False, perf_counter() - started)
-
-
-def _counting_kernels(stage: Stage, events: Sequence[Event]) -> _Counters | None:
-    """Return kernels that count one event while outputs are drawn, for D1 and D0; None if the stage
-    is short or a kernel is missing.
-    """
-    if stage.single or len(events) != 1 or stage.rounds < MIN_KERNEL_ROUNDS:
-        return None
-    one, zero = (
-        counter(stage.run, dataset, events[0]) for dataset in (stage.pair.d1, stage.pair.d0)
-    )
-    return None if one is None or zero is None else (one, zero)
 
 
 def _run_with_kernels(stage: Stage, counters: _Counters, index: int) -> Segment:

@@ -235,24 +235,20 @@ class RepeatDetector:
     """
 
     def __init__(self) -> None:
-        self._seen: set[int] = set()
+        self.seen: set[int] = set()
         self._step = 1
-
-    def stored_marks(self) -> list[int]:
-        """Return the stored marks, sorted."""
-        return sorted(self._seen)
 
     def add(self, marks: Iterable[int]) -> bool:
         """Add the marks, and return whether one of them was already stored."""
         for value in marks:
             if value % self._step:
                 continue
-            if value in self._seen:
+            if value in self.seen:
                 return True
-            self._seen.add(value)
-            if len(self._seen) > 2**15:
+            self.seen.add(value)
+            if len(self.seen) > 2**15:
                 self._step *= 2
-                self._seen = {kept for kept in self._seen if kept % self._step == 0}
+                self.seen = {kept for kept in self.seen if kept % self._step == 0}
         return False
 
 

@@ -88,7 +88,23 @@ def memos_of(run: Callable[..., Any], datasets: Sequence[Any], seed: int, second
     A dict, list or set is a memo if runs work without its content, and put something in again. Of
     the attributes of an object, single ones may be memos.
     """
-    caches, found = _reachable(run)
+    # the caches of functions, and the containers, that the mechanism can reach
+    seen, waiting = set[int](), [run]
+    kept, caches, found = list[Any](), list[Any](), list[_Container]()
+    while waiting and len(seen) < 5_000:
+        each = waiting.pop()
+        if id(each) in seen or isinstance(each, str | bytes | int | float | complex | type(None)):
+            continue
+        seen.add(id(each))
+        kept.append(each)  # so that no other object gets its id
+        if callable(getattr(each, "cache_clear", None)) and hasattr(each, "cache_info"):
+            caches.append(each)
+        if isinstance(each, dict | list | set) and all(
+            callable(getattr(each, name, None)) for name in ("clear", "copy")
+        ):
+            found.append(each)
+        with suppress(Exception):  # objects may raise anything
+            waiting += _parts(each)
     until, containers = time.perf_counter() + seconds, list[tuple[_Container, list[Any] | None]]()
     for each in [each for each in found if each][:_MOST_CONTAINERS]:
         if time.perf_counter() > until:
@@ -122,29 +138,6 @@ def _is_memo(
             return len(container) > 0 if keys is None else all(key in container for key in keys)
     except Exception:  # the content is needed
         return False
-
-
-def _reachable(run: Callable[..., Any]) -> tuple[list[Any], list[_Container]]:
-    """Return the caches of functions, and the containers, that a function or object can reach,
-    except those of installed libraries.
-    """
-    seen, waiting = set[int](), [run]
-    kept, caches, containers = list[Any](), list[Any](), list[_Container]()
-    while waiting and len(seen) < 5_000:
-        found = waiting.pop()
-        if id(found) in seen or isinstance(found, str | bytes | int | float | complex | type(None)):
-            continue
-        seen.add(id(found))
-        kept.append(found)  # so that no other object gets its id
-        if callable(getattr(found, "cache_clear", None)) and hasattr(found, "cache_info"):
-            caches.append(found)
-        if isinstance(found, dict | list | set) and all(
-            callable(getattr(found, name, None)) for name in ("clear", "copy")
-        ):
-            containers.append(found)
-        with suppress(Exception):  # objects may raise anything
-            waiting += _parts(found)
-    return caches, containers
 
 
 def _parts(found: Any) -> list[Any]:
@@ -322,8 +315,13 @@ def in_new_processes(work: Callable[[int], T], count: int, seconds: float) -> li
         request = place + pickle.dumps((work, count))
     except Exception:  # of any object
         return []
-    found = list[T]()
-    slot = _Interpreter(begin, tuple(_user_modules()))
+    found, modules = list[T](), list[tuple[str, str, int]]()
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file and not file.startswith(_LIBRARIES) and not name.startswith("dpwitness"):
+            with contextlib.suppress(OSError):
+                modules.append((name, file, os.stat(file).st_mtime_ns))
+    slot = _Interpreter(begin, tuple(modules))
     for fresh in (False, True):
         try:
             with borrowed_worker(slot, _START_SECONDS, fresh=fresh) as interpreter:
@@ -347,23 +345,12 @@ def _read_answers(interpreter: Process, request: bytes, found: list[Any], deadli
             found.append(pickle.loads(content))
 
 
-def _user_modules() -> list[tuple[str, str, int]]:
-    """Return name, file and time of change of every loaded module of the user."""
-    found = []
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if file and not file.startswith(_LIBRARIES) and not name.startswith("dpwitness"):
-            with contextlib.suppress(OSError):
-                found.append((name, file, os.stat(file).st_mtime_ns))
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class _Interpreter:
     """Slot of a new interpreter that answers requests of `in_new_processes` (`serve`).
 
-    `begin` has the search path and the sources of the main script, pickled; `modules` are the
-    loaded modules of the user.
+    `begin` has the search path and the sources of the main script, pickled; `modules` are name,
+    file and time of change of the loaded modules of the user.
     """
 
     begin: bytes
@@ -414,7 +401,21 @@ def serve() -> None:
         except Exception:  # the mechanism cannot be imported here
             count = 0
         for index in range(count):
-            answers.write(_answer_of_fork(work, index))
+            reading, writing = os.pipe()
+            child = os.fork()
+            if child == 0:
+                try:
+                    os.close(reading)
+                    content = pickle.dumps(work(index))
+                    with os.fdopen(writing, "wb") as pipe:
+                        pipe.write(content)
+                finally:
+                    os._exit(0)
+            os.close(writing)
+            with os.fdopen(reading, "rb") as pipe:
+                content = pipe.read()  # nothing if the run has raised
+            os.waitpid(child, 0)
+            answers.write(b"%d\n%b" % (len(content), content))
             answers.flush()
         answers.write(b"-1\n")
         answers.flush()
@@ -422,27 +423,6 @@ def serve() -> None:
         if not count or not select.select([requests], [], [], 60.0)[0]:
             break
     os._exit(0)
-
-
-def _answer_of_fork(work: Callable[[int], Any], index: int) -> bytes:
-    """Return the pickled answer of ``work(index)`` in a fork of this process, after a line with its
-    length; without an answer if it raises.
-    """
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.close(reading)
-            content = pickle.dumps(work(index))
-            with os.fdopen(writing, "wb") as pipe:
-                pipe.write(content)
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        content = pipe.read()
-    os.waitpid(child, 0)
-    return b"%d\n%b" % (len(content), content)
 
 
 class _Unpickler(pickle.Unpickler):

@@ -228,7 +228,17 @@ class Trust:
                 raise InvalidArgument(
                     f"{what} {short_json(plan.target)} is not a mechanism of this project"
                 )
-            _require_small_sizes(plan.kwargs, f"{what}.kwargs")
+            # users may build larger mechanisms themselves; the number of records is not limited
+            left: list[tuple[str, Any]] = [(f"{what}.kwargs", plan.kwargs)]
+            while left:
+                here, item = left.pop()
+                for key, value in item.items() if isinstance(item, dict) else ():
+                    if isinstance(value, int) and abs(value) > _MAX_SIZE and key != "records":
+                        raise InvalidArgument(
+                            f"{here}.{key} must be at most {_MAX_SIZE:,} in a witness, got "
+                            f"{short_json(value)}; for larger sizes, pass the mechanism"
+                        )
+                    left.append((f"{here}.{key[:60]}", value))
             return plan
         file = self._permitted_file(place, name, what)
         return PlannedTarget(
@@ -442,23 +452,6 @@ class Trust:
             plan.argument,
             file,
         )
-
-
-def _require_small_sizes(kwargs: Any, path: str) -> None:
-    """Raise InvalidArgument for sizes of arrays and loops beyond the limit for files.
-
-    Users may build larger mechanisms themselves. The number of records is not limited.
-    """
-    left = [(path, kwargs)]
-    while left:
-        here, item = left.pop()
-        for key, value in item.items() if isinstance(item, dict) else ():
-            if isinstance(value, int) and abs(value) > _MAX_SIZE and key != "records":
-                raise InvalidArgument(
-                    f"{here}.{key} must be at most {_MAX_SIZE:,} in a witness, got "
-                    f"{short_json(value)}; for larger sizes, pass the mechanism"
-                )
-            left.append((f"{here}.{key[:60]}", value))
 
 
 def _short_path(path: Path) -> str:

@@ -291,14 +291,13 @@ def packed_as(dataset: Any) -> PackedDataset:
         key = digest.hexdigest()
     found = PackedDataset(packed, blobs, key)
     if number:
-        if len(_PACKED) >= _MAX_PACKED:
+        if len(_PACKED) >= 4:
             _PACKED.clear()
         _PACKED[number] = found
     return found
 
 
 _PACKED: dict[int, PackedDataset] = {}  # packed form of immutable datasets, by serial number
-_MAX_PACKED = 4
 
 
 def interpreter_slot(file: str, python: str | None, memory_limit: float = 0.0) -> Interpreter:

@@ -40,8 +40,6 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import numpy as np
 
-_MOST_CALLS = 4  # kept calls of a function
-_MOST_OBJECTS = 5000  # whose construction is kept
 _MOST_ENTRIES = 4000  # of an array or frame that is written as source
 _SECONDS = 5.0  # of one call
 _SEEDS = tuple(range(1, 13))
@@ -52,7 +50,6 @@ GENERATOR, RANDOM_STATE, RANDOM, SEED = (
     "__seed__",
 )
 _SLOW = 0.5  # CPU seconds of a run of a made-up call that no audit could repeat
-_MOST_COLUMNS = 6  # columns that errors name, of a made-up frame
 _COLUMN = re.compile(r"'([^'\[\]]+)'")
 _COLUMN_VALUES = [0.9, 0.5, 0.2, 0.1, 0.7, 0.3, 0.6, 0.4]
 _LISTED = re.compile(r"(self\.)?(categories|candidates|options|choices|universe|domain)")
@@ -217,7 +214,8 @@ class Recorder:
         is_constructor = path.endswith(".__init__")
 
         def report(*args: Any, **kwargs: Any) -> Any:
-            known = len(self.seen.get(path, ())) >= _MOST_CALLS and not is_constructor
+            # at most 4 calls of a function are kept
+            known = len(self.seen.get(path, ())) >= 4 and not is_constructor
             if self.busy or known:
                 return original(*args, **kwargs)
             written = self._written(signature, args, kwargs)
@@ -282,7 +280,8 @@ class Recorder:
     ) -> None:
         arguments, modules = written
         if is_constructor:
-            few = len(self.writer.made) < _MOST_OBJECTS
+            # the construction of at most 5000 objects is kept
+            few = len(self.writer.made) < 5000
             if arguments and few and all(text is not None for _, text, _ in arguments[1:]):
                 kind = type(args[0])
                 with contextlib.suppress(Unwritable):
@@ -477,7 +476,8 @@ def completed(found: Json) -> Json:
     """Return what `experiment` learns about a made-up call, with the columns that its frame lacks,
     as errors name them.
     """
-    for _ in range(_MOST_COLUMNS):
+    # errors name at most 6 columns of a made-up frame
+    for _ in range(6):
         try:
             return experiment(found)
         except KeyError as error:
@@ -526,17 +526,14 @@ def _effect(call: Call, name: str, value: Any) -> Tuple[str, List[str]]:
             role = "category"
         elif additive:
             role = "answer"
-        elif isinstance(value, int) and (not all(moved) or _is_encoded(name, moves)):
+        elif isinstance(value, int) and (
+            not all(moved)
+            # one person's value, which the output encodes and so keeps its length
+            or (_DATUM.fullmatch(name) and all(len(a) == len(b) > 1 for a, b in moves))
+        ):
             role = "category"
         effective.append(what)
     return role, effective
-
-
-def _is_encoded(name: str, moves: List[Tuple[List[Any], List[Any]]]) -> bool:
-    """Return whether an integer is one person's value that the output encodes: by its name, and
-    since the outputs keep their length.
-    """
-    return bool(_DATUM.fullmatch(name)) and all(len(a) == len(b) > 1 for a, b in moves)
 
 
 def _adds(before: List[Any], after: List[Any], value: Any, changed: Any) -> bool:
@@ -661,21 +658,6 @@ class Plugin:
             self.end("the time for tests is over: raise --seconds")
 
 
-def run_tests(recorder: Recorder, paths: List[str], seconds: float) -> str:
-    """Run tests and doctests with pytest, with the recorder at work. Return what pytest says if not
-    all tests could run.
-    """
-    pytest = importlib.import_module("pytest")
-    options = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        plugin = Plugin(recorder, seconds, pytest.exit)
-        code = pytest.main([*options, "--doctest-modules", *paths], plugins=[plugin])
-    lines = [line for line in said.getvalue().splitlines() if line.startswith(("E  ", "ERROR"))]
-    last = said.getvalue().strip().rpartition("\n")[2]
-    return "" if code == 0 else "tests: " + "; ".join([last, *lines[:2]])[:300]
-
-
 def main() -> None:
     """Answer the request on standard input."""
     request = json.loads(sys.stdin.readline())
@@ -694,7 +676,16 @@ def main() -> None:
     recorder.instrument()
     if request["tests"]:
         try:
-            remark = run_tests(recorder, request["tests"], request["seconds"])
+            pytest, said = importlib.import_module("pytest"), io.StringIO()
+            options = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
+            with contextlib.redirect_stdout(said):
+                plugin = Plugin(recorder, request["seconds"], pytest.exit)
+                arguments = [*options, "--doctest-modules", *request["tests"]]
+                code = pytest.main(arguments, plugins=[plugin])
+            output = said.getvalue()
+            lines = [line for line in output.splitlines() if line.startswith(("E  ", "ERROR"))]
+            last = output.strip().rpartition("\n")[2]
+            remark = "" if code == 0 else "tests: " + "; ".join([last, *lines[:2]])[:300]
         except ImportError:
             remark = "tests: pytest is not installed in this interpreter"
         if remark:
