@@ -348,7 +348,15 @@ def _learn(
             ]
             learned = max(found, key=lambda each: each.expected)
             suspected |= learned.expected > options.claim.parameter
-        causes.append(replace(cause, event=_best_side(options, part, learned.event, sides)))
+        # the event guesses both datasets, or one of them, whichever certifies more on the training
+        # outputs: if the part is rarer on one dataset, guesses of this dataset need no discount
+        region = None if part.region is None else _tables([part.region], sides)[0]
+        ranked = []
+        for side in (0, 1, -1):
+            rule = part.restricted(learned.event, side)
+            counted = _counted(replace(cause, event=rule), _tables([rule], sides)[0], region, 0)
+            ranked.append((counted.judged(options.claim).lower, -abs(side), side, rule))
+        causes.append(replace(cause, event=max(ranked, key=lambda each: each[:2])[-1]))
     return causes
 
 
@@ -368,26 +376,6 @@ def _padded(outputs: Outputs, count: int) -> Outputs:
         np.full((count, outputs.values.shape[1]), np.nan), np.zeros(count), {0.0: "other outputs"}
     )
     return concatenate([outputs, others])
-
-
-def _best_side(options: AuditOptions, part: Part, event: Event, sides: BothSides) -> Restricted:
-    """Return the restricted event that guesses both datasets, or one of them, whichever certifies
-    more on the training outputs.
-
-    If the part is rarer on one dataset, guesses of this dataset need no discount.
-    """
-    region = None if part.region is None else _tables([part.region], sides)[0]
-    found = []
-    for side in (0, 1, -1):
-        rule = part.restricted(event, side)
-        counted = _counted(
-            Cause(part.kind, part.words, event=rule, alpha=options.alpha / PARTS),
-            _tables([rule], sides)[0],
-            region,
-            0,
-        )
-        found.append((counted.judged(options.claim).lower, -abs(side), side, rule))
-    return max(found, key=lambda each: each[:2])[-1]
 
 
 def _tables(rules: Sequence[Event], sides: BothSides) -> NDArray[np.int64]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from os import PathLike
 from typing import Any
@@ -27,10 +27,8 @@ from dpwitness.auditors.audit.after_test import (
 )
 from dpwitness.auditors.audit.conclude import Findings, build_result, conclude
 from dpwitness.auditors.audit.options import (
-    LEAST,
     AuditOptions,
     Progress,
-    RunCost,
     require_find,
     require_seconds,
     validated_options,
@@ -54,13 +52,7 @@ from dpwitness.auditors.audit.probe import (
     train,
 )
 from dpwitness.auditors.audit.result import AuditResult, BitLevel
-from dpwitness.auditors.audit.sampler import (
-    Sampler,
-    fix_budget,
-    measure_cost,
-    replan,
-    runs_to_choose,
-)
+from dpwitness.auditors.audit.sampler import Sampler, fix_budget, replan, runs_to_choose
 from dpwitness.auditors.audit.test import EventTest, SequentialTest, extend, run_test, single_event
 from dpwitness.auditors.events.event import Binned, Event
 from dpwitness.auditors.events.learning import Learned
@@ -326,23 +318,6 @@ def audit(
         if announce is not None:
             announce(sampler.ledger.describe(sequential=bool(sequential)))
         return conclude(sampler, options, _run(sampler, options, pairs, candidates, totals))
-
-
-def timed(
-    mechanism: Any,
-    *,
-    claim: Claim,
-    pair: Pair,
-    executor: Executor | None = None,
-    seed: int = 0,
-    name: str | None = None,
-) -> RunCost:
-    """Measure the cost of runs on this pair, as an audit with a time budget does first. Raise
-    MechanismFailed if they crash or hang.
-    """
-    options = validated_options(mechanism, claim, LEAST, 0.99, seed, executor, name)
-    with closing(Sampler(options)) as sampler:
-        return measure_cost(sampler, options, pair)
 
 
 def confirm(

@@ -166,7 +166,24 @@ def conclude(sampler: Sampler, options: AuditOptions, stages: Iterator[Findings]
             not interrupted or (findings.test is not None and findings.test.sequential)
         ):
             try:
-                doubt = require_independent(sampler, _counted_violations(findings))
+                # the events whose counts violate the claim
+                found, test, level = list[Counted](), findings.test, findings.bit_level
+                if test is not None and findings.refuted:
+                    lost = test.parts[-1].lost if test.parts else 0
+                    counts = test.basis.cells if test.basis is not None else ()
+                    cells = np.array(counts) if counts else None
+                    found.append(
+                        Counted(test.pair, test.index, test.event, test.tally, lost, cells)
+                    )
+                    found += [
+                        Counted(test.pair, test.index, each.event, each.tally, each.lost)
+                        for each in findings.causes or ()
+                        if each.verdict is Verdict.VIOLATED and each.event and each.tally
+                    ]
+                leak = level is not None and level.verdict is Verdict.VIOLATED
+                if leak and level and level.pair and level.event and level.tally:
+                    found.append(Counted(level.pair, 0, level.event, level.tally, level.lost))
+                doubt = require_independent(sampler, found)
             except KeyboardInterrupt:
                 doubt = "interrupted before the violation was compared with fresh runs"
             except Unfit as error:
@@ -209,30 +226,6 @@ def conclude(sampler: Sampler, options: AuditOptions, stages: Iterator[Findings]
 def _withdrawn(findings: Findings) -> Findings:
     """Return the findings without counts, which certify nothing if runs are not independent."""
     return replace(findings, test=None, bit_level=None, causes=None)
-
-
-def _counted_violations(findings: Findings) -> list[Counted]:
-    """Return the events whose counts violate the claim."""
-    found, test, level = list[Counted](), findings.test, findings.bit_level
-    if test is not None and findings.refuted:
-        lost = test.parts[-1].lost if test.parts else 0
-        cells = np.array(test.basis.cells) if test.basis is not None and test.basis.cells else None
-        found.append(Counted(test.pair, test.index, test.event, test.tally, lost, cells))
-        causes = [each for each in findings.causes or () if each.verdict is Verdict.VIOLATED]
-        found += [
-            Counted(test.pair, test.index, each.event, each.tally, each.lost)
-            for each in causes
-            if each.event and each.tally
-        ]
-    if (
-        level is not None
-        and level.verdict is Verdict.VIOLATED
-        and level.pair
-        and level.event
-        and level.tally
-    ):
-        found.append(Counted(level.pair, 0, level.event, level.tally, level.lost))
-    return found
 
 
 def build_result(

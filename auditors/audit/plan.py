@@ -8,14 +8,14 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 from scipy.special import ndtr
 
-from dpwitness.auditors.audit.audit import timed
-from dpwitness.auditors.audit.options import LEAST, RunCost, format_duration
+from dpwitness.auditors.audit.options import LEAST, RunCost, format_duration, validated_options
 from dpwitness.auditors.audit.power import (
     FEW,
     REPEATS,
@@ -26,6 +26,7 @@ from dpwitness.auditors.audit.power import (
     split_budget,
 )
 from dpwitness.auditors.audit.power import MOST as REHEARSED
+from dpwitness.auditors.audit.sampler import Sampler, measure_cost
 from dpwitness.auditors.density.limit import SHAPES, law_with_parameter, limit_of_law, parameter_of
 from dpwitness.auditors.density.routes import loss_law
 from dpwitness.auditors.search.catalogue import audited_pairs
@@ -337,11 +338,11 @@ def plan(
         has_floats = floats or len(law.p) > FEW
         return chance(law, claim, runs, 1 - confidence, pairs=tried, floats=has_floats)
 
-    cost = (
-        None
-        if mechanism is None
-        else timed(mechanism, claim=claim, pair=pairs[0], executor=executor, name=name)
-    )
+    cost: RunCost | None = None
+    if mechanism is not None:
+        options = validated_options(mechanism, claim, LEAST, 0.99, 0, executor, name)
+        with closing(Sampler(options)) as sampler:
+            cost = measure_cost(sampler, options, pairs[0])
     violated = find is not None and find > claim.parameter
     needed = (
         _runs_needed(partial(chance_of, law=law), power) if law is not None and violated else None

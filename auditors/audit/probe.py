@@ -40,7 +40,7 @@ from dpwitness.auditors.audit.options import (
 )
 from dpwitness.auditors.audit.sampler import FIRST_CHUNK, Sampler
 from dpwitness.auditors.events.event import Event
-from dpwitness.auditors.events.learning import Learned, floating, learn, learn_simple
+from dpwitness.auditors.events.learning import Learned, has_bits, learn, learn_simple
 from dpwitness.auditors.events.outputs import (
     ONE_RUN_ADVICE,
     Outputs,
@@ -179,7 +179,9 @@ def probe_pair(sampler: Sampler, options: AuditOptions, pair: Pair, index: int) 
             "single": found.single,
             "shared": found.shared,
             "width": max(1, *(side.values.shape[1] for side in found.sides)),
-            "floats": bool(floating(*found.sides, first=options.score_columns)),
+            "floats": any(
+                has_bits(side.values[:, options.score_columns :]) for side in found.sides
+            ),
             "outputs": ""
             if any("last bits" in note for note in found.notes)
             else digest(found.sides),

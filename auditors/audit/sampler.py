@@ -30,7 +30,7 @@ from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.statistics.anytime import log_dependence, mean_evidence
 from dpwitness.auditors.witnesses.audit_records import AuditLedger
-from dpwitness.auditors.workers import clocks, engine
+from dpwitness.auditors.workers import engine
 from dpwitness.auditors.workers.chunks import Tables
 from dpwitness.auditors.workers.engine import (
     Inline,
@@ -87,7 +87,7 @@ class Sampler:
         self.cost: RunCost | None = None  # of the runs that a time budget plans
         # seconds of the budget's clock and runs of the pilot, by index of the pair
         self.took: dict[int, tuple[float, int]] = {}
-        self.started, self.cpu_started = time.perf_counter(), clocks.cpu_seconds()
+        self.started, self.cpu_started = time.perf_counter(), engine.cpu_seconds()
 
     def close(self) -> None:
         """Shut the executor down, unless the user gave it."""
@@ -107,7 +107,7 @@ class Sampler:
         return (
             0.0
             if is_remote(self.executor)
-            else self.cpu_seconds + clocks.cpu_seconds() - self.cpu_started
+            else self.cpu_seconds + engine.cpu_seconds() - self.cpu_started
         )
 
     @property
@@ -304,7 +304,7 @@ def fix_budget(sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair]) -
         return options
     cost, of = measure_cost(sampler, options, pairs[0]), of_clock(options.clock)
     if seconds is not None:
-        now = clocks.read_clock(options.clock)
+        now = engine.read_clock(options.clock)
         stage, started = partial(sampler.stage, pairs[0], Phase.TIMING, 0), now()
         ratio, most = slowdown(
             lambda size: stage(size, size), pairs, sampler.executor, seconds, options.clock

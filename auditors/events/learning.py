@@ -80,16 +80,8 @@ FEW_ALPHA = 1e-5
 _SCANNED_CELLS = 40
 
 
-def floating(outputs1: Outputs, outputs0: Outputs, first: int = 0) -> bool:
-    """Return whether a column, from column `first` on, holds a fractional number on either side.
-
-    Columns before `first` are scores. Integers have no informative low bits.
-    """
-    return any(_has_bits(outputs.values[:, first:]) for outputs in (outputs1, outputs0))
-
-
-def _has_bits(values: NDArray[np.float64]) -> bool:
-    """Return whether some values are not integers."""
+def has_bits(values: NDArray[np.float64]) -> bool:
+    """Return whether some values are not integers, which have no informative low bits."""
     return not np.array_equal(values, np.rint(values), equal_nan=True)
 
 
@@ -108,7 +100,7 @@ def learn_float_bits(
     end = min(outputs1.values.shape[1], outputs0.values.shape[1], first + 8)
     for column in range(first, end):
         x1, x0 = outputs1.values[:_MAX_ROWS, column], outputs0.values[:_MAX_ROWS, column]
-        if not (_has_bits(x1) or _has_bits(x0)):
+        if not (has_bits(x1) or has_bits(x0)):
             continue
         features = np.concatenate([lattice(x1), lattice(x0)])
         _, representative, inverse, counts = np.unique(

@@ -89,22 +89,22 @@ def memos_of(run: Callable[..., Any], datasets: Sequence[Any], seed: int, second
     the attributes of an object, single ones may be memos.
     """
     # the caches of functions, and the containers, that the mechanism can reach
-    seen, waiting = set[int](), [run]
+    seen, waiting = set[int](), list[Any]([run])
     kept, caches, found = list[Any](), list[Any](), list[_Container]()
     while waiting and len(seen) < 5_000:
-        each = waiting.pop()
-        if id(each) in seen or isinstance(each, str | bytes | int | float | complex | type(None)):
+        held = waiting.pop()
+        if id(held) in seen or isinstance(held, str | bytes | int | float | complex | type(None)):
             continue
-        seen.add(id(each))
-        kept.append(each)  # so that no other object gets its id
-        if callable(getattr(each, "cache_clear", None)) and hasattr(each, "cache_info"):
-            caches.append(each)
-        if isinstance(each, dict | list | set) and all(
-            callable(getattr(each, name, None)) for name in ("clear", "copy")
+        seen.add(id(held))
+        kept.append(held)  # so that no other object gets its id
+        if callable(getattr(held, "cache_clear", None)) and hasattr(held, "cache_info"):
+            caches.append(held)
+        if isinstance(held, dict | list | set) and all(
+            callable(getattr(held, name, None)) for name in ("clear", "copy")
         ):
-            found.append(each)
+            found.append(held)
         with suppress(Exception):  # objects may raise anything
-            waiting += _parts(each)
+            waiting += _parts(held)
     until, containers = time.perf_counter() + seconds, list[tuple[_Container, list[Any] | None]]()
     for each in [each for each in found if each][:_MOST_CONTAINERS]:
         if time.perf_counter() > until:

@@ -79,9 +79,12 @@ def _maker(taken: inspect.Parameter) -> Callable[[Any], Any]:
     integer_default = type(taken.default) is int
     if taken.default is random or isinstance(taken.default, random.Random):
         return lambda rng: random.Random(_seed(rng))
-    if taken.default is np.random or isinstance(taken.default, np.random.RandomState):
-        return lambda rng: np.random.RandomState(_seed(rng))
-    if "RandomState" in text or (taken.name == "rs" and "int" not in text and not integer_default):
+    if (
+        taken.default is np.random
+        or isinstance(taken.default, np.random.RandomState)
+        or "RandomState" in text
+        or (taken.name == "rs" and "int" not in text and not integer_default)
+    ):
         return lambda rng: np.random.RandomState(_seed(rng))
     if "random.Random" in text or text == "Random":
         return lambda rng: random.Random(_seed(rng))
