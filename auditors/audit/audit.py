@@ -52,7 +52,14 @@ from dpwitness.auditors.audit.probe import (
     train,
 )
 from dpwitness.auditors.audit.result import AuditResult, BitLevel
-from dpwitness.auditors.audit.sampler import Sampler, fix_budget, replan, runs_to_choose
+from dpwitness.auditors.audit.sampler import (
+    Sampler,
+    ScoredMechanism,
+    fix_budget,
+    replan,
+    runs_to_choose,
+    usable_scores_of,
+)
 from dpwitness.auditors.audit.test import EventTest, SequentialTest, extend, run_test, single_event
 from dpwitness.auditors.events.event import Binned, Event
 from dpwitness.auditors.events.learning import Learned
@@ -66,7 +73,6 @@ from dpwitness.auditors.witnesses.store import Store, open_store
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import Phase
 from dpwitness.auditors.workers.pair_exercise import exercised
-from dpwitness.auditors.workers.scored_outputs import ScoredMechanism, usable_scores_of
 from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain

@@ -20,8 +20,8 @@ from dpwitness.auditors.audit.options import EARLY_ALPHA, AuditOptions, cost_gro
 from dpwitness.auditors.audit.result import AuditResult, BitLevel, PairScore
 from dpwitness.auditors.audit.sampler import Sampler
 from dpwitness.auditors.audit.test import EventTest
-from dpwitness.auditors.events.detectable_violation import detectable
 from dpwitness.auditors.events.outputs import UNAUDITED_PREFIX
+from dpwitness.auditors.events.posterior import detectable
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.statistics.anytime import equivalent_level
 from dpwitness.auditors.statistics.certificate import Part, Tally, error_of_counts, partial_bound

@@ -46,9 +46,9 @@ from dpwitness.auditors.audit.pair_choice import audit_low_bits, run_probes, sel
 from dpwitness.auditors.audit.probe import train, training_outputs
 from dpwitness.auditors.audit.sampler import Sampler
 from dpwitness.auditors.density.limit import BestEvent, best_event
-from dpwitness.auditors.events.detectable_violation import CELL_RELEARNING_LOSS
 from dpwitness.auditors.events.event import CELL_QUANTILES, expected_renyi_bound
 from dpwitness.auditors.events.outputs import Outputs, concatenate, encode
+from dpwitness.auditors.events.posterior import CELL_RELEARNING_LOSS
 from dpwitness.auditors.statistics.certificate import (
     allowed,
     clopper_pearson_lower,

@@ -10,7 +10,6 @@ import time
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
-from dpwitness.auditors.events.detectable_violation import detectable
 from dpwitness.auditors.events.event import Event, EventHistogram, describe_event_in_words
 from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import (
@@ -20,6 +19,7 @@ from dpwitness.auditors.events.outputs import (
     opaque_type_notes,
     unrepeated_text_notes,
 )
+from dpwitness.auditors.events.posterior import detectable
 from dpwitness.auditors.statistics.certificate import (
     CertifiedPoint,
     Part,

@@ -35,7 +35,6 @@ from dpwitness.auditors.audit.probe import (
     training_outputs,
 )
 from dpwitness.auditors.audit.sampler import Sampler
-from dpwitness.auditors.events.detectable_violation import ScoreLaw, detectable
 from dpwitness.auditors.events.event import (
     Binned,
     Event,
@@ -44,6 +43,7 @@ from dpwitness.auditors.events.event import (
     renyi_lower_bound,
 )
 from dpwitness.auditors.events.learning import Learned, learn
+from dpwitness.auditors.events.posterior import ScoreLaw, detectable
 from dpwitness.auditors.events.rule_reader import columns_of, read_event
 from dpwitness.auditors.statistics.anytime import (
     epoch_weight,

@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from dpwitness.auditors.events.detectable_violation import ScoreLaw, score_law
 from dpwitness.auditors.events.event import CELL_QUANTILES, Binned, Event, train_renyi_rule
 from dpwitness.auditors.events.features import values_of
 from dpwitness.auditors.events.outputs import (
@@ -38,11 +37,13 @@ from dpwitness.auditors.events.posterior import (
     CertificateGoal,
     Choice,
     Draws,
+    ScoreLaw,
     Table,
     cell_counts,
     direct_choice,
     draw_atoms,
     draw_shares,
+    score_law,
     validated_choice,
 )
 from dpwitness.auditors.events.rules import (

@@ -240,8 +240,14 @@ def fresh_outputs(stage: Stage, seconds: float) -> list[Sides]:
         found = in_new_processes(
             partial(_state_without_memos, stage, seconds / stage.chunks), stage.chunks, seconds
         )
-        if not found:
-            found = _in_this_process(stage, seconds)
+        if not found:  # in this process, with all memos of the mechanism emptied for each state
+            with task_lock():
+                with stage.globally_seeded(0):
+                    datasets = stage.pair.d1, stage.pair.d0
+                    memos = memos_of(stage.run, datasets, stage.seed, seconds)
+                for index in range(stage.chunks):
+                    with memos.emptied():
+                        found.append(_state(stage, index, seconds / STATES))
     # `structures` of no outputs is empty
     return [
         sides
@@ -284,20 +290,6 @@ def _state_without_memos(stage: Stage, seconds: float, index: int) -> Sides:
     """
     with memos_of(stage.run, (stage.pair.d1, stage.pair.d0), stage.seed, seconds).emptied():
         return _state(stage, index, seconds)
-
-
-@task_lock()
-def _in_this_process(stage: Stage, seconds: float) -> list[Sides]:
-    """Run each state in this process, after all memos of the mechanism are emptied; they are
-    restored at the end.
-    """
-    with stage.globally_seeded(0):
-        memos = memos_of(stage.run, (stage.pair.d1, stage.pair.d0), stage.seed, seconds)
-    found = []
-    for index in range(stage.chunks):
-        with memos.emptied():
-            found.append(_state(stage, index, seconds / STATES))
-    return found
 
 
 def in_new_processes(work: Callable[[int], T], count: int, seconds: float) -> list[T]:

@@ -158,16 +158,6 @@ def _cut_network() -> None:
             fcntl.ioctl(device, 0x8914, struct.pack("16sH14x", b"lo", 1))
 
 
-def _limits(folder: str) -> dict[str, Callable[[], None]]:
-    """Return the functions that set the limits, by name."""
-    size = (_FILE_BYTES, _FILE_BYTES)
-    return {
-        "size of files": functools.partial(resource.setrlimit, resource.RLIMIT_FSIZE, size),
-        "network": _cut_network,
-        "files": functools.partial(_limit_files, folder),
-    }
-
-
 def main() -> None:
     """Set the limits that the system offers, and replace this process by the program; without a
     program, print the names of the limits.
@@ -175,7 +165,13 @@ def main() -> None:
     options = json.loads(sys.argv[1])
     folder, command = options["folder"], sys.argv[2:]
     os.environ.update(dict.fromkeys(_VARIABLES, folder), PYTHONDONTWRITEBYTECODE="1")
-    for name, limit in _limits(folder).items():
+    size = (_FILE_BYTES, _FILE_BYTES)
+    limits: dict[str, Callable[[], None]] = {
+        "size of files": functools.partial(resource.setrlimit, resource.RLIMIT_FSIZE, size),
+        "network": _cut_network,
+        "files": functools.partial(_limit_files, folder),
+    }
+    for name, limit in limits.items():
         with contextlib.suppress(Exception):  # not offered here, which `offered` tells the user
             limit()
             if not command:  # a trial

@@ -84,7 +84,20 @@ class Sources:
         if isinstance(value, (np.bool_, np.number)):
             return self.source(value.item(), depth)
         if kind in (list, tuple, set, frozenset, dict):
-            return self._container(value, depth)
+            if len(value) > _MOST_ENTRIES:
+                raise Unwritable(f"{len(value)} entries")
+            if kind is dict:
+                pairs = (
+                    f"{self.source(key, depth + 1)}: {self.source(held, depth + 1)}"
+                    for key, held in value.items()
+                )
+                return "{{{}}}".format(", ".join(pairs))
+            inner = ", ".join(self.source(each, depth + 1) for each in value)
+            if kind is list:
+                return f"[{inner}]"
+            if kind is tuple:
+                return f"({inner},)" if len(value) == 1 else f"({inner})"
+            return f"{kind.__name__}([{inner}])"
         if id(value) in self.made and self.made[id(value)][0] is value:
             _, text, modules = self.made[id(value)]
             self.modules += modules
@@ -96,11 +109,23 @@ class Sources:
         if isinstance(value, random.Random) or value is random:
             return RANDOM
         if isinstance(value, np.ndarray):
-            return self._array(value)
+            if value.dtype.kind not in "biufUS" or value.size > _MOST_ENTRIES:
+                raise Unwritable(f"an array of {value.size} entries of dtype {value.dtype}")
+            self.modules.append("numpy")
+            usual = value.dtype in (np.dtype(float), np.dtype(int), np.dtype(bool)) and value.size
+            dtype = "" if usual else f", dtype={value.dtype.str!r}"
+            return f"numpy.array({self.source(value.tolist())}{dtype})"
         if kind.__name__ in ("DataFrame", "Series") and kind.__module__.startswith(
             ("pandas", "polars")
         ):
-            return self._frame(value)
+            library = kind.__module__.partition(".")[0]
+            self.modules.append(library)
+            if kind.__name__ == "Series":
+                return f"{library}.Series({self.source(_listed(value))})"
+            if len(value) * len(value.columns) > _MOST_ENTRIES:
+                raise Unwritable(f"a frame of {len(value)} rows")
+            columns = {str(name): _listed(value[name]) for name in value.columns}
+            return f"{library}.DataFrame({self.source(columns)})"
         if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, np.ufunc)):
             return self.name_of(value)
         if dataclasses.is_dataclass(value):
@@ -129,40 +154,6 @@ class Sources:
             return name
         self.modules.append(module)
         return module + "." + name
-
-    def _container(self, value: Any, depth: int) -> str:
-        if len(value) > _MOST_ENTRIES:
-            raise Unwritable(f"{len(value)} entries")
-        if isinstance(value, dict):
-            pairs = (
-                f"{self.source(key, depth + 1)}: {self.source(held, depth + 1)}"
-                for key, held in value.items()
-            )
-            return "{{{}}}".format(", ".join(pairs))
-        inner = ", ".join(self.source(each, depth + 1) for each in value)
-        if isinstance(value, list):
-            return f"[{inner}]"
-        if isinstance(value, tuple):
-            return f"({inner},)" if len(value) == 1 else f"({inner})"
-        return f"{type(value).__name__}([{inner}])"
-
-    def _array(self, value: Any) -> str:
-        if value.dtype.kind not in "biufUS" or value.size > _MOST_ENTRIES:
-            raise Unwritable(f"an array of {value.size} entries of dtype {value.dtype}")
-        self.modules.append("numpy")
-        listed = self.source(value.tolist())
-        plain = value.dtype in (np.dtype(float), np.dtype(int), np.dtype(bool)) and value.size
-        return "numpy.array({}{})".format(listed, "" if plain else f", dtype={value.dtype.str!r}")
-
-    def _frame(self, value: Any) -> str:
-        library = type(value).__module__.partition(".")[0]
-        self.modules.append(library)
-        if type(value).__name__ == "Series":
-            return f"{library}.Series({self.source(_listed(value))})"
-        if len(value) * len(value.columns) > _MOST_ENTRIES:
-            raise Unwritable(f"a frame of {len(value)} rows")
-        columns = {str(name): _listed(value[name]) for name in value.columns}
-        return f"{library}.DataFrame({self.source(columns)})"
 
 
 def _listed(column: Any) -> List[Any]:
