@@ -26,10 +26,10 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,10 +41,9 @@ from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_codec import to_jsonable
 from dpwitness.core.values.json_reader import Json
 
-if TYPE_CHECKING:
-    from dpwitness.auditors.events.kernels import Kernel
-
 Guesses = NDArray[np.int8]
+# a compiled function, as those of `kernels`, and its arguments
+Kernel = tuple[Callable[..., None], tuple[Any, ...]]
 
 # rounds from which a kernel is used: without a cache on disk, compilation takes one or two seconds
 MIN_KERNEL_ROUNDS = 2**20

@@ -474,7 +474,6 @@ NodeTable = tuple[NDArray[Any], ...]  # the fields of a `Trees` block, in order
 # with fewer rows, trees find no further interactions, and loading LightGBM takes a second
 MIN_TREE_ROWS = 4000
 _MAX_MAGNITUDE = 1e300  # replaces NaN and infinities
-_OPTIONAL_LIBRARIES = ("sklearn", "pandas", "pyarrow", "matplotlib", "graphviz", "dask")
 _PARAMETERS: dict[str, Any] = {
     "objective": "binary",
     "learning_rate": 0.15,
@@ -580,7 +579,10 @@ class _OptionalLibraries(MetaPathFinder):
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
         """Raise ModuleNotFoundError for such a library."""
-        if fullname in _OPTIONAL_LIBRARIES and threading.get_ident() == self._thread:
+        if (
+            fullname in ("sklearn", "pandas", "pyarrow", "matplotlib", "graphviz", "dask")
+            and threading.get_ident() == self._thread
+        ):
             raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
 
 

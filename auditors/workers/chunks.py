@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from dpwitness.auditors.events.event import MIN_KERNEL_ROUNDS, Event, cached_kernel
+from dpwitness.auditors.events.event import MIN_KERNEL_ROUNDS, Event, Kernel, cached_kernel
 from dpwitness.auditors.events.outputs import Outputs, encode
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.workers.fitness import Unfit, mark, same_outputs
@@ -34,9 +34,6 @@ from dpwitness.auditors.workers.rounds import (
 from dpwitness.core.numerics.draws import Draws, state_of
 from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed
 from dpwitness.mechanisms.wrappers.programs.inside import global_generators
-
-if TYPE_CHECKING:
-    from dpwitness.auditors.events.kernels import Kernel
 
 _BLOCK_ROWS = 256
 _COMPARED_OUTPUTS = 64  # number of outputs compared with those of `sample`

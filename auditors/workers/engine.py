@@ -59,15 +59,6 @@ __all__ = [
 ]
 
 
-# of Dask, recognized by name: Dask need not be installed
-_CONNECTION_ERRORS = (
-    "CommClosedError",
-    "ClosedClientError",
-    "FutureCancelledError",
-    "FuturesCancelledError",
-)
-
-
 class Ledger(Protocol):
     """Protocol of a store of answers: see `dpwitness.auditors.witnesses.audit_records`."""
 
@@ -311,7 +302,9 @@ def explained(error: BaseException) -> str | None:
             "rounds of the mechanism"
         )
     if isinstance(error, CancelledError | asyncio.CancelledError) or (
-        module == "distributed" and kind in _CONNECTION_ERRORS
+        module == "distributed"  # recognized by name: Dask need not be installed
+        and kind
+        in ("CommClosedError", "ClosedClientError", "FutureCancelledError", "FuturesCancelledError")
     ):
         return "the cluster is lost: its scheduler no longer answers, or has cancelled the tasks"
     return None

@@ -19,7 +19,6 @@ from dpwitness.core.values.validation import InvalidArgument, MechanismFailed
 
 GENERATORS = ("rng", "generator", "random_generator", "prng", "gen", "np_random")
 SEEDS = ("rng", "random_state", "seed", *GENERATORS[1:], "rs", "key")
-LABELS = ("y", "label", "labels", "target", "targets")
 
 _KEYWORD_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _POSITIONAL_KINDS = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -132,7 +131,7 @@ def takes_labels(function: Any) -> bool:
     positional = [p for p in parameters(function) or [] if p.kind in _POSITIONAL_KINDS]
     return (
         len(positional) > 1
-        and positional[1].name in LABELS
+        and positional[1].name in ("y", "label", "labels", "target", "targets")
         and positional[1].default is inspect.Parameter.empty
     )
 

@@ -28,8 +28,6 @@ text_of = object_tree.text_of
 MOST = 2**30  # most bytes of a header
 _TAG = "$"
 _BASES = {"derived int": int, "derived float": float, "derived str": str}
-# forms of the classes whose subclasses are taken apart like the class
-_SUBCLASSED = ("complex", "bytes", "list", "tuple", "set", "frozenset", "dict")
 
 Blobs = List[Any]
 Message = Dict[str, Any]
@@ -75,7 +73,11 @@ def pack(value: Any, blobs: Blobs | None, exact: bool = False) -> Any:
         form, parts = found
         inside = exact and kind in (tuple, dict)
         head = {name: pack(part, blobs, inside) for name, part in parts.items()}
-        if kind.__name__ != form and form in _SUBCLASSED:
+        # subclasses of these classes are taken apart like the class
+        if kind.__name__ != form and form in (
+            *("complex", "bytes", "list", "tuple"),
+            *("set", "frozenset", "dict"),
+        ):
             head.update({"class": kind.__name__, "names": list(getattr(value, "_fields", ()))})
         return {_TAG: form, **head}
     return _pack_object(value, blobs)
