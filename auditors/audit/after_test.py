@@ -205,10 +205,6 @@ class Part:
         """
         return Restricted(event, self.codes, self.mask, self.inside, side)
 
-    def rows(self, outputs: Outputs) -> NDArray[np.int64]:
-        """Return the indices of the outputs in this part."""
-        return np.flatnonzero(self.restricted(_EVERYTHING).guess(outputs))
-
 
 def separate_causes(
     sampler: Sampler, options: AuditOptions, probed: ProbedPair, outputs: Sequence[BothSides]
@@ -323,7 +319,9 @@ def _learn(
         is_last = part is parts[-1]
         if is_last and not suspected:
             return []
-        one, zero = (side.take(part.rows(side)) for side in sides)
+        one, zero = (
+            side.take(np.flatnonzero(part.restricted(_EVERYTHING).guess(side))) for side in sides
+        )
         cause = Cause(part.kind, part.words, alpha=options.alpha / PARTS)
         if is_last and min(len(one), len(zero)) < 20:
             causes.append(

@@ -363,8 +363,6 @@ def _suspected(found: _Found, guess: str) -> _Found:
 
 
 _REFUTED = (Verdict.VIOLATED, Verdict.SUSPECT)
-# relative excess of a bound over the claim up to which the kernel's rounding may decide
-_MARGIN = 1e-6
 
 
 def checked_by_kernel(result: AuditResult) -> AuditResult:
@@ -393,7 +391,7 @@ def checked_by_kernel(result: AuditResult) -> AuditResult:
         if problem.startswith("the kernel"):
             result = replace(result, notes=(*result.notes, problem))
         elif problem.startswith("counts: they do not refute") and bound <= parameter * (
-            1 + _MARGIN
+            1 + 1e-6  # the rounding of the kernel may decide
         ):
             why = (
                 f"the bound {bound:.12g} exceeds the claim by less than the rounding of the "

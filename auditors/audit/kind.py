@@ -242,7 +242,27 @@ def _recompute(result: Json) -> Recomputed:
     """Check the bounds, p-value and verdict of a black-box audit, the evidence of its trace, its
     bit level, its causes, and the counts of the last interim look.
     """
-    _check_evidence(result)
+    # the grade of the evidence, and the verdict, against what a trace shows
+    trace, stated = result.get("trace") or {}, result.get("evidence")
+    inconclusive = result["verdict"] == "INCONCLUSIVE"
+    exceeds = bool(trace.get("exceeds"))
+    if exceeds and result["verdict"] == "NOT_REFUTED":
+        right = "INCONCLUSIVE, as its trace exceeds the claim"
+        raise_damaged(result, "verdict", right, result["verdict"])
+    if trace.get("verdict") == "SUPPORTED" and (
+        exceeds or trace.get("doubt") or not trace.get("calls") or trace.get("findings")
+    ):
+        raise_damaged(
+            result,
+            "trace",
+            "VIOLATED or INCONCLUSIVE, as its calls do not account for the outputs within the "
+            "claim",
+            "SUPPORTED",
+        )
+    doubted = any(finding.get("kind") == "ACCOUNT" for finding in trace.get("findings") or [])
+    assumed = inconclusive and (exceeds or (doubted and stated == "assumed"))
+    if stated is not None:
+        require_field(result, "evidence", "assumed" if assumed else "statistical", stated)
     if "basis" not in result and not all(key in result for key in _NEEDED):
         claim, lower = claim_of(result), as_number(result.get("parameter_lower"))
         if claim is not None and lower is not None:
@@ -305,30 +325,6 @@ def _recompute(result: Json) -> Recomputed:
         if "certified_point" in result and not is_same(result["certified_point"], right):
             raise_damaged(result, "certified_point", right, result["certified_point"])
     return Recomputed(result["tally"] is not None, values)
-
-
-def _check_evidence(result: Json) -> None:
-    """Check the grade of the evidence, and the verdict, against what a trace shows."""
-    trace, stated = result.get("trace") or {}, result.get("evidence")
-    inconclusive = result["verdict"] == "INCONCLUSIVE"
-    exceeds = bool(trace.get("exceeds"))
-    if exceeds and result["verdict"] == "NOT_REFUTED":
-        right = "INCONCLUSIVE, as its trace exceeds the claim"
-        raise_damaged(result, "verdict", right, result["verdict"])
-    if trace.get("verdict") == "SUPPORTED" and (
-        exceeds or trace.get("doubt") or not trace.get("calls") or trace.get("findings")
-    ):
-        raise_damaged(
-            result,
-            "trace",
-            "VIOLATED or INCONCLUSIVE, as its calls do not account for the outputs within the "
-            "claim",
-            "SUPPORTED",
-        )
-    doubted = any(finding.get("kind") == "ACCOUNT" for finding in trace.get("findings") or [])
-    assumed = inconclusive and (exceeds or (doubted and stated == "assumed"))
-    if stated is not None:
-        require_field(result, "evidence", "assumed" if assumed else "statistical", stated)
 
 
 def _require_verdict(document: Json, lower: float, claim: Claim) -> None:

@@ -21,7 +21,6 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator
 
 from dpwitness.auditors.audit.options import (
     EARLY_ALPHA,
@@ -71,7 +70,10 @@ from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import AlwaysRaises, MechanismFailed
 from dpwitness.core.values.object_tree import text_of
 from dpwitness.mechanisms.wrappers.programs.inside import global_generators
-from dpwitness.mechanisms.wrappers.programs.inside.target_runs import collect_warnings
+from dpwitness.mechanisms.wrappers.programs.inside.target_runs import (
+    collect_warnings,
+    random_words_drawn,
+)
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
 _CALL_RUNS = 8  # maximum number of runs per call
@@ -305,15 +307,10 @@ def _run_chunk(stage: Stage) -> tuple[Sides, tuple[int, ...], bool]:
     """
     if is_builtin_mechanism(stage.run):
         sides, rngs = stage.flip(0)
-        return sides, _words_drawn(rngs), False
+        return sides, tuple(map(random_words_drawn, rngs)), False
     with stage.globally_seeded(0):
         sides, rngs = stage.flip(0)
-        return sides, _words_drawn(rngs), global_generators.has_drawn()
-
-
-def _words_drawn(rngs: list[Generator]) -> tuple[int, ...]:
-    """Return the number of 64-bit words drawn from each SFC64 generator, which its state counts."""
-    return tuple(int(rng.bit_generator.state["state"]["state"][3]) for rng in rngs)
+        return sides, tuple(map(random_words_drawn, rngs)), global_generators.has_drawn()
 
 
 def _compare_runs(

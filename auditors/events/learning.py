@@ -308,7 +308,16 @@ def learn(
             atoms = find_atoms(data, always=True)
             assert atoms is not None
             best = _atom_candidate(data, goal, *atoms, None, rng)
-        binned = _renyi_rule(best, goal) if claim.bounds_renyi else None
+        binned, table = None, best.table
+        if claim.bounds_renyi and len(table.bounds):
+            # a rule on cells between quantiles of the score, with losses from outputs that did not
+            # train the score
+            share = np.cumsum(table.total)[:-1] / table.total.sum()
+            cuts = np.unique(np.minimum(np.searchsorted(share, CELL_QUANTILES), len(share) - 1))
+            starts = np.append(0, cuts + 1)
+            counts = [np.add.reduceat(side, starts) for side in (table.ones, table.zeros)]
+            events = tuple(best.event_at(-np.inf, float(bound)) for bound in table.bounds[cuts])
+            binned = train_renyi_rule(claim, events, np.array(counts), rounds, alpha / 2)
         law = score_law(best.table, claim, rng)
         rates = best.choice.right, best.choice.wrong
         chance = best.scorer.chance if isinstance(best.scorer, ModelScorer) else 0.0
@@ -607,17 +616,3 @@ def _atom_candidate(
     table = Table(ranks[1:], ranks, ones, total, atom_index)
     event = event_at(choice.lower, choice.upper)
     return _Candidate(method, choice, event, event_at, None, table)
-
-
-def _renyi_rule(best: _Candidate, goal: CertificateGoal) -> Binned | None:
-    """Return the Renyi rule on cells between quantiles of the score, with losses from outputs that
-    did not train the score.
-    """
-    table = best.table
-    if len(table.bounds) == 0:
-        return None
-    share = np.cumsum(table.total)[:-1] / table.total.sum()
-    cuts = np.unique(np.minimum(np.searchsorted(share, CELL_QUANTILES), len(share) - 1))
-    counts = [np.add.reduceat(side, np.append(0, cuts + 1)) for side in (table.ones, table.zeros)]
-    events = tuple(best.event_at(-np.inf, float(bound)) for bound in table.bounds[cuts])
-    return train_renyi_rule(goal.claim, events, np.array(counts), goal.rounds, goal.alpha / 2)

@@ -140,7 +140,6 @@ def _fused_loop(fill: Callable[..., None], count: Callable[..., None]) -> Callab
 
 
 Tables = list[NDArray[np.int64]]
-_Counters = tuple[Counter, Counter]
 
 
 @dataclass(slots=True)
@@ -235,7 +234,30 @@ def run_span(
     parts: dict[int, Segment] = {}
     for index in range(first, last):
         if counters is None or index * stage.chunk < keep:
-            result = _run_with_sample(stage, events, index, index * stage.chunk < keep)
+            begun = perf_counter()
+            sides = stage.sample(index)
+            duration = perf_counter() - begun
+            batches = [side for side in sides if side is not None]
+            tables = [
+                np.array(
+                    [
+                        event.tabulate(NOTHING if side is None else side, stage.rounds)
+                        for side in sides
+                    ],
+                    dtype=np.int64,
+                )
+                for event in events
+            ]
+            size = stage.size(index)
+            result = Segment(
+                tables,
+                [sides] if index * stage.chunk < keep else [],
+                size,
+                size - sum(map(len, batches)),
+                _marks(stage, batches),
+                duration,
+                stage.single,
+            )
             if counters is not None and index == 0:
                 from_kernels = _run_with_kernels(stage, counters, index)
                 if not result.lost and (
@@ -256,7 +278,7 @@ def run_span(
     return Span(first, last, list(parts.items()), False, perf_counter() - started)
 
 
-def _run_with_kernels(stage: Stage, counters: _Counters, index: int) -> Segment:
+def _run_with_kernels(stage: Stage, counters: tuple[Counter, Counter], index: int) -> Segment:
     """Run a chunk with the counting kernels; only its first outputs are stored."""
 
     def work() -> list[tuple[NDArray[np.int64], Outputs | None]]:
@@ -280,33 +302,6 @@ def _run_with_kernels(stage: Stage, counters: _Counters, index: int) -> Segment:
     marks = _marks(stage, [head for _, head in result if head is not None])
     return Segment(
         [table], [], stage.size(index), stage.size(index) - int(table.sum()), marks, duration, False
-    )
-
-
-def _run_with_sample(
-    stage: Stage, events: Sequence[Event], index: int, store_outputs: bool
-) -> Segment:
-    """Run a chunk with `sample` and count its outputs."""
-    started = perf_counter()
-    sides = stage.sample(index)
-    duration = perf_counter() - started
-    batches = [side for side in sides if side is not None]
-    tables = [
-        np.array(
-            [event.tabulate(NOTHING if side is None else side, stage.rounds) for side in sides],
-            dtype=np.int64,
-        )
-        for event in events
-    ]
-    lost = stage.size(index) - sum(map(len, batches))
-    return Segment(
-        tables,
-        [sides] if store_outputs else [],
-        stage.size(index),
-        lost,
-        _marks(stage, batches),
-        duration,
-        stage.single,
     )
 
 

@@ -418,16 +418,11 @@ def cpu_seconds() -> float:
     """
     if not has_cpu_clock():
         return 0.0
-    ended = _of_ended_children()
+    ended = sum(os.times()[2:4])  # user and system time of ended children
     for _ in range(3):  # the process tree is read again if a child ends meanwhile
         # utime, stime, cutime, cstime of proc(5)
         running = sum(sum(map(int, fields[11:15])) for fields in below(os.getpid()).values())
-        before, ended = ended, _of_ended_children()
+        before, ended = ended, sum(os.times()[2:4])
         if ended == before:
             break
     return time.process_time() + ended + running / os.sysconf("SC_CLK_TCK")
-
-
-def _of_ended_children() -> float:
-    times = os.times()
-    return times.children_user + times.children_system

@@ -218,7 +218,6 @@ PIECE = 4  # runs between two looks at the clock
 _INSIDE = "DPWITNESS_FRESH"  # environment variable of a new interpreter, which starts no others
 # seconds in which a new interpreter must have started, and imported the mechanism
 _START_SECONDS = 20.0
-_SERVE = "from dpwitness.auditors.workers.fresh_processes import serve; serve()"
 
 
 def fresh_outputs(stage: Stage, seconds: float) -> list[Sides]:
@@ -350,7 +349,10 @@ class _Interpreter:
     memory: int = 0
 
     def launch(self) -> Launch:
-        code = f"import sys, pickle; sys.path[:] = pickle.load(sys.stdin.buffer); {_SERVE}"
+        code = (
+            "import sys, pickle; sys.path[:] = pickle.load(sys.stdin.buffer); "
+            "from dpwitness.auditors.workers.fresh_processes import serve; serve()"
+        )
         own = {_INSIDE: "1", "PYTHONWARNINGS": "ignore"}
         threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         return [sys.executable, "-c", code], None, os.environ | own | threads
@@ -377,7 +379,7 @@ def serve() -> None:
     """
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the mechanism prints must not mix with the answers
-    vars(sys.modules["__main__"]).clear()  # the names of `_SERVE` are not those of the main script
+    vars(sys.modules["__main__"]).clear()  # the names of `launch` are not those of the main script
     vars(sys.modules["__main__"])["__name__"] = "__main__"
     sources = pickle.load(requests)
     while True:

@@ -370,7 +370,7 @@ class Trust:
 
     def _plan_foreign(self, plan: PlannedTarget) -> PlannedTarget:
         """Check a target that runs in a separate interpreter: its file, its name and the
-        interpreter.
+        interpreter; or a program, whose command must be allowed.
         """
         from dpwitness.mechanisms.wrappers.programs.worker_pool import adapter_file, environments
 
@@ -385,7 +385,30 @@ class Trust:
             name=text(200, empty=False),
         )
         if "command" in plan.kwargs:
-            return self._plan_program(plan)
+            # the user must name its full command, and its folder if this is not the current one
+            program_rule = record(
+                {"cwd": text(1000), "text": text(10), "time_limit": _limit, "memory_limit": _limit},
+                command=listing(text(10_000), 1, 1000),
+            )
+            fields = program_rule(plan.kwargs, f"{plan.argument}.kwargs")
+            folder = (self.folder / fields.get("cwd", ".")).resolve()
+            word = shlex.join(fields["command"]) + (
+                "" if folder == self.folder.resolve() else f" in {folder}"
+            )
+            if word not in self.allow:
+                raise NeedsPermission(f"{plan.argument} runs the program {short_json(word)}", word)
+            file = command_script(fields["command"], str(folder)) or Path(
+                resolved(fields["command"], str(folder))
+            )
+            return PlannedTarget(
+                word,
+                "dpwitness.mechanisms.wrappers.programs.target",
+                "Target",
+                fields | {"cwd": str(folder)},
+                self,
+                plan.argument,
+                file,
+            )
         fields = rule(plan.kwargs, f"{plan.argument}.kwargs")
         place, name, python = fields["file"], fields["name"], fields.get("python")
         split_target(f"{place}:{name}", plan.argument)
@@ -423,34 +446,6 @@ class Trust:
             plan.argument,
             file,
             line_of(file, name),
-        )
-
-    def _plan_program(self, plan: PlannedTarget) -> PlannedTarget:
-        """Check a program: the user must name its full command, and its folder if this is not the
-        current one.
-        """
-        rule = record(
-            {"cwd": text(1000), "text": text(10), "time_limit": _limit, "memory_limit": _limit},
-            command=listing(text(10_000), 1, 1000),
-        )
-        fields = rule(plan.kwargs, f"{plan.argument}.kwargs")
-        folder = (self.folder / fields.get("cwd", ".")).resolve()
-        word = shlex.join(fields["command"]) + (
-            "" if folder == self.folder.resolve() else f" in {folder}"
-        )
-        if word not in self.allow:
-            raise NeedsPermission(f"{plan.argument} runs the program {short_json(word)}", word)
-        file = command_script(fields["command"], str(folder)) or Path(
-            resolved(fields["command"], str(folder))
-        )
-        return PlannedTarget(
-            word,
-            "dpwitness.mechanisms.wrappers.programs.target",
-            "Target",
-            fields | {"cwd": str(folder)},
-            self,
-            plan.argument,
-            file,
         )
 
 

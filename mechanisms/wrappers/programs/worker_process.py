@@ -23,7 +23,6 @@ from typing import Any, Protocol, TypeVar, cast
 
 from dpwitness.core.values.validation import InvalidArgument
 
-_KEEPER = str(Path(__file__).resolve().with_name("supervisor.py"))
 _MAX_OUTPUT = 600  # largest number of characters of the process's last output in a message
 _KILL_SECONDS = 10.0  # seconds in which a worker and all that it has started must have ended
 # workers kept for the next batch, of all targets together
@@ -287,7 +286,10 @@ def _start(slot: Slot[Any], log: Any) -> tuple[subprocess.Popen[bytes], int]:
     """
     command, folder, environment = slot.launch()
     life, own_end = os.pipe()
-    keeper = [sys.executable, "-I", "-S", _KEEPER, str(life), str(os.getpid()), str(slot.memory)]
+    keeper = [
+        *(sys.executable, "-I", "-S", str(Path(__file__).resolve().with_name("supervisor.py"))),
+        *(str(life), str(os.getpid()), str(slot.memory)),
+    ]
     try:
         process = subprocess.Popen(
             [*keeper, *command],
