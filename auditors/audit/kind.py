@@ -321,9 +321,9 @@ def _recompute(result: Json) -> Recomputed:
         if alpha > 0:
             require_allowed_error(result, alpha, error)
         has_guesses = counts.correct + counts.wrong and alpha > 0
-        right = strict(asdict(certified_point(counts, alpha))) if has_guesses else None
-        if "certified_point" in result and not is_same(result["certified_point"], right):
-            raise_damaged(result, "certified_point", right, result["certified_point"])
+        point = strict(asdict(certified_point(counts, alpha))) if has_guesses else None
+        if "certified_point" in result and not is_same(result["certified_point"], point):
+            raise_damaged(result, "certified_point", point, result["certified_point"])
     return Recomputed(result["tally"] is not None, values)
 
 
