@@ -16,8 +16,8 @@ from typing import Any
 
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.programs import environments
-from dpwitness.mechanisms.wrappers.programs.environments import FOLDER, Environment, expanded
+from dpwitness.mechanisms.wrappers.programs import worker_pool
+from dpwitness.mechanisms.wrappers.programs.worker_pool import FOLDER, Environment, expanded
 
 PROGRAMS = FOLDER / "programs"
 
@@ -108,7 +108,7 @@ def install(environment: Environment, announce: Callable[[str], object] = str) -
     if environment.npm:
         npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder)]
         commands.append([*npm, *environment.npm])
-    shim = Path(environments.__file__).resolve().parent / "shims" / "cpp"
+    shim = Path(worker_pool.__file__).resolve().parent / "shims" / "cpp"
     for program in environment.programs:
         if program.endswith(".cpp"):
             compiler = ["g++", "-O2", "-std=c++17", "-I", str(shim), str(PROGRAMS / program)]

@@ -52,9 +52,9 @@ from dpwitness.auditors.statistics.columns import exact_values
 from dpwitness.auditors.witnesses.witness_reader import Cause
 from dpwitness.auditors.workers import engine
 from dpwitness.auditors.workers.engine import MechanismFailed, Phase, Segment, is_remote, outputs
+from dpwitness.auditors.workers.fitness import check_calls
 from dpwitness.auditors.workers.fresh_processes import PIECE, STATES, fresh_outputs
 from dpwitness.auditors.workers.pair_exercise import difference
-from dpwitness.auditors.workers.statefulness import check_calls
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain
 from dpwitness.core.protocols.mechanism import FloatArray
@@ -205,10 +205,6 @@ class Part:
         """
         return Restricted(event, self.codes, self.mask, self.inside, side)
 
-    def rows(self, outputs: Outputs) -> NDArray[np.int64]:
-        """Return the indices of the outputs in this part."""
-        return np.flatnonzero(self.restricted(_EVERYTHING).guess(outputs))
-
 
 def separate_causes(
     sampler: Sampler, options: AuditOptions, probed: ProbedPair, outputs: Sequence[BothSides]
@@ -323,7 +319,9 @@ def _learn(
         is_last = part is parts[-1]
         if is_last and not suspected:
             return []
-        one, zero = (side.take(part.rows(side)) for side in sides)
+        one, zero = (
+            side.take(np.flatnonzero(part.restricted(_EVERYTHING).guess(side))) for side in sides
+        )
         cause = Cause(part.kind, part.words, alpha=options.alpha / PARTS)
         if is_last and min(len(one), len(zero)) < 20:
             causes.append(
@@ -348,7 +346,15 @@ def _learn(
             ]
             learned = max(found, key=lambda each: each.expected)
             suspected |= learned.expected > options.claim.parameter
-        causes.append(replace(cause, event=_best_side(options, part, learned.event, sides)))
+        # the event guesses both datasets, or one of them, whichever certifies more on the training
+        # outputs: if the part is rarer on one dataset, guesses of this dataset need no discount
+        region = None if part.region is None else _tables([part.region], sides)[0]
+        ranked = []
+        for side in (0, 1, -1):
+            rule = part.restricted(learned.event, side)
+            counted = _counted(replace(cause, event=rule), _tables([rule], sides)[0], region, 0)
+            ranked.append((counted.judged(options.claim).lower, -abs(side), side, rule))
+        causes.append(replace(cause, event=max(ranked, key=lambda each: each[:2])[-1]))
     return causes
 
 
@@ -368,26 +374,6 @@ def _padded(outputs: Outputs, count: int) -> Outputs:
         np.full((count, outputs.values.shape[1]), np.nan), np.zeros(count), {0.0: "other outputs"}
     )
     return concatenate([outputs, others])
-
-
-def _best_side(options: AuditOptions, part: Part, event: Event, sides: BothSides) -> Restricted:
-    """Return the restricted event that guesses both datasets, or one of them, whichever certifies
-    more on the training outputs.
-
-    If the part is rarer on one dataset, guesses of this dataset need no discount.
-    """
-    region = None if part.region is None else _tables([part.region], sides)[0]
-    found = []
-    for side in (0, 1, -1):
-        rule = part.restricted(event, side)
-        counted = _counted(
-            Cause(part.kind, part.words, event=rule, alpha=options.alpha / PARTS),
-            _tables([rule], sides)[0],
-            region,
-            0,
-        )
-        found.append((counted.judged(options.claim).lower, -abs(side), side, rule))
-    return max(found, key=lambda each: each[:2])[-1]
 
 
 def _tables(rules: Sequence[Event], sides: BothSides) -> NDArray[np.int64]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from os import PathLike
 from typing import Any
@@ -27,10 +27,8 @@ from dpwitness.auditors.audit.after_test import (
 )
 from dpwitness.auditors.audit.conclude import Findings, build_result, conclude
 from dpwitness.auditors.audit.options import (
-    LEAST,
     AuditOptions,
     Progress,
-    RunCost,
     require_find,
     require_seconds,
     validated_options,
@@ -56,10 +54,11 @@ from dpwitness.auditors.audit.probe import (
 from dpwitness.auditors.audit.result import AuditResult, BitLevel
 from dpwitness.auditors.audit.sampler import (
     Sampler,
+    ScoredMechanism,
     fix_budget,
-    measure_cost,
     replan,
     runs_to_choose,
+    usable_scores_of,
 )
 from dpwitness.auditors.audit.test import EventTest, SequentialTest, extend, run_test, single_event
 from dpwitness.auditors.events.event import Binned, Event
@@ -74,7 +73,6 @@ from dpwitness.auditors.witnesses.store import Store, open_store
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import Phase
 from dpwitness.auditors.workers.pair_exercise import exercised
-from dpwitness.auditors.workers.scored_outputs import ScoredMechanism, usable_scores_of
 from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain
@@ -328,23 +326,6 @@ def audit(
         return conclude(sampler, options, _run(sampler, options, pairs, candidates, totals))
 
 
-def timed(
-    mechanism: Any,
-    *,
-    claim: Claim,
-    pair: Pair,
-    executor: Executor | None = None,
-    seed: int = 0,
-    name: str | None = None,
-) -> RunCost:
-    """Measure the cost of runs on this pair, as an audit with a time budget does first. Raise
-    MechanismFailed if they crash or hang.
-    """
-    options = validated_options(mechanism, claim, LEAST, 0.99, seed, executor, name)
-    with closing(Sampler(options)) as sampler:
-        return measure_cost(sampler, options, pair)
-
-
 def confirm(
     mechanism: Any,
     event: Event,
@@ -398,7 +379,22 @@ def _run(
 
     Yields the findings after each change. A sequential audit stores its facts and counts only.
     """
-    options = _add_scores(sampler, options, pairs[0], scores)
+    if scores:  # the usable ones are added to the outputs
+        usable, notes, runs = sampler.call(
+            usable_scores_of, sampler.stage(pairs[0], Phase.SCORES, 0, 1, 1), scores
+        )
+        sampler.advance(runs)
+        sampler.note(*notes)
+        by_name = {score.name: score for score in scores}
+        keys = sampler.settled(
+            "scores", lambda: [[score.name, list(score.keys)] for score in usable]
+        )
+        if options.near is not None:
+            options = replace(options, near=None)
+            sampler.note("events around a single output are not tried together with scores")
+        options = _with_scores(
+            sampler, options, tuple(replace(by_name[name], keys=tuple(each)) for name, each in keys)
+        )
     yield Findings(options)
     pairs = with_suggested_pairs(sampler, options, pairs)
     ends = {} if sampler.ledger is None else sampler.ledger.values("end ")
@@ -488,27 +484,6 @@ def _run_stages(
     return findings, probed
 
 
-def _add_scores(
-    sampler: Sampler, options: AuditOptions, pair: Pair, scores: Sequence[Score]
-) -> AuditOptions:
-    """Test the scores, and add the usable ones to the mechanism's outputs."""
-    if not scores:
-        return options
-    usable, notes, runs = sampler.call(
-        usable_scores_of, sampler.stage(pair, Phase.SCORES, 0, 1, 1), scores
-    )
-    sampler.advance(runs)
-    sampler.note(*notes)
-    by_name = {score.name: score for score in scores}
-    keys = sampler.settled("scores", lambda: [[score.name, list(score.keys)] for score in usable])
-    if options.near is not None:
-        options = replace(options, near=None)
-        sampler.note("events around a single output are not tried together with scores")
-    return _with_scores(
-        sampler, options, tuple(replace(by_name[name], keys=tuple(each)) for name, each in keys)
-    )
-
-
 def _with_scores(
     sampler: Sampler, options: AuditOptions, scores: tuple[Score, ...]
 ) -> AuditOptions:
@@ -543,7 +518,37 @@ def _restore(
     sampler.repeatable = again.repeatable
     if findings.test is not None:
         if not sampler.repeatable:
-            _require_same_rates(sampler, ledger, findings.test)
+            # fresh runs must fit the stored counts of the last stage
+            test = findings.test
+            event, stored = single_event(test.event), test.tally
+            one, zero = sampler.call(
+                sample_first_chunk,
+                sampler.stage(test.pair, Phase.TIMING, test.index, _FRESH_ROUNDS, _FRESH_ROUNDS),
+            )
+            if one is not None and zero is not None and stored.rounds:
+                (_, wrong0, right0), (_, right1, wrong1) = (
+                    (int((guess == 0).sum()), int((guess == 1).sum()), int((guess == -1).sum()))
+                    for guess in (event.guess(zero), event.guess(one))
+                )
+                from scipy.stats import hypergeom  # half a second, and few audits need it
+
+                rounds = len(one) + len(zero)
+                for fresh, known in (
+                    (right0 + right1, stored.correct),
+                    (wrong0 + wrong1, stored.wrong),
+                ):
+                    law = hypergeom(rounds + stored.rounds, fresh + known, rounds)
+                    if min(law.cdf(fresh), law.sf(fresh - 1)) < _ALARM_PROBABILITY / 4:
+                        raise ledger.changed_mechanism(
+                            f"{fresh:,} of {rounds:,} rounds run now are on one side of the event, "
+                            f"and {known:,} of {stored.rounds:,} stored ones: one mechanism gives "
+                            f"this with probability below {_ALARM_PROBABILITY:g}"
+                        )
+                sampler.note(
+                    f"the mechanism cannot repeat its outputs: {_FRESH_ROUNDS:,} rounds run now "
+                    f"fit the counts of the store (tested at error {_ALARM_PROBABILITY:g}), "
+                    "a small change of the mechanism would not be detected"
+                )
         findings = findings.on(findings.test.pair, sampler)
         yield findings
     try:
@@ -553,41 +558,6 @@ def _restore(
             f"store is damaged or edited, got {ledger.store.path}: {error}"
         ) from None
     return findings, probed
-
-
-def _require_same_rates(sampler: Sampler, ledger: AuditLedger, test: EventTest) -> None:
-    """Raise InvalidArgument if the right and wrong guesses of fresh runs do not fit the stored
-    counts of the last stage.
-
-    The test has error probability `_ALARM_PROBABILITY`.
-    """
-    event, stored = single_event(test.event), test.tally
-    one, zero = sampler.call(
-        sample_first_chunk,
-        sampler.stage(test.pair, Phase.TIMING, test.index, _FRESH_ROUNDS, _FRESH_ROUNDS),
-    )
-    if one is None or zero is None or stored.rounds == 0:
-        return
-    (_, wrong0, right0), (_, right1, wrong1) = (
-        (int((guess == 0).sum()), int((guess == 1).sum()), int((guess == -1).sum()))
-        for guess in (event.guess(zero), event.guess(one))
-    )
-    from scipy.stats import hypergeom  # half a second, and few audits need it
-
-    rounds = len(one) + len(zero)
-    for fresh, known in ((right0 + right1, stored.correct), (wrong0 + wrong1, stored.wrong)):
-        law = hypergeom(rounds + stored.rounds, fresh + known, rounds)
-        if min(law.cdf(fresh), law.sf(fresh - 1)) < _ALARM_PROBABILITY / 4:
-            raise ledger.changed_mechanism(
-                f"{fresh:,} of {rounds:,} rounds run now are on one side of the event, "
-                f"and {known:,} of {stored.rounds:,} stored ones: one mechanism gives this "
-                f"with probability below {_ALARM_PROBABILITY:g}"
-            )
-    sampler.note(
-        f"the mechanism cannot repeat its outputs: {_FRESH_ROUNDS:,} rounds run now "
-        f"fit the counts of the store (tested at error {_ALARM_PROBABILITY:g}), "
-        "a small change of the mechanism would not be detected"
-    )
 
 
 def extension_totals(ledger: AuditLedger, longer: int) -> list[int]:

@@ -20,19 +20,18 @@ from dpwitness.auditors.audit.options import EARLY_ALPHA, AuditOptions, cost_gro
 from dpwitness.auditors.audit.result import AuditResult, BitLevel, PairScore
 from dpwitness.auditors.audit.sampler import Sampler
 from dpwitness.auditors.audit.test import EventTest
-from dpwitness.auditors.events.detectable_violation import detectable
 from dpwitness.auditors.events.outputs import UNAUDITED_PREFIX
+from dpwitness.auditors.events.posterior import detectable
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.statistics.anytime import equivalent_level
 from dpwitness.auditors.statistics.certificate import Part, Tally, error_of_counts, partial_bound
 from dpwitness.auditors.statistics.combination import shares_spent
 from dpwitness.auditors.traces.evidence import TraceEvidence
-from dpwitness.auditors.witnesses.audit_records import AuditLedger
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.auditors.witnesses.witness_reader import Basis, Cause
 from dpwitness.auditors.workers.engine import MechanismFailed, explained
+from dpwitness.auditors.workers.fitness import Unfit
 from dpwitness.auditors.workers.pair_exercise import exercised
-from dpwitness.auditors.workers.statefulness import Unfit
 from dpwitness.core.claims import ApproxDP, Claim, exact_text, resolved
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
@@ -167,7 +166,24 @@ def conclude(sampler: Sampler, options: AuditOptions, stages: Iterator[Findings]
             not interrupted or (findings.test is not None and findings.test.sequential)
         ):
             try:
-                doubt = require_independent(sampler, _counted_violations(findings))
+                # the events whose counts violate the claim
+                found, test, level = list[Counted](), findings.test, findings.bit_level
+                if test is not None and findings.refuted:
+                    lost = test.parts[-1].lost if test.parts else 0
+                    counts = test.basis.cells if test.basis is not None else ()
+                    cells = np.array(counts) if counts else None
+                    found.append(
+                        Counted(test.pair, test.index, test.event, test.tally, lost, cells)
+                    )
+                    found += [
+                        Counted(test.pair, test.index, each.event, each.tally, each.lost)
+                        for each in findings.causes or ()
+                        if each.verdict is Verdict.VIOLATED and each.event and each.tally
+                    ]
+                leak = level is not None and level.verdict is Verdict.VIOLATED
+                if leak and level and level.pair and level.event and level.tally:
+                    found.append(Counted(level.pair, 0, level.event, level.tally, level.lost))
+                doubt = require_independent(sampler, found)
             except KeyboardInterrupt:
                 doubt = "interrupted before the violation was compared with fresh runs"
             except Unfit as error:
@@ -186,55 +202,15 @@ def conclude(sampler: Sampler, options: AuditOptions, stages: Iterator[Findings]
             sampler.ledger.flush()
     result = checked_by_kernel(build_result(sampler, findings, interrupted, failure, doubt))
     result = replace(result, seconds=sampler.elapsed, cpu_seconds=sampler.elapsed_cpu)
-    return (
-        result
-        if sampler.ledger is None
-        else _store_result(sampler, sampler.ledger, findings.extensions, result)
-    )
-
-
-def _withdrawn(findings: Findings) -> Findings:
-    """Return the findings without counts, which certify nothing if runs are not independent."""
-    return replace(findings, test=None, bit_level=None, causes=None)
-
-
-def _counted_violations(findings: Findings) -> list[Counted]:
-    """Return the events whose counts violate the claim."""
-    found, test, level = list[Counted](), findings.test, findings.bit_level
-    if test is not None and findings.refuted:
-        lost = test.parts[-1].lost if test.parts else 0
-        cells = np.array(test.basis.cells) if test.basis is not None and test.basis.cells else None
-        found.append(Counted(test.pair, test.index, test.event, test.tally, lost, cells))
-        causes = [each for each in findings.causes or () if each.verdict is Verdict.VIOLATED]
-        found += [
-            Counted(test.pair, test.index, each.event, each.tally, each.lost)
-            for each in causes
-            if each.event and each.tally
-        ]
-    if (
-        level is not None
-        and level.verdict is Verdict.VIOLATED
-        and level.pair
-        and level.event
-        and level.tally
-    ):
-        found.append(Counted(level.pair, 0, level.event, level.tally, level.lost))
-    return found
-
-
-def _store_result(
-    sampler: Sampler, ledger: AuditLedger, extensions: int, result: AuditResult
-) -> AuditResult:
-    """Store the result, unless the store holds a later extension, and return it with notes on the
-    store.
-    """
-    entry = ledger.entry
-    if len(ledger.values("end ")) <= extensions + 1:
+    if (ledger := sampler.ledger) is None:
+        return result
+    # the store may hold a later extension
+    if len(ledger.values("end ")) <= findings.extensions + 1:
         ledger.finish(result, sampler.done, sampler.planned)
-    elif entry.verdict not in (None, result.verdict.value):
+    elif ledger.entry.verdict not in (None, result.verdict.value):
         note = (
-            f"{ledger.store.path} holds an extension that is {entry.verdict}: --extend "
-            f"{entry.planned} shows it"
+            f"{ledger.store.path} holds an extension that is {ledger.entry.verdict}: --extend "
+            f"{ledger.entry.planned} shows it"
         )
         result = replace(result, notes=(note, *result.notes))
     if ledger.trouble:
@@ -245,6 +221,11 @@ def _store_result(
         )
         result = replace(result, notes=(*result.notes, note), unstored=ledger.trouble)
     return result
+
+
+def _withdrawn(findings: Findings) -> Findings:
+    """Return the findings without counts, which certify nothing if runs are not independent."""
+    return replace(findings, test=None, bit_level=None, causes=None)
 
 
 def build_result(
@@ -287,11 +268,54 @@ def build_result(
     # interrupted within an epoch
     if test.sequential and (test.basis is None or test.basis.parts != test.parts):
         test = test.look(options.claim, options.alpha, options.alpha, sampler.done)
+    refuted = test.lower > options.claim.parameter
+    verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
+    notes = sorted(sampler.notes, key=lambda note: not note.startswith(UNAUDITED_PREFIX))
+    if not refuted and notes and notes[0].startswith(UNAUDITED_PREFIX):
+        verdict = Verdict.INCONCLUSIVE
+    moved: bool | None = None
+    reason = ""
+    if interrupted and not failure and test.sequential:
+        notes.append(
+            f"stopped by the user after {sampler.done} runs, which a sequential audit allows"
+        )
+        interrupted = False
+    if interrupted or failure:
+        verdict = Verdict.INCONCLUSIVE if interrupted else Verdict.ERROR
+        notes.insert(
+            0,
+            failure
+            or f"interrupted after {sampler.done} of {sampler.planned} runs; the bound is from "
+            "the last completed interim look",
+        )
+        if refuted:
+            notes.insert(
+                1,
+                f"a violation had been certified by then: {options.claim.symbol} > "
+                f"{test.lower:.4g}",
+            )
+    else:
+        moved, reason = exercised(
+            options.claim, test.parts, sampler.seen, max(1, len(findings.pairs))
+        )
+    if refuted or (findings.bit_level is not None and findings.bit_level.epsilon_lower > 0):
+        moved = True
+    if moved is False:
+        verdict = Verdict.INCONCLUSIVE
+        notes = [
+            *(note for note in notes if note.startswith(_FORKS)),
+            reason,
+            *(note for note in notes if not note.startswith(_FORKS)),
+        ]
+    elif moved is None and reason:
+        notes.append(reason)
+    if not refuted and not failure and findings.trace is not None and findings.trace.contradicts:
+        verdict = Verdict.INCONCLUSIVE
+        notes.insert(0, findings.trace.headline(options.claim))
     share = shares_spent(findings.extensions)
-    verdict, moved, notes = _verdict(sampler, findings, test, interrupted, failure)
     level = equivalent_level(test.alpha) if test.sequential else test.alpha * (1 - EARLY_ALPHA)
     if verdict is Verdict.VIOLATED and guess:
-        verdict, notes = Verdict.SUSPECT, (f"not confirmed: {guess}", *notes)
+        verdict, notes = Verdict.SUSPECT, [f"not confirmed: {guess}", *notes]
     return replace(
         base,
         verdict=verdict,
@@ -315,7 +339,7 @@ def build_result(
         looks=test.looks,
         picture=test.picture,
         exercised=moved,
-        notes=notes,
+        notes=tuple(notes),
         causes=tuple(_suspected(each, guess) for each in findings.causes or ()),
     )
 
@@ -338,58 +362,7 @@ def _suspected(found: _Found, guess: str) -> _Found:
     return replace(found, verdict=Verdict.SUSPECT) if suspect else found
 
 
-def _verdict(
-    sampler: Sampler, findings: Findings, test: EventTest, interrupted: bool, failure: str
-) -> tuple[Verdict, bool | None, tuple[str, ...]]:
-    """Return the verdict, whether some pair exercises the mechanism, and the notes, of which the
-    first explains the verdict.
-    """
-    claim, level = findings.options.claim, findings.bit_level
-    refuted = test.lower > claim.parameter
-    verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
-    notes = sorted(sampler.notes, key=lambda note: not note.startswith(UNAUDITED_PREFIX))
-    if not refuted and notes and notes[0].startswith(UNAUDITED_PREFIX):
-        verdict = Verdict.INCONCLUSIVE
-    moved, reason = None, ""
-    if interrupted and not failure and test.sequential:
-        notes.append(
-            f"stopped by the user after {sampler.done} runs, which a sequential audit allows"
-        )
-        interrupted = False
-    if interrupted or failure:
-        verdict = Verdict.INCONCLUSIVE if interrupted else Verdict.ERROR
-        notes.insert(
-            0,
-            failure
-            or f"interrupted after {sampler.done} of {sampler.planned} runs; the bound is from "
-            "the last completed interim look",
-        )
-        if refuted:
-            notes.insert(
-                1, f"a violation had been certified by then: {claim.symbol} > {test.lower:.4g}"
-            )
-    else:
-        moved, reason = exercised(claim, test.parts, sampler.seen, max(1, len(findings.pairs)))
-    if refuted or (level is not None and level.epsilon_lower > 0):
-        moved = True
-    if moved is False:
-        verdict = Verdict.INCONCLUSIVE
-        notes = [
-            *(note for note in notes if note.startswith(_FORKS)),
-            reason,
-            *(note for note in notes if not note.startswith(_FORKS)),
-        ]
-    elif moved is None and reason:
-        notes.append(reason)
-    if not refuted and not failure and findings.trace is not None and findings.trace.contradicts:
-        verdict = Verdict.INCONCLUSIVE
-        notes.insert(0, findings.trace.headline(claim))
-    return verdict, moved, tuple(notes)
-
-
 _REFUTED = (Verdict.VIOLATED, Verdict.SUSPECT)
-# relative excess of a bound over the claim up to which the kernel's rounding may decide
-_MARGIN = 1e-6
 
 
 def checked_by_kernel(result: AuditResult) -> AuditResult:
@@ -414,8 +387,32 @@ def checked_by_kernel(result: AuditResult) -> AuditResult:
                 basis.counts(),
                 event,
             )
-        if problem:
-            result = _with_problem(result, problem)
+        bound, parameter = result.parameter_lower, result.claim.parameter
+        if problem.startswith("the kernel"):
+            result = replace(result, notes=(*result.notes, problem))
+        elif problem.startswith("counts: they do not refute") and bound <= parameter * (
+            1 + 1e-6  # the rounding of the kernel may decide
+        ):
+            why = (
+                f"the bound {bound:.12g} exceeds the claim by less than the rounding of the "
+                "kernel: the claim is not refuted"
+            )
+            result = replace(
+                result,
+                verdict=Verdict.NOT_REFUTED,
+                parameter_lower=parameter,
+                epsilon_lower=min(result.epsilon_lower, parameter)
+                if result.claim.bounds_epsilon
+                else result.epsilon_lower,
+                notes=(why, *result.notes),
+            )
+        elif problem:
+            symbol = result.claim.symbol
+            why = (
+                f"the program certifies {symbol} > {bound:.9g} against {symbol} <= "
+                f"{parameter:.9g}, but the kernel refuses its counts: {problem}; please report this"
+            )
+            result = replace(result, verdict=Verdict.ERROR, notes=(why, *result.notes))
     if level is not None and level.verdict in _REFUTED and level.tally is not None:
         counts = level.basis(result.confidence).counts()
         why = kernel_problem(result.claim, "bit", level.epsilon_lower, result.confidence, counts)
@@ -484,37 +481,3 @@ def kernel_problem(
             )
         return str(refusal)
     return ""
-
-
-def _with_problem(result: AuditResult, problem: str) -> AuditResult:
-    """Return the result with a note on the problem, and as an ERROR if the kernel knows the notion
-    but refuses the counts.
-    """
-    if problem.startswith("the kernel"):
-        return replace(result, notes=(*result.notes, problem))
-    parameter = result.claim.parameter
-    if problem.startswith("counts: they do not refute") and result.parameter_lower <= parameter * (
-        1 + _MARGIN
-    ):
-        why = (
-            f"the bound {result.parameter_lower:.12g} exceeds the claim by less than the "
-            "rounding of the kernel: the claim is not refuted"
-        )
-        return replace(
-            result,
-            verdict=Verdict.NOT_REFUTED,
-            parameter_lower=parameter,
-            epsilon_lower=min(result.epsilon_lower, parameter)
-            if result.claim.bounds_epsilon
-            else result.epsilon_lower,
-            notes=(why, *result.notes),
-        )
-    bound, claim = (
-        f"{result.claim.symbol} > {result.parameter_lower:.9g}",
-        f"{result.claim.symbol} <= {result.claim.parameter:.9g}",
-    )
-    why = (
-        f"the program certifies {bound} against {claim}, but the kernel refuses its counts: "
-        f"{problem}; please report this"
-    )
-    return replace(result, verdict=Verdict.ERROR, notes=(why, *result.notes))

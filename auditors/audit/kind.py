@@ -237,8 +237,30 @@ _NEEDED = (
 
 
 def _recompute(result: Json) -> Recomputed:
-    """Check the bounds, p-value and verdict of a black-box audit, and the evidence of its trace."""
-    _check_evidence(result)
+    """Check the bounds, p-value and verdict of a black-box audit, the evidence of its trace, its
+    bit level, its causes, and the counts of the last interim look.
+    """
+    # the grade of the evidence, and the verdict, against what a trace shows
+    trace, stated = result.get("trace") or {}, result.get("evidence")
+    inconclusive = result["verdict"] == "INCONCLUSIVE"
+    exceeds = bool(trace.get("exceeds"))
+    if exceeds and result["verdict"] == "NOT_REFUTED":
+        right = "INCONCLUSIVE, as its trace exceeds the claim"
+        raise_damaged(result, "verdict", right, result["verdict"])
+    if trace.get("verdict") == "SUPPORTED" and (
+        exceeds or trace.get("doubt") or not trace.get("calls") or trace.get("findings")
+    ):
+        raise_damaged(
+            result,
+            "trace",
+            "VIOLATED or INCONCLUSIVE, as its calls do not account for the outputs within the "
+            "claim",
+            "SUPPORTED",
+        )
+    doubted = any(finding.get("kind") == "ACCOUNT" for finding in trace.get("findings") or [])
+    assumed = inconclusive and (exceeds or (doubted and stated == "assumed"))
+    if stated is not None:
+        require_field(result, "evidence", "assumed" if assumed else "statistical", stated)
     if "basis" not in result and not all(key in result for key in _NEEDED):
         claim, lower = claim_of(result), as_number(result.get("parameter_lower"))
         if claim is not None and lower is not None:
@@ -269,79 +291,38 @@ def _recompute(result: Json) -> Recomputed:
             f"{p_value:.6g}",
         )
     if result.get("bit_level"):
-        _check_bit_level(result, claim, error, values)
-    for cause in result.get("causes", []):
-        named = {"name": f"{result.get('name', '')} ({cause['kind']})"}
-        _check_cause(cause | named | {"guessed": result.get("guessed")}, claim, error)
+        level: Json = {
+            "name": f"{result.get('name', '')} (bit level)",
+            "guessed": result.get("guessed"),
+        } | result["bit_level"]
+        bound, is_leak = 0.0, False
+        if level.get("tally") is not None:
+            tally, alpha = read_part(level["tally"]).tally, float(level["alpha"])
+            require_allowed_error(result, alpha, error)
+            numbers = (tally.correct, tally.wrong, tally.rounds, alpha, tally.directions)
+            bound = float(certified(claim.at_delta, *numbers, level["lost"]))
+            is_leak = float(certified(claim, *numbers, level["lost"])) > claim.parameter
+        require_stated_value(level, "epsilon_lower", bound)
+        why = f"a bound of {bound:.6g} against {claim}"
+        require_verdict(level, Verdict(level["verdict"]), is_leak, why)
+        values["bit_level.epsilon_lower"] = bound
+    for data in result.get("causes", []):
+        named = {"name": f"{result.get('name', '')} ({data['kind']})"}
+        document, cause = data | named | {"guessed": result.get("guessed")}, Cause.from_json(data)
+        require_allowed_error(document, cause.alpha * PARTS, error)
+        own_bound = cause.judged(claim).lower
+        require_stated_value(document, "parameter_lower", own_bound)
+        _require_verdict(document, own_bound, claim)
     if result["tally"] is not None:
-        _check_tally(result, error)
+        # the counts of the last interim look; an earlier look may have certified a larger bound
+        alpha, counts = float(result["alpha"]), read_part(result["tally"]).tally
+        if alpha > 0:
+            require_allowed_error(result, alpha, error)
+        has_guesses = counts.correct + counts.wrong and alpha > 0
+        point = strict(asdict(certified_point(counts, alpha))) if has_guesses else None
+        if "certified_point" in result and not is_same(result["certified_point"], point):
+            raise_damaged(result, "certified_point", point, result["certified_point"])
     return Recomputed(result["tally"] is not None, values)
-
-
-def _check_evidence(result: Json) -> None:
-    """Check the grade of the evidence, and the verdict, against what a trace shows."""
-    trace, stated = result.get("trace") or {}, result.get("evidence")
-    inconclusive = result["verdict"] == "INCONCLUSIVE"
-    exceeds = bool(trace.get("exceeds"))
-    if exceeds and result["verdict"] == "NOT_REFUTED":
-        right = "INCONCLUSIVE, as its trace exceeds the claim"
-        raise_damaged(result, "verdict", right, result["verdict"])
-    if trace.get("verdict") == "SUPPORTED" and (
-        exceeds or trace.get("doubt") or not trace.get("calls") or trace.get("findings")
-    ):
-        raise_damaged(
-            result,
-            "trace",
-            "VIOLATED or INCONCLUSIVE, as its calls do not account for the outputs within the "
-            "claim",
-            "SUPPORTED",
-        )
-    doubted = any(finding.get("kind") == "ACCOUNT" for finding in trace.get("findings") or [])
-    assumed = inconclusive and (exceeds or (doubted and stated == "assumed"))
-    if stated is not None:
-        require_field(result, "evidence", "assumed" if assumed else "statistical", stated)
-
-
-def _check_tally(result: Json, error: float) -> None:
-    """Check the counts of the last interim look: their error probability, and the certified point.
-
-    The bound itself is not compared, because an earlier look may have certified more.
-    """
-    alpha, counts = float(result["alpha"]), read_part(result["tally"]).tally
-    if alpha > 0:
-        require_allowed_error(result, alpha, error)
-    has_guesses = counts.correct + counts.wrong and alpha > 0
-    right = strict(asdict(certified_point(counts, alpha))) if has_guesses else None
-    if "certified_point" in result and not is_same(result["certified_point"], right):
-        raise_damaged(result, "certified_point", right, result["certified_point"])
-
-
-def _check_bit_level(result: Json, claim: Claim, error: float, values: dict[str, float]) -> None:
-    """Check the bound and verdict of the bit level."""
-    level: Json = {
-        "name": f"{result.get('name', '')} (bit level)",
-        "guessed": result.get("guessed"),
-    } | result["bit_level"]
-    counts, found, refuted = level.get("tally"), 0.0, False
-    if counts is not None:
-        tally, alpha = read_part(counts).tally, float(level["alpha"])
-        require_allowed_error(result, alpha, error)
-        numbers = (tally.correct, tally.wrong, tally.rounds, alpha, tally.directions, level["lost"])
-        found = float(certified(claim.at_delta, *numbers))
-        refuted = float(certified(claim, *numbers)) > claim.parameter
-    require_stated_value(level, "epsilon_lower", found)
-    why = f"a bound of {found:.6g} against {claim}"
-    require_verdict(level, Verdict(level["verdict"]), refuted, why)
-    values["bit_level.epsilon_lower"] = found
-
-
-def _check_cause(data: Json, claim: Claim, error: float) -> None:
-    """Check the bound and verdict of a cause of a violation."""
-    cause = Cause.from_json(data)
-    require_allowed_error(data, cause.alpha * PARTS, error)
-    lower = cause.judged(claim).lower
-    require_stated_value(data, "parameter_lower", lower)
-    _require_verdict(data, lower, claim)
 
 
 def _require_verdict(document: Json, lower: float, claim: Claim) -> None:

@@ -18,8 +18,14 @@ from numpy.typing import ArrayLike
 
 from dpwitness.auditors.events.learning import expected_certificate, learn
 from dpwitness.auditors.events.outputs import Outputs, Score
-from dpwitness.auditors.workers.clocks import CLOCKS, has_cpu_clock, read_clock
-from dpwitness.auditors.workers.engine import Stage, collect, is_remote
+from dpwitness.auditors.workers.engine import (
+    CLOCKS,
+    Stage,
+    collect,
+    has_cpu_clock,
+    is_remote,
+    read_clock,
+)
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain
@@ -148,7 +154,7 @@ class AuditOptions:
     # of a sequential audit: the smallest violation that it looks for, as a multiple of the claim
     find: float | None = None
     seconds: float | None = None
-    clock: str = "wall"  # of `clocks.CLOCKS`: what `seconds` counts
+    clock: str = "wall"  # of `engine.CLOCKS`: what `seconds` counts
     announce: Callable[[str], None] | None = None
     searched: Domain | None = None  # domain from which the pairs were taken
     scores: tuple[Score, ...] = ()  # usable scores

@@ -49,8 +49,8 @@ from dpwitness.auditors.traces.evidence import TraceEvidence
 from dpwitness.auditors.traces.first_look import Limits, worst_evidence, worst_pairs
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import MechanismFailed, Phase
+from dpwitness.auditors.workers.loading import constants_of
 from dpwitness.auditors.workers.rounds import is_builtin_mechanism
-from dpwitness.auditors.workers.source_search import constants_of
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains.frames import Table
 from dpwitness.core.protocols.mechanism import FloatArray
@@ -83,7 +83,7 @@ def screen(sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair], most:
         first = room // 2 if room < len(pairs) else room
         others = np.linspace(first, len(pairs) - 1, room - first).astype(int).tolist()
         looked = [*range(first), *others]
-        ranked = _Looks(sampler, options, pairs).halve(looked, most)
+        ranked = _halve(sampler, options, pairs, looked, most)
         order = list(dict.fromkeys([*traced_pairs(sampler, options, pairs, "all"), *ranked]))[:most]
         # where the mechanism fails on all pairs, the probe reports it
         return {
@@ -232,104 +232,92 @@ def _look_size(planned: int) -> tuple[float, int]:
     )
 
 
-class _Looks:
-    """Outputs of all looks so far, by dataset."""
-
-    def __init__(self, sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair]) -> None:
-        self._sampler, self._options, self._pairs = sampler, options, pairs
-        self._outputs: dict[str, list[Outputs]] = {}
-        self._keys: dict[int, tuple[str, str]] = {}
-        self._lost = 0.0  # seconds of looks that failed
-
-    def halve(self, left: list[int], most: int) -> list[int]:
-        """Return the best `most` pairs among `left`, best first: each look keeps at least half of
-        its pairs.
-        """
-        if most < 1 or not left:
-            return []
-        looks = max(1, math.ceil(math.log2(len(left) / most)))
-        share, least = _look_size(self._sampler.planned)
-        budget = share * self._sampler.planned / looks
-        for look in range(looks):
-            # more than 512 rounds of a pair would not change its rank
-            rounds = int(min(max(budget / len(left), least), 512))
-            usable = [k for k in left if self._look(look, k, rounds)]
-            scores = self._scores(usable)
-            if not usable:
-                return []
-            left = sorted(usable, key=lambda k: -scores[k])[
-                : max(most, -(-len(left) // 2)) if look < looks - 1 else most
-            ]
-        return left
-
-    def _look(self, look: int, k: int, rounds: int) -> bool:
-        """Run some rounds of a pair. Return False, with a note, if the mechanism fails
-        on the pair.
-        """
-        sampler, pair = self._sampler, self._pairs[k]
-        index = (look + 1) * _LOOK_SPACING + k % _LOOK_SPACING
-        stage = sampler.stage(
-            pair, Phase.PILOT, index, rounds, max(rounds // 4, _look_size(sampler.planned)[1])
-        )
-        if k not in self._keys:
-            as_json = pair.to_json()
-            self._keys[k] = (json.dumps(as_json["d1"]), json.dumps(as_json["d0"]))
-        began = time.monotonic()
-        try:
-            for found in sampler.outputs(stage):
-                for sides in found.sides:
-                    for key, side in zip(self._keys[k], sides, strict=True):
-                        if side is not None and len(side):
-                            self._outputs.setdefault(key, []).append(side)
-                sampler.advance(found.rounds)
-        except MechanismFailed as error:
-            self._lost += time.monotonic() - began
-            if self._lost > self._options.time_limit:
-                raise
-            sampler.note(f"pair ({pair.why}) was left out: {error}")
-            return False
-        return True
-
-    def _scores(self, left: Sequence[int]) -> dict[int, float]:
-        """Return the score of each pair, relative to the claim's parameter on the pair."""
-        keys = list(
-            dict.fromkeys(key for k in left for key in self._keys[k] if key in self._outputs)
-        )
-        batches = {key: concatenate(self._outputs[key]) for key in keys}
-        if not batches:
-            return dict.fromkeys(left, 0.0)
-        width = max(batch.values.shape[1] for batch in batches.values())
-        # NaN and infinities are numbers beyond all others, in the same order
-        rows = {
-            key: np.nan_to_num(np.clip(batch.matrix(width), -1e300, 1e300), nan=2e300)
-            for key, batch in batches.items()
-        }
-        columns = _varying_columns(list(rows.values()))
-        rows = {key: matrix[:, columns] for key, matrix in rows.items()}
-        spread = np.median([_spread(matrix) for matrix in rows.values()], axis=0)
-        found = {}
-        for k in left:
-            sides = [rows.get(key) for key in self._keys[k]]
-            claim = self._options.claim.on(self._pairs[k])
-            scale = self._options.claim.parameter / claim.parameter if claim.parameter > 0 else 1.0
-            found[k] = (
-                -math.inf
-                if sides[0] is None or sides[1] is None
-                else scale * score(sides[0], sides[1], spread)
-            )
-        return found
-
-
-def _varying_columns(matrices: Sequence[FloatArray]) -> list[int]:
-    """Return the columns to compare: all, or those that vary most between datasets, relative to
-    their spread.
+def _halve(
+    sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair], left: list[int], most: int
+) -> list[int]:
+    """Return the best `most` pairs among `left`, best first: each look keeps at least half of its
+    pairs. A pair on which the mechanism fails is left out, with a note.
     """
-    width = matrices[0].shape[1]
-    if width <= _MAX_COLUMNS:
-        return list(range(width))
-    medians, spreads = (np.array([f(matrix) for matrix in matrices]) for f in (_median, _spread))
-    ranges = np.ptp(medians, axis=0) / np.maximum(np.median(spreads, axis=0), 1e-300)
-    return sorted(np.argsort(-ranges, kind="stable")[:_MAX_COLUMNS].tolist())
+    if most < 1 or not left:
+        return []
+    outputs: dict[str, list[Outputs]] = {}  # of all looks so far, by dataset
+    keys: dict[int, tuple[str, str]] = {}  # of the datasets of each pair
+    lost = 0.0  # seconds of looks that failed
+    looks = max(1, math.ceil(math.log2(len(left) / most)))
+    share, least = _look_size(sampler.planned)
+    budget = share * sampler.planned / looks
+    for look in range(looks):
+        # more than 512 rounds of a pair would not change its rank
+        rounds = int(min(max(budget / len(left), least), 512))
+        usable: list[int] = []
+        for k in left:
+            if k not in keys:
+                as_json = pairs[k].to_json()
+                keys[k] = (json.dumps(as_json["d1"]), json.dumps(as_json["d0"]))
+            index = (look + 1) * _LOOK_SPACING + k % _LOOK_SPACING
+            stage = sampler.stage(pairs[k], Phase.PILOT, index, rounds, max(rounds // 4, least))
+            began = time.monotonic()
+            try:
+                for found in sampler.outputs(stage):
+                    for sides in found.sides:
+                        for key, side in zip(keys[k], sides, strict=True):
+                            if side is not None and len(side):
+                                outputs.setdefault(key, []).append(side)
+                    sampler.advance(found.rounds)
+                usable.append(k)
+            except MechanismFailed as error:
+                lost += time.monotonic() - began
+                if lost > options.time_limit:
+                    raise
+                sampler.note(f"pair ({pairs[k].why}) was left out: {error}")
+        if not usable:
+            return []
+        scores = _scores(
+            {k: keys[k] for k in usable},
+            outputs,
+            {k: options.claim.on(pairs[k]).parameter for k in usable},
+            options.claim.parameter,
+        )
+        left = sorted(usable, key=lambda k: -scores[k])[
+            : max(most, -(-len(left) // 2)) if look < looks - 1 else most
+        ]
+    return left
+
+
+def _scores(
+    keys: dict[int, tuple[str, str]],
+    outputs: dict[str, list[Outputs]],
+    parameters: dict[int, float],
+    claimed: float,
+) -> dict[int, float]:
+    """Return the score of each pair, relative to the claim's parameter on the pair; the outputs are
+    those of the datasets.
+    """
+    names = dict.fromkeys(key for both in keys.values() for key in both if key in outputs)
+    batches = {key: concatenate(outputs[key]) for key in names}
+    if not batches:
+        return dict.fromkeys(keys, 0.0)
+    width = max(batch.values.shape[1] for batch in batches.values())
+    # NaN and infinities are numbers beyond all others, in the same order
+    rows = {
+        key: np.nan_to_num(np.clip(batch.matrix(width), -1e300, 1e300), nan=2e300)
+        for key, batch in batches.items()
+    }
+    if width + 1 > _MAX_COLUMNS:  # those that vary most between datasets, relative to their spread
+        medians, spreads = (np.array([f(m) for m in rows.values()]) for f in (_median, _spread))
+        ranges = np.ptp(medians, axis=0) / np.maximum(np.median(spreads, axis=0), 1e-300)
+        columns = sorted(np.argsort(-ranges, kind="stable")[:_MAX_COLUMNS].tolist())
+        rows = {key: matrix[:, columns] for key, matrix in rows.items()}
+    spread = np.median([_spread(matrix) for matrix in rows.values()], axis=0)
+    found = {}
+    for k, (one, zero) in keys.items():
+        scale = claimed / parameters[k] if parameters[k] > 0 else 1.0
+        found[k] = (
+            scale * score(rows[one], rows[zero], spread)
+            if one in rows and zero in rows
+            else -math.inf
+        )
+    return found
 
 
 def _median(matrix: FloatArray) -> FloatArray:
@@ -395,7 +383,6 @@ def _atom_ratio(column: FloatArray, labels: FloatArray, n: int, m: int) -> float
 
 
 _MIN_LOOK_ROUNDS = 200
-_LOOK_VALUES = 2**24  # numbers in the outputs of all pairs in a look, whose ranking takes seconds
 _FINALISTS = 5  # number of pairs in the second look, unless the first look has few rounds
 # rounds per pair in the first look below which the better half has a second look, and of many pairs
 # a third
@@ -511,13 +498,14 @@ def _rank(
     # most rounds in the first look at every pair, and in later looks at the best pairs
     looks = list(zip(phases, (2**13, 2**16, 2**16), strict=True))[first:end]
     for phase, most in looks:
+        # numbers in the outputs of all pairs in a look, whose ranking takes seconds
         rounds = int(
             max(
                 min(
                     budget / len(looks) / len(left),
                     most,
                     TRAIN_VALUES // options.width,
-                    _LOOK_VALUES // (options.width * len(left)),
+                    2**24 // (options.width * len(left)),
                 ),
                 _MIN_LOOK_ROUNDS,
             )

@@ -8,13 +8,14 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from contextlib import closing
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from scipy.special import ndtr
 
-from dpwitness.auditors.audit.audit import timed
-from dpwitness.auditors.audit.options import LEAST, RunCost, format_duration
+from dpwitness.auditors.audit.options import LEAST, RunCost, format_duration, validated_options
 from dpwitness.auditors.audit.power import (
     FEW,
     REPEATS,
@@ -25,6 +26,7 @@ from dpwitness.auditors.audit.power import (
     split_budget,
 )
 from dpwitness.auditors.audit.power import MOST as REHEARSED
+from dpwitness.auditors.audit.sampler import Sampler, measure_cost
 from dpwitness.auditors.density.limit import SHAPES, law_with_parameter, limit_of_law, parameter_of
 from dpwitness.auditors.density.routes import loss_law
 from dpwitness.auditors.search.catalogue import audited_pairs
@@ -310,176 +312,115 @@ def plan(
             f"plan: find must be larger than the claim's {claim.symbol} = "
             f"{claim.parameter:g}, got {short_repr(find)}"
         )
-    question = _Question.of(claim, mechanism, pairs, find, shape, power, confidence)
-    if question.law is None and trials is None:
+    # the violation: the mechanism's own law if neither size nor shape is given
+    law: LossLaw | None = None
+    if shape is None and find is None and pairs:
+        # of the first pairs, the one with the largest parameter, if the law of each is known
+        laws = [loss_law(mechanism, each) for each in pairs[:16]]
+        if None not in laws:
+            law = max(filter(None, laws), key=lambda each: parameter_of(claim, each))
+            find = parameter_of(claim, law)
+            find = min(find, claim.parameter) if find <= claim.parameter * (1 + 1e-6) else find
+    own = law is not None
+    kind = OWN if own else shape or "coin"
+    if find is not None and not own:
+        law = law_with_parameter(kind, claim, find)
+    if law is None and trials is None:
         raise InvalidArgument("plan: find or trials must be given, got neither")
-    cost = (
-        None
-        if mechanism is None
-        else timed(mechanism, claim=claim, pair=pairs[0], executor=executor, name=name)
+    tried = max(1, len(pairs))
+    # whether outputs may be floating-point numbers, for which the audit has to learn an event
+    floats = kind in ("laplace", "gaussian") or mechanism is not None
+
+    def chance_of(runs: int, law: LossLaw) -> float:
+        """Return the probability that an audit with this number of runs finds a violation by
+        `law`.
+        """
+        has_floats = floats or len(law.p) > FEW
+        return chance(law, claim, runs, 1 - confidence, pairs=tried, floats=has_floats)
+
+    cost: RunCost | None = None
+    if mechanism is not None:
+        options = validated_options(mechanism, claim, LEAST, 0.99, 0, executor, name)
+        with closing(Sampler(options)) as sampler:
+            cost = measure_cost(sampler, options, pairs[0])
+    violated = find is not None and find > claim.parameter
+    needed = (
+        _runs_needed(partial(chance_of, law=law), power) if law is not None and violated else None
     )
-    need = _need_of(question, mechanism, pairs, executor, cost if shape is None else None)
-    center = trials or need.runs or (10**6 if question.own else MOST)
+    # rehearsals determine the number of runs if the mechanism's own law is the violation, or if the
+    # target itself violates the claim and its runs are cheap
+    rehearsals = Rehearsals(mechanism, claim, pairs, confidence, executor)
+    rehearsed, shortfall = None, 0.0
+    if needed is not None and law is not None and not claim.bounds_renyi:
+        if own and has_capability(mechanism, WhiteBox):
+            rehearsed = rehearsals.needed(needed, power)
+        elif (
+            not own
+            and shape is None
+            and cost is not None
+            and needed <= REHEARSED
+            and cost.run * needed * REPEATS < 20.0  # seconds
+            and rehearsals.chance(needed) > 0.05
+        ):
+            rehearsed = rehearsals.needed(needed, power) or needed
+        if rehearsed is not None:
+            # rows state the power that rehearsals found, not the power of the law
+            needed, reached = rehearsed, as_deviations(rehearsals.chance(rehearsed))
+            shortfall = max(0.0, as_deviations(chance_of(rehearsed, law)) - reached)
+    center = trials or needed or (10**6 if own else MOST)
     sizes = {int(float(f"{center * part:.3g}")) for part in (0.1, 0.3, 1.0, 3.0, 10.0)}
-    rows = tuple(
-        _row(question, need, cost, trials, runs)
-        for runs in sorted({min(max(size, LEAST), MOST) for size in sizes} | {center})
-    )
+    rows = list[Row]()
+    for runs in sorted({min(max(size, LEAST), MOST) for size in sizes} | {center}):
+        found, least, median = None, None, None
+        shown = own and rehearsed is not None and runs in (needed, trials) and runs <= REHEARSED
+        if law is not None:
+            found = (
+                rehearsals.chance(runs)
+                if shown
+                else float(ndtr(as_deviations(chance_of(runs, law)) - shortfall))
+            )
+        if own and law is not None:
+            budget = split_budget(runs, tried, floats)[1]
+            median = limit_of_law(law, claim, budget, error_of(claim, 1 - confidence))
+        else:
+            least = _smallest_parameter(claim, kind, power, partial(chance_of, runs))
+        rows.append(Row(runs, found, least, median, cost.time(runs, tried) if cost else None))
+    notes = list(claim_notes)
+    if not own and rehearsed is not None:
+        notes.insert(
+            0,
+            f"the target itself violates the claim: {REPEATS} rehearsals of its audit need "
+            "at least as many runs",
+        )
+    elif own and violated:
+        notes.insert(
+            0,
+            "the best event of that law, minus the cost of learning measured on Laplace and "
+            "Gaussian noise: not rehearsed"
+            if rehearsed is None
+            else f"events and pairs chosen by {REPEATS} rehearsals of the audit, with rates "
+            "computed from the log_density",
+        )
     given = next((row for row in rows if row.trials == trials), None)
-    expected_runs = trials or need.runs
+    expected_runs = trials or needed
     return Plan(
         claim=claim,
-        shape=question.shape,
-        find=question.find,
-        needed=need.runs,
+        shape=kind,
+        find=find,
+        needed=needed,
         given=trials,
         detectable=given.detectable if given else None,
         chance=given.chance if given else None,
         power=power,
         confidence=confidence,
-        pairs=question.pairs,
+        pairs=tried,
         name=name or ("" if mechanism is None else name_of(mechanism)),
         workers=getattr(executor, "_max_workers", 1),
         seconds_per_run=cost.run if cost else None,
-        expected_seconds=cost.time(expected_runs, question.pairs)
-        if cost and expected_runs
-        else None,
-        rows=rows,
-        assumes=(*_assumptions(question, cost), *_rehearsal_notes(question, need), *claim_notes),
+        expected_seconds=cost.time(expected_runs, tried) if cost and expected_runs else None,
+        rows=tuple(rows),
+        assumes=(*_assumptions(claim, kind, tried, confidence, cost), *notes),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """The claim, the violation to find, and the audit that has to find the violation."""
-
-    claim: Claim
-    shape: str
-    find: float | None
-    law: LossLaw | None  # law of the violation, if there is one
-    pairs: int
-    # whether outputs may be floating-point numbers, for which the audit has to learn an event
-    floats: bool
-    power: float
-    confidence: float
-
-    @classmethod
-    def of(
-        cls,
-        claim: Claim,
-        mechanism: Any,
-        pairs: Sequence[Pair],
-        find: float | None,
-        shape: str | None,
-        power: float,
-        confidence: float,
-    ) -> _Question:
-        """Return the question for a violation of this size and shape, or for the mechanism's own
-        law if neither is given.
-        """
-        own = None
-        if shape is None and find is None and pairs:
-            # of the first pairs, the one with the largest parameter, if the law of each is known
-            laws = [loss_law(mechanism, pair) for pair in pairs[:16]]
-            if None not in laws:
-                own = max(filter(None, laws), key=lambda law: parameter_of(claim, law))
-        shape = OWN if own else shape or "coin"
-        law = own or (law_with_parameter(shape, claim, find) if find is not None else None)
-        if own:
-            find = parameter_of(claim, own)
-            find = min(find, claim.parameter) if find <= claim.parameter * (1 + 1e-6) else find
-        floats = shape in ("laplace", "gaussian") or mechanism is not None
-        return cls(claim, shape, find, law, max(1, len(pairs)), floats, power, confidence)
-
-    @property
-    def own(self) -> bool:
-        """Whether the law is the mechanism's own."""
-        return self.shape == OWN
-
-    @property
-    def violated(self) -> bool:
-        """Whether the law violates the claim."""
-        return self.law is not None and self.find is not None and self.find > self.claim.parameter
-
-    def chance(self, runs: int, law: LossLaw) -> float:
-        """Return the probability that an audit with this number of runs finds a
-        violation by `law`.
-        """
-        floats = self.floats or len(law.p) > FEW
-        return chance(law, self.claim, runs, 1 - self.confidence, pairs=self.pairs, floats=floats)
-
-
-@dataclass(frozen=True, slots=True)
-class _Need:
-    """Required number of runs, and what rehearsals of the audit showed."""
-
-    runs: int | None
-    rehearsals: Rehearsals | None = None
-    shortfall: float = 0.0  # by how many standard errors rehearsals fall short of the law's power
-    target_leaks: bool = False
-
-
-def _need_of(
-    question: _Question,
-    mechanism: Any,
-    pairs: Sequence[Pair],
-    executor: Executor | None,
-    cost: RunCost | None,
-) -> _Need:
-    """Return the required number of runs.
-
-    Rehearsals determine the number if the mechanism's own law is the violation, or if the target
-    itself violates the claim and its runs are cheap, whose `cost` is given.
-    """
-    law = question.law
-    if law is None or not question.violated:
-        return _Need(None)
-    runs = _runs_needed(lambda runs: question.chance(runs, law), question.power)
-    if runs is None or question.claim.bounds_renyi:
-        return _Need(runs)
-    rehearsals = Rehearsals(mechanism, question.claim, pairs, question.confidence, executor)
-    if question.own:
-        if not has_capability(mechanism, WhiteBox):
-            return _Need(runs)
-        rehearsed = rehearsals.needed(runs, question.power)
-    elif (
-        cost is None
-        or runs > REHEARSED
-        or cost.run * runs * REPEATS >= 20.0  # seconds
-        or rehearsals.chance(runs) <= 0.05
-    ):
-        return _Need(runs)
-    else:
-        rehearsed = rehearsals.needed(runs, question.power) or runs
-    if rehearsed is None:
-        return _Need(runs)
-    # rows state the power that rehearsals found, not the power of the law
-    reached = as_deviations(rehearsals.chance(rehearsed))
-    shortfall = max(0.0, as_deviations(question.chance(rehearsed, law)) - reached)
-    own = rehearsals if question.own else None
-    return _Need(rehearsed, own, shortfall, target_leaks=not question.own)
-
-
-def _row(
-    question: _Question, need: _Need, cost: RunCost | None, trials: int | None, runs: int
-) -> Row:
-    """Return a row. Its power comes from rehearsals, or from the law less the shortfall of
-    rehearsals.
-    """
-    claim, law = question.claim, question.law
-    power, least, median = None, None, None
-    if law and need.rehearsals is not None and runs in (need.runs, trials) and runs <= REHEARSED:
-        power = need.rehearsals.chance(runs)
-    elif law:
-        power = float(ndtr(as_deviations(question.chance(runs, law)) - need.shortfall))
-    if question.own and law:
-        budget = split_budget(runs, question.pairs, question.floats)[1]
-        median = limit_of_law(law, claim, budget, error_of(claim, 1 - question.confidence))
-    else:
-        least = _smallest_parameter(
-            claim, question.shape, question.power, lambda other: question.chance(runs, other)
-        )
-    return Row(runs, power, least, median, cost.time(runs, question.pairs) if cost else None)
 
 
 def _runs_needed(chance_of: Callable[[int], float], power: float) -> int | None:
@@ -520,29 +461,10 @@ def _smallest_parameter(
     return claim.parameter * (1 + high)
 
 
-def _rehearsal_notes(question: _Question, need: _Need) -> tuple[str, ...]:
-    """Return notes on whether the numbers of runs were rehearsed."""
-    if need.target_leaks:
-        return (
-            f"the target itself violates the claim: {REPEATS} rehearsals of its audit need "
-            "at least as many runs",
-        )
-    if not (question.own and question.violated):
-        return ()
-    if need.rehearsals is None:
-        return (
-            "the best event of that law, minus the cost of learning measured on Laplace and "
-            "Gaussian noise: not rehearsed",
-        )
-    return (
-        f"events and pairs chosen by {REPEATS} rehearsals of the audit, with rates computed "
-        "from the log_density",
-    )
-
-
-def _assumptions(question: _Question, cost: RunCost | None) -> tuple[str, ...]:
+def _assumptions(
+    claim: Claim, shape: str, pairs: int, confidence: float, cost: RunCost | None
+) -> tuple[str, ...]:
     """Return the assumptions of the plan as sentences."""
-    claim, pairs = question.claim, question.pairs
     easiest = (
         f"randomized response: no law with this {claim.symbol} is easier to detect, others "
         "may need far more runs"
@@ -566,7 +488,7 @@ def _assumptions(question: _Question, cost: RunCost | None) -> tuple[str, ...]:
         (f"{format_duration(cost.run)} per run, measured on {cost.runs:,} runs",) if cost else ()
     )
     return (
-        texts[question.shape],
-        f"{where}; confidence {question.confidence:g}; runs of all stages are counted",
+        texts[shape],
+        f"{where}; confidence {confidence:g}; runs of all stages are counted",
         *timing,
     )

@@ -46,9 +46,9 @@ from dpwitness.auditors.audit.pair_choice import audit_low_bits, run_probes, sel
 from dpwitness.auditors.audit.probe import train, training_outputs
 from dpwitness.auditors.audit.sampler import Sampler
 from dpwitness.auditors.density.limit import BestEvent, best_event
-from dpwitness.auditors.events.detectable_violation import CELL_RELEARNING_LOSS
-from dpwitness.auditors.events.event import CELL_QUANTILES, Event, expected_renyi_bound
+from dpwitness.auditors.events.event import CELL_QUANTILES, expected_renyi_bound
 from dpwitness.auditors.events.outputs import Outputs, concatenate, encode
+from dpwitness.auditors.events.posterior import CELL_RELEARNING_LOSS
 from dpwitness.auditors.statistics.certificate import (
     allowed,
     clopper_pearson_lower,
@@ -256,27 +256,24 @@ class Rehearsals:
                 stages.append((better.event, rounds - first))
         critical, drift = -float(ndtri(self.error)), 0.0
         for event, size in stages:  # a combined test weights each stage by its rounds
-            found = event_power(self._rates(selected.pair, event), self.claim, size, self.error)
+            # the event's rates of right and wrong guesses on separate outputs
+            separate, probability_of_d1 = self._outputs(selected.pair)
+            guess = event.guess(separate)
+            right = float(
+                np.mean(
+                    np.where(guess > 0, probability_of_d1, 0.0)
+                    + np.where(guess < 0, 1 - probability_of_d1, 0.0)
+                )
+            )
+            made = float(np.mean(guess != 0))
+            if not has_capability(self.mechanism, WhiteBox) and made > 0:
+                # counted rates are lowered by half a standard error
+                right -= 0.5 * math.sqrt(right * (made - right) / made / len(separate))
+            value = 1.0 if right > made - right else 0.0
+            rates = BestEvent(right, made - right, event.directions, value)
+            found = event_power(rates, self.claim, size, self.error)
             drift += math.sqrt(size / rounds) * (as_deviations(found) + critical)
         return float(ndtr(drift - critical))
-
-    def _rates(self, pair: Pair, event: Event) -> BestEvent:
-        """Return the event's rates of right and wrong guesses on separate outputs."""
-        outputs, probability_of_d1 = self._outputs(pair)
-        guess = event.guess(outputs)
-        right = float(
-            np.mean(
-                np.where(guess > 0, probability_of_d1, 0.0)
-                + np.where(guess < 0, 1 - probability_of_d1, 0.0)
-            )
-        )
-        made = float(np.mean(guess != 0))
-        if not has_capability(self.mechanism, WhiteBox) and made > 0:
-            # counted rates are lowered by half a standard error
-            right -= 0.5 * math.sqrt(right * (made - right) / made / len(outputs))
-        return BestEvent(
-            right, made - right, event.directions, 1.0 if right > made - right else 0.0
-        )
 
     def _outputs(self, pair: Pair) -> tuple[Outputs, FloatArray]:
         """Return separate outputs of both datasets, and for each output the probability that D1

@@ -21,7 +21,6 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator
 
 from dpwitness.auditors.audit.options import (
     EARLY_ALPHA,
@@ -40,7 +39,7 @@ from dpwitness.auditors.audit.options import (
 )
 from dpwitness.auditors.audit.sampler import FIRST_CHUNK, Sampler
 from dpwitness.auditors.events.event import Event
-from dpwitness.auditors.events.learning import Learned, floating, learn, learn_simple
+from dpwitness.auditors.events.learning import Learned, has_bits, learn, learn_simple
 from dpwitness.auditors.events.outputs import (
     ONE_RUN_ADVICE,
     Outputs,
@@ -54,26 +53,27 @@ from dpwitness.auditors.events.scorers import counts_suffice
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
 from dpwitness.auditors.workers.engine import Phase, Segment, Sides, Stage, run_side, stream
-from dpwitness.auditors.workers.environment_errors import (
+from dpwitness.auditors.workers.fitness import (
+    Unfit,
     check_imports,
     check_one_sided,
-    is_environment_fault,
-    what_to_try,
-)
-from dpwitness.auditors.workers.rounds import current_lock, is_builtin_mechanism, task_lock
-from dpwitness.auditors.workers.statefulness import (
-    Unfit,
     check_structure,
     check_training,
     digest,
+    is_environment_fault,
     same_outputs,
+    what_to_try,
 )
+from dpwitness.auditors.workers.rounds import current_lock, is_builtin_mechanism, task_lock
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import AlwaysRaises, MechanismFailed
 from dpwitness.core.values.object_tree import text_of
 from dpwitness.mechanisms.wrappers.programs.inside import global_generators
-from dpwitness.mechanisms.wrappers.programs.inside.target_runs import collect_warnings
+from dpwitness.mechanisms.wrappers.programs.inside.target_runs import (
+    collect_warnings,
+    random_words_drawn,
+)
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
 _CALL_RUNS = 8  # maximum number of runs per call
@@ -116,7 +116,7 @@ def probe_pairs(
     sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair], most: int | None = None
 ) -> list[ProbedPair]:
     """Return the pairs with some output other than exceptions, at most `most`. Raise AlwaysRaises
-    if there is none.
+    if there is none, and InvalidArgument if stored stages do not give the same outputs again.
     """
     probed, failed = list[ProbedPair](), list[tuple[Pair, AlwaysRaises]]()
     for pair in pairs:
@@ -139,24 +139,17 @@ def probe_pairs(
             f"({first.why}){others}; {cause}"
         )
     sampler.repeatable = options.seeded and all(each.digest for each in probed)
-    _require_same_chunks(sampler, probed)
+    if sampler.ledger is not None and sampler.ledger.resumed:
+        # the first chunk of each stored stage must give the same outputs again
+        for key, plan in sampler.ledger.values(FIRST_CHUNK).items():
+            phase, index = map(int, key.removeprefix(FIRST_CHUNK).split())
+            stage = sampler.stage(probed[index].pair, phase, index, plan["rounds"], plan["chunk"])
+            one, zero = sampler.call(
+                sample_first_chunk, replace(stage, single=plan["single"], shared=plan["shared"])
+            )
+            if one is None or zero is None or digest((one, zero)) != plan["outputs"]:
+                raise sampler.ledger.changed_outputs(stage.size(0))
     return probed
-
-
-def _require_same_chunks(sampler: Sampler, probed: Sequence[ProbedPair]) -> None:
-    """Run the first chunk of each stored stage again. Raise InvalidArgument if the
-    outputs differ.
-    """
-    if sampler.ledger is None or not sampler.ledger.resumed:
-        return
-    for key, plan in sampler.ledger.values(FIRST_CHUNK).items():
-        phase, index = map(int, key.removeprefix(FIRST_CHUNK).split())
-        stage = sampler.stage(probed[index].pair, phase, index, plan["rounds"], plan["chunk"])
-        one, zero = sampler.call(
-            sample_first_chunk, replace(stage, single=plan["single"], shared=plan["shared"])
-        )
-        if one is None or zero is None or digest((one, zero)) != plan["outputs"]:
-            raise sampler.ledger.changed_outputs(stage.size(0))
 
 
 @task_lock()
@@ -188,7 +181,9 @@ def probe_pair(sampler: Sampler, options: AuditOptions, pair: Pair, index: int) 
             "single": found.single,
             "shared": found.shared,
             "width": max(1, *(side.values.shape[1] for side in found.sides)),
-            "floats": bool(floating(*found.sides, first=options.score_columns)),
+            "floats": any(
+                has_bits(side.values[:, options.score_columns :]) for side in found.sides
+            ),
             "outputs": ""
             if any("last bits" in note for note in found.notes)
             else digest(found.sides),
@@ -224,28 +219,21 @@ def _run_probe_stage(stage: Stage, seeded: bool) -> ProbeResult:
     """
     if is_builtin_mechanism(stage.run):
         return _run_probe(stage, seeded)
-    with current_lock().seeding():
-        return _run_foreign_probe(stage, seeded)
-
-
-def _run_foreign_probe(stage: Stage, seeded: bool) -> ProbeResult:
-    """Probe a mechanism that may draw from global generators and may warn. Their states are
-    restored afterwards.
-    """
-    generator_states, owner = global_generators.snapshot(), getattr(stage.run, "__self__", None)
-    warned: list[str] = []
-    try:
-        with collect_warnings(warned):
-            result = _run_probe(stage, seeded)
-    finally:
-        global_generators.restore(generator_states)
+    with current_lock().seeding():  # it may draw from global generators, and may warn
+        generator_states, owner = global_generators.snapshot(), getattr(stage.run, "__self__", None)
+        warned: list[str] = []
+        try:
+            with collect_warnings(warned):
+                result = _run_probe(stage, seeded)
+        finally:
+            global_generators.restore(generator_states)
     warning_texts = owner.warned if isinstance(owner, Target) else warned
     return replace(result, notes=(*result.notes, *list(dict.fromkeys(warning_texts))[:4]))
 
 
 def _run_probe(stage: Stage, seeded: bool, runs_before: int = 0) -> ProbeResult:
     """Run the chunk and its replays, and check the outputs. If a batch raises, start again with
-    single runs.
+    single runs. Raise AlwaysRaises if every run on both datasets raises.
     """
     datasets_before = _dataset_text(stage)
     sides, words, shared = _run_chunk(stage)
@@ -257,9 +245,19 @@ def _run_probe(stage: Stage, seeded: bool, runs_before: int = 0) -> ProbeResult:
         runs_before + stage.rounds,
         dict[str, None](),
     )
-    if sides[0] is not None and sides[1] is not None:
-        # before the replays, which a slow exception makes expensive
-        _check_output(stage, rounds, sides[0], sides[1])
+    # before the replays, which a slow exception makes expensive
+    if all(side is not None and _raises(side, all) for side in sides):
+        names = [name for side in sides if side is not None for name in side.structures()]
+        message = ""
+        try:  # one more run, for its exception
+            again = getattr(stage.run, "run", stage.run)
+            again(stage.pair.d0, 1, stream(stage.seed, *stage.key, 3))
+        except Exception as error:
+            message = f": {text_of(error, str)}" + (
+                f"; {ONE_RUN_ADVICE}" if "but 3 were given" in str(error) else ""
+            )
+            message += f"; {what_to_try(message)}" if is_environment_fault(error) else ""
+        raise AlwaysRaises(f"mechanism always {min(names)}{message}", rounds)
     runs = min(_CALL_RUNS, stage.rounds // 2)
     for calls in (1, 2):  # before each replay
         rounds += _check_buffer(stage, calls, runs)
@@ -309,15 +307,10 @@ def _run_chunk(stage: Stage) -> tuple[Sides, tuple[int, ...], bool]:
     """
     if is_builtin_mechanism(stage.run):
         sides, rngs = stage.flip(0)
-        return sides, _words_drawn(rngs), False
+        return sides, tuple(map(random_words_drawn, rngs)), False
     with stage.globally_seeded(0):
         sides, rngs = stage.flip(0)
-        return sides, _words_drawn(rngs), global_generators.has_drawn()
-
-
-def _words_drawn(rngs: list[Generator]) -> tuple[int, ...]:
-    """Return the number of 64-bit words drawn from each SFC64 generator, which its state counts."""
-    return tuple(int(rng.bit_generator.state["state"]["state"][3]) for rng in rngs)
+        return sides, tuple(map(random_words_drawn, rngs)), global_generators.has_drawn()
 
 
 def _compare_runs(
@@ -369,23 +362,6 @@ def _check_buffer(stage: Stage, call: int, runs: int) -> int:
             "next call; return a new array each time"
         )
     return 2 * runs
-
-
-def _check_output(stage: Stage, rounds: int, *sides: Outputs) -> None:
-    """Raise AlwaysRaises if every run on both datasets raises; the message contains the exception
-    of one more run.
-    """
-    if not all(_raises(side, all) for side in sides):
-        return
-    name, message = sorted(name for side in sides for name in side.structures())[0], ""
-    try:
-        getattr(stage.run, "run", stage.run)(stage.pair.d0, 1, stream(stage.seed, *stage.key, 3))
-    except Exception as error:
-        message = f": {text_of(error, str)}" + (
-            f"; {ONE_RUN_ADVICE}" if "but 3 were given" in str(error) else ""
-        )
-        message += f"; {what_to_try(message)}" if is_environment_fault(error) else ""
-    raise AlwaysRaises(f"mechanism always {name}{message}", rounds)
 
 
 def _raises(side: Outputs, quantifier: Callable[[Any], bool] = any) -> bool:

@@ -10,7 +10,6 @@ import time
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
-from dpwitness.auditors.events.detectable_violation import detectable
 from dpwitness.auditors.events.event import Event, EventHistogram, describe_event_in_words
 from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import (
@@ -20,6 +19,7 @@ from dpwitness.auditors.events.outputs import (
     opaque_type_notes,
     unrepeated_text_notes,
 )
+from dpwitness.auditors.events.posterior import detectable
 from dpwitness.auditors.statistics.certificate import (
     CertifiedPoint,
     Part,
@@ -34,9 +34,13 @@ from dpwitness.auditors.witnesses.result import ClaimResult, pair_line
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.auditors.witnesses.witness_reader import Basis, Cause, describe_causes
 from dpwitness.auditors.workers.engine import MechanismFailed, audit_key, stream
-from dpwitness.auditors.workers.environment_errors import environment_failure, is_environment_fault
+from dpwitness.auditors.workers.fitness import (
+    check_rows,
+    check_training,
+    environment_failure,
+    is_environment_fault,
+)
 from dpwitness.auditors.workers.pair_exercise import OutputComparison, exercised
-from dpwitness.auditors.workers.statefulness import check_rows, check_training
 from dpwitness.core.claims import Claim, promised, resolved
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import has_capability

@@ -1,5 +1,6 @@
-"""Sampler of an audit, which runs all rounds, with the records that all rounds share; and the
-budget of runs, which is fixed before the plan begins and may be planned again.
+"""Sampler of an audit, which runs all rounds, with the records that all rounds share; the budget of
+runs, which is fixed before the plan begins and may be planned again; and mechanisms whose outputs
+include scores, with the test that scores are numbers and functions of each output alone.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.random import Generator
 
 from dpwitness.auditors.audit.options import (
     FEWEST,
@@ -28,10 +30,19 @@ from dpwitness.auditors.audit.options import (
     slowdown,
 )
 from dpwitness.auditors.events.event import Event
+from dpwitness.auditors.events.outputs import (
+    Key,
+    Score,
+    ScoredOutputs,
+    guarded,
+    numeric_column,
+    same_scores,
+    score_columns,
+)
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.statistics.anytime import log_dependence, mean_evidence
 from dpwitness.auditors.witnesses.audit_records import AuditLedger
-from dpwitness.auditors.workers import clocks, engine
+from dpwitness.auditors.workers import engine
 from dpwitness.auditors.workers.chunks import Tables
 from dpwitness.auditors.workers.engine import (
     Inline,
@@ -42,10 +53,13 @@ from dpwitness.auditors.workers.engine import (
     audit_key,
     collect,
     is_remote,
+    stream,
 )
+from dpwitness.auditors.workers.fitness import RepeatDetector, Unfit, check_calls, digest
 from dpwitness.auditors.workers.pair_exercise import OutputComparison
-from dpwitness.auditors.workers.statefulness import RepeatDetector, Unfit, check_calls, digest
+from dpwitness.auditors.workers.rounds import Run
 from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed, Parts
 from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.single_runs import PerRun
@@ -89,7 +103,7 @@ class Sampler:
         self.most_pairs = sys.maxsize  # whose outputs a time budget can rank
         # seconds of the budget's clock and runs of the pilot, by index of the pair
         self.took: dict[int, tuple[float, int]] = {}
-        self.started, self.cpu_started = time.perf_counter(), clocks.cpu_seconds()
+        self.started, self.cpu_started = time.perf_counter(), engine.cpu_seconds()
 
     def close(self) -> None:
         """Shut the executor down, unless the user gave it."""
@@ -109,7 +123,7 @@ class Sampler:
         return (
             0.0
             if is_remote(self.executor)
-            else self.cpu_seconds + clocks.cpu_seconds() - self.cpu_started
+            else self.cpu_seconds + engine.cpu_seconds() - self.cpu_started
         )
 
     @property
@@ -270,7 +284,7 @@ class Sampler:
             "cpu_seconds": self.elapsed_cpu,
             "notes": self.notes,
             "single": sorted(self.single),
-            "marks": [f"{mark:x}" for mark in self.repeats.stored_marks()],
+            "marks": [f"{mark:x}" for mark in sorted(self.repeats.seen)],
             "seen": dataclasses.astuple(self.seen),
         }
 
@@ -306,7 +320,7 @@ def fix_budget(sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair]) -
         return options
     cost, of = measure_cost(sampler, options, pairs[0]), of_clock(options.clock)
     if seconds is not None:
-        now = clocks.read_clock(options.clock)
+        now = engine.read_clock(options.clock)
         stage, started = partial(sampler.stage, pairs[0], Phase.TIMING, 0), now()
         ratio, most = slowdown(
             lambda size: stage(size, size), pairs, sampler.executor, seconds, options.clock
@@ -400,3 +414,137 @@ def replan(sampler: Sampler, options: AuditOptions, index: int) -> None:
             f"({sampler.planned:,} before), so no number of trials gives the same counts"
         )
         sampler.planned = planned
+
+
+_TEST_OUTPUTS = 64  # test outputs of each dataset
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredMechanism:
+    """Wrapper of a mechanism that adds scores to its outputs."""
+
+    run: Run
+    scores: tuple[Score, ...]
+
+    def __call__(self, dataset: Any, size: int, rng: Generator) -> Any:
+        """Return the outputs of `size` runs with their scores."""
+        try:
+            raw = self.run(dataset, size, rng)
+        except (MechanismFailed, MemoryError):
+            raise
+        except Exception as error:
+            if size > 1:
+                raise
+            raw = [error.with_traceback(None)]
+        return ScoredOutputs(
+            raw, np.column_stack([self._columns(score, raw, size) for score in self.scores])
+        )
+
+    def _columns(self, score: Score, raw: Any, size: int) -> FloatArray:
+        """Return one score of all outputs; raise Unfit if the score of the first output depends on
+        the others.
+        """
+        if isinstance(raw, Parts):
+            parts = [part if isinstance(part, list) or np.ndim(part) else [part] for part in raw]
+            return np.concatenate([score.columns(part, len(part)) for part in parts])
+        found = score.columns(raw, size)
+        if size > 1 and not same_scores(found[:1], score.columns(raw[:1], 1)):
+            raise Unfit(
+                f"score {score.name} is not a function of each output alone: its values "
+                "change with the other outputs of a batch"
+            )
+        return found
+
+
+def usable_scores_of(
+    stage: Stage, scores: Sequence[Score]
+) -> tuple[tuple[Score, ...], list[str], int]:
+    """Return the usable scores with their usable columns, notes on the others, and the number of
+    runs used.
+
+    A column is usable if it holds numbers that are functions of each output alone.
+    """
+    batches = [
+        batch
+        for side, dataset in enumerate((stage.pair.d1, stage.pair.d0))
+        for batch in _test_batches(stage, dataset, side)
+    ]
+    usable_scores, notes = [], []
+    for score in scores:
+        keys: dict[Key, str] = {}
+        for raw, size in batches:
+            for key, problem in _column_problems(score, raw, size):
+                keys[key] = keys.get(key, "") or problem
+        for key, problem in keys.items():
+            if problem:
+                notes.append(f"score {score.label(key)} was left out: {problem}")
+        usable = tuple(key for key, problem in keys.items() if not problem)
+        if usable:
+            usable_scores.append(replace(score, keys=usable))
+        elif not keys:
+            notes.append(f"score {score.name} was left out: there was no output to try it on")
+    return tuple(usable_scores), notes, 2 * _TEST_OUTPUTS
+
+
+def _test_batches(stage: Stage, dataset: Any, side: int) -> Iterator[tuple[Any, int]]:
+    """Yield a batch of outputs and its size; if the batch raises, yield the single runs that do not
+    raise.
+    """
+    try:
+        yield stage.run(dataset, _TEST_OUTPUTS, stream(stage.seed, *stage.key, side)), _TEST_OUTPUTS
+    except MechanismFailed:
+        raise
+    except Exception:
+        for i in range(_TEST_OUTPUTS):
+            try:
+                raw = stage.run(dataset, 1, stream(stage.seed, *stage.key, 2 + side, i))
+            except MechanismFailed:
+                raise
+            except Exception:
+                continue
+            yield raw, 1
+
+
+def _column_problems(score: Score, raw: Any, size: int) -> Iterator[tuple[Key, str]]:
+    """Yield each column of a score with a description of its problem, empty if there is none."""
+    if isinstance(raw, Parts):
+        raw, size = raw[0], len(raw[0])
+    try:
+        found = score_columns(score.function(guarded(raw)), size)
+        second_call = score_columns(score.function(guarded(raw)), size)
+        single_calls = [
+            score_columns(score.function(guarded(raw[i : i + 1])), 1) for i in range(min(size, 4))
+        ]
+    except MechanismFailed:
+        raise
+    except ValueError as error:
+        yield (
+            None,
+            str(error)
+            if str(error).startswith("it gave")
+            else f"it raises ValueError: {str(error)[:200]}",
+        )
+        return
+    except Exception as error:
+        yield None, f"it raises {type(error).__name__}: {str(error)[:200]}"
+        return
+    for key, column in found.items():
+        try:
+            values = numeric_column(column, size)
+            one_by_one = np.concatenate([numeric_column(each[key], 1) for each in single_calls])
+            if np.isnan(values).any():
+                yield key, f"it gave NaN for {int(np.isnan(values).sum())} of {size} outputs"
+            elif not same_scores(values, numeric_column(second_call[key], size)):
+                yield key, "it gave different values for the same outputs"
+            elif not same_scores(values[: len(one_by_one)], one_by_one):
+                yield (
+                    key,
+                    "it is not a function of each output alone: its values change with the "
+                    "other outputs of a batch",
+                )
+            else:
+                yield key, ""
+        except KeyError:
+            yield key, "it gave different columns for fewer outputs"
+        except ValueError as error:
+            yield key, str(error)

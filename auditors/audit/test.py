@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpwitness.auditors.audit.options import (
     LOOK_SHARES,
@@ -36,7 +35,6 @@ from dpwitness.auditors.audit.probe import (
     training_outputs,
 )
 from dpwitness.auditors.audit.sampler import Sampler
-from dpwitness.auditors.events.detectable_violation import ScoreLaw, detectable
 from dpwitness.auditors.events.event import (
     Binned,
     Event,
@@ -45,6 +43,7 @@ from dpwitness.auditors.events.event import (
     renyi_lower_bound,
 )
 from dpwitness.auditors.events.learning import Learned, learn
+from dpwitness.auditors.events.posterior import ScoreLaw, detectable
 from dpwitness.auditors.events.rule_reader import columns_of, read_event
 from dpwitness.auditors.statistics.anytime import (
     epoch_weight,
@@ -56,7 +55,7 @@ from dpwitness.auditors.statistics.certificate import Part, Prior, Tally
 from dpwitness.auditors.statistics.combination import extension_share, reweight_for_extension
 from dpwitness.auditors.witnesses.witness_reader import Basis
 from dpwitness.auditors.workers.engine import Phase, Stage
-from dpwitness.auditors.workers.statefulness import check_training
+from dpwitness.auditors.workers.fitness import check_training
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
@@ -281,7 +280,33 @@ def _count(
                 break
     lost = test.parts[-1].lost
     if binned and not test.stopped and not lost:  # cell counts cannot account for lost rounds
-        test = _with_renyi_bound(options, test, binned, cells, sampler.done)
+        claim, alpha = options.claim, test.alpha / 2
+        lower = renyi_lower_bound(claim, binned, cells, alpha)
+        levels = np.geomspace(1e-30, 1.0, 200)
+        # the bound increases with the level
+        least = bisect_left(
+            levels,
+            True,
+            key=lambda level: renyi_lower_bound(claim, binned, cells, level) > claim.parameter,
+        )
+        p_value = min(
+            test.p_value, (levels[least] if least < len(levels) else 1.0) * options.alpha / alpha
+        )
+        larger, looked = lower > test.lower, (sampler.done, max(lower, test.lower))
+        test = replace(test, p_value=p_value, looks=(*test.looks, looked))
+        if larger and test.basis is not None:  # the Renyi rule replaces the event
+            # the rule guesses in more directions than an event of its own that was counted
+            *earlier, part = test.parts
+            counted = replace(part.tally, directions=binned.directions)
+            parts = (*earlier, replace(part, tally=counted))
+            basis = replace(
+                test.basis,
+                parts=parts,
+                cells=tuple(tuple(side) for side in cells.tolist()),
+                cells_alpha=alpha,
+            )
+            method = test.method + _BINNED_SUFFIX
+            test = replace(test, lower=lower, event=binned, method=method, parts=parts, basis=basis)
     if lost:
         sampler.note(
             f"a batch raised for the first time in the test: its {lost} rounds count as "
@@ -300,42 +325,6 @@ def _count(
 def gross_bound(parameter: float) -> float:
     """Return the bound beyond which a violation of a claim with this parameter is gross."""
     return 3 * parameter + 2
-
-
-def _with_renyi_bound(
-    options: AuditOptions, test: EventTest, rule: Binned, cells: NDArray[np.int64], done: int
-) -> EventTest:
-    """Return the test with the Renyi bound from cell counts; the Renyi rule replaces the event if
-    its bound is larger.
-    """
-    claim, alpha = options.claim, test.alpha / 2
-    lower = renyi_lower_bound(claim, rule, cells, alpha)
-    levels = np.geomspace(1e-30, 1.0, 200)
-    # the bound increases with the level
-    least = bisect_left(
-        levels,
-        True,
-        key=lambda level: renyi_lower_bound(claim, rule, cells, level) > claim.parameter,
-    )
-    p_value = min(
-        test.p_value, (levels[least] if least < len(levels) else 1.0) * options.alpha / alpha
-    )
-    test = replace(test, p_value=p_value, looks=(*test.looks, (done, max(lower, test.lower))))
-    if lower <= test.lower:
-        return test
-    assert test.basis is not None
-    # the rule guesses in more directions than an event of its own that was counted
-    *earlier, part = test.parts
-    parts = (*earlier, replace(part, tally=replace(part.tally, directions=rule.directions)))
-    basis = replace(
-        test.basis,
-        parts=parts,
-        cells=tuple(tuple(side) for side in cells.tolist()),
-        cells_alpha=alpha,
-    )
-    return replace(
-        test, lower=lower, event=rule, method=test.method + _BINNED_SUFFIX, parts=parts, basis=basis
-    )
 
 
 FIRST_EPOCH = 64  # rounds that train the first event

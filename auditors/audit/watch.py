@@ -61,8 +61,8 @@ from dpwitness.auditors.witnesses.audit_records import identity_of
 from dpwitness.auditors.witnesses.store import Entry, Identity, Store, insert_statement
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.witnesses.witness_reader import read_part
+from dpwitness.auditors.workers.fitness import Unfit
 from dpwitness.auditors.workers.rounds import fresh_seed
-from dpwitness.auditors.workers.statefulness import Unfit
 from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import MechanismFailed

@@ -26,10 +26,10 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,10 +41,9 @@ from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_codec import to_jsonable
 from dpwitness.core.values.json_reader import Json
 
-if TYPE_CHECKING:
-    from dpwitness.auditors.events.kernels import Kernel
-
 Guesses = NDArray[np.int8]
+# a compiled function, as those of `kernels`, and its arguments
+Kernel = tuple[Callable[..., None], tuple[Any, ...]]
 
 # rounds from which a kernel is used: without a cache on disk, compilation takes one or two seconds
 MIN_KERNEL_ROUNDS = 2**20
@@ -233,24 +232,9 @@ def picture(event: Event, sides: tuple[Outputs, Outputs]) -> EventHistogram | No
     finite = np.concatenate([line[np.abs(line) < _OVERFLOW] for line in lines])
     if not len(finite):
         return None
-    edges = _edges(finite, event.cuts())
-    inside = [np.clip(line[~np.isnan(line)], edges[0], edges[-1]) for line in lines]
-    counts = np.array([np.histogram(line, edges)[0] for line in inside], dtype=float)
-    return EventHistogram(
-        event.axis,
-        edges,
-        (),
-        counts,
-        event.guess_at((edges[1:] + edges[:-1]) / 2).astype(float),
-        rounds,
-    )
-
-
-def _edges(line: FloatArray, cuts: FloatArray) -> FloatArray:
-    """Return bin edges of about equal width over all but the tails, including the event's
-    thresholds where they are visible.
-    """
-    low, high = np.quantile(line, [_TAIL_SHARE, 1 - _TAIL_SHARE])
+    # edges of about equal bins over all but the tails, with the visible thresholds
+    low, high = np.quantile(finite, [_TAIL_SHARE, 1 - _TAIL_SHARE])
+    cuts = event.cuts()
     cuts = np.unique(cuts[np.abs(cuts) < _OVERFLOW])
     # a threshold farther out would squeeze the visible bins
     visible = cuts[(cuts > low - (high - low)) & (cuts < high + (high - low))]
@@ -271,8 +255,17 @@ def _edges(line: FloatArray, cuts: FloatArray) -> FloatArray:
         high + width if len(visible) and high in visible else high,
     ]
     edges = np.unique(np.concatenate([kept_edges, visible, outer_edges]))
-    distinct: FloatArray = edges[np.append(True, np.diff(edges) > 1e-12 * max(abs(low), abs(high)))]
-    return distinct
+    edges = edges[np.append(True, np.diff(edges) > 1e-12 * max(abs(low), abs(high)))]
+    inside = [np.clip(line[~np.isnan(line)], edges[0], edges[-1]) for line in lines]
+    counts = np.array([np.histogram(line, edges)[0] for line in inside], dtype=float)
+    return EventHistogram(
+        event.axis,
+        edges,
+        (),
+        counts,
+        event.guess_at((edges[1:] + edges[:-1]) / 2).astype(float),
+        rounds,
+    )
 
 
 def describe_event_in_words(event: str) -> str:

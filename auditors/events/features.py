@@ -256,7 +256,7 @@ class Trees(Block):
     roots: Columns
 
     def columns(self, matrix: FloatArray) -> FloatArray:
-        from dpwitness.auditors.events.trees import sum_of_trees  # loads Numba
+        from dpwitness.auditors.statistics.regression import sum_of_trees  # loads Numba
 
         return sum_of_trees(
             np.ascontiguousarray(matrix),
@@ -358,31 +358,6 @@ def _in_units(
     """
     with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(np.clip(np.nan_to_num((x - center) / scale), -most, most))
-
-
-def _rotated_groups(
-    z: FloatArray,
-    one: FloatArray,
-    zero: FloatArray,
-    label: NDArray[np.bool_],
-    columns: tuple[Columns, FloatArray, FloatArray],
-) -> Iterator[tuple[str, list[Block]]]:
-    """Yield the groups in other coordinates than the columns; `z` and the medians of both sides are
-    in units of the columns' scale.
-    """
-    # a linear combination of many columns takes long to find
-    if z.shape[1] <= 6 and (direction := find_direction(z, label)) is not None:
-        knots = np.unique(np.quantile(z @ direction, _QUANTILE_LEVELS))
-        if len(knots) > 2:
-            yield "projected", [ProjectedRamps(*columns, direction, knots)]
-    if (
-        z.shape[1] <= _MAX_SQUARED
-        and (whitening := whitening_matrix(z - np.where(label[:, None], one, zero))) is not None
-    ):
-        yield (
-            "whitened distances",
-            [WhitenedDistances(*columns, one @ whitening, zero @ whitening, whitening)],
-        )
 
 
 def _crosses(
@@ -496,7 +471,15 @@ def _numeric_groups(
         [Distances(*columns_center_scale, (one - center) / scale, (zero - center) / scale)],
     )
     z, at_one, at_zero = (_in_units(each, center, scale) for each in (x, one, zero))
-    yield from _rotated_groups(z, at_one, at_zero, label, columns_center_scale)
+    # groups in other coordinates; a linear combination of many columns takes long to find
+    if len(at) <= 6 and (direction := find_direction(z, label)) is not None:
+        knots = np.unique(np.quantile(z @ direction, _QUANTILE_LEVELS))
+        if len(knots) > 2:
+            yield "projected", [ProjectedRamps(*columns_center_scale, direction, knots)]
+    within = z - np.where(label[:, None], at_one, at_zero)
+    if len(at) <= _MAX_SQUARED and (whitening := whitening_matrix(within)) is not None:
+        centers = at_one @ whitening, at_zero @ whitening
+        yield "whitened distances", [WhitenedDistances(*columns_center_scale, *centers, whitening)]
     if len(at) <= _MAX_SQUARED and not heavy:
         yield "products", [Products(*columns_center_scale)]
     if 2 <= len(numbers) <= _MAX_NEIGHBORS:

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpwitness.auditors.events.event import Kernel
 from dpwitness.auditors.events.features import (
     Affine,
     Block,
@@ -38,7 +38,6 @@ from dpwitness.auditors.events.features import (
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.protocols.mechanism import FloatArray
 
-Kernel = tuple[Callable[..., None], tuple[Any, ...]]  # the compiled function and its arguments
 Cells = NDArray[np.int8]
 
 

@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from dpwitness.auditors.events.detectable_violation import ScoreLaw, score_law
 from dpwitness.auditors.events.event import CELL_QUANTILES, Binned, Event, train_renyi_rule
 from dpwitness.auditors.events.features import values_of
 from dpwitness.auditors.events.outputs import (
@@ -38,11 +37,13 @@ from dpwitness.auditors.events.posterior import (
     CertificateGoal,
     Choice,
     Draws,
+    ScoreLaw,
     Table,
     cell_counts,
     direct_choice,
     draw_atoms,
     draw_shares,
+    score_law,
     validated_choice,
 )
 from dpwitness.auditors.events.rules import (
@@ -80,16 +81,8 @@ FEW_ALPHA = 1e-5
 _SCANNED_CELLS = 40
 
 
-def floating(outputs1: Outputs, outputs0: Outputs, first: int = 0) -> bool:
-    """Return whether a column, from column `first` on, holds a fractional number on either side.
-
-    Columns before `first` are scores. Integers have no informative low bits.
-    """
-    return any(_has_bits(outputs.values[:, first:]) for outputs in (outputs1, outputs0))
-
-
-def _has_bits(values: NDArray[np.float64]) -> bool:
-    """Return whether some values are not integers."""
+def has_bits(values: NDArray[np.float64]) -> bool:
+    """Return whether some values are not integers, which have no informative low bits."""
     return not np.array_equal(values, np.rint(values), equal_nan=True)
 
 
@@ -108,7 +101,7 @@ def learn_float_bits(
     end = min(outputs1.values.shape[1], outputs0.values.shape[1], first + 8)
     for column in range(first, end):
         x1, x0 = outputs1.values[:_MAX_ROWS, column], outputs0.values[:_MAX_ROWS, column]
-        if not (_has_bits(x1) or _has_bits(x0)):
+        if not (has_bits(x1) or has_bits(x0)):
             continue
         features = np.concatenate([lattice(x1), lattice(x0)])
         _, representative, inverse, counts = np.unique(
@@ -315,7 +308,16 @@ def learn(
             atoms = find_atoms(data, always=True)
             assert atoms is not None
             best = _atom_candidate(data, goal, *atoms, None, rng)
-        binned = _renyi_rule(best, goal) if claim.bounds_renyi else None
+        binned, table = None, best.table
+        if claim.bounds_renyi and len(table.bounds):
+            # a rule on cells between quantiles of the score, with losses from outputs that did not
+            # train the score
+            share = np.cumsum(table.total)[:-1] / table.total.sum()
+            cuts = np.unique(np.minimum(np.searchsorted(share, CELL_QUANTILES), len(share) - 1))
+            starts = np.append(0, cuts + 1)
+            counts = [np.add.reduceat(side, starts) for side in (table.ones, table.zeros)]
+            events = tuple(best.event_at(-np.inf, float(bound)) for bound in table.bounds[cuts])
+            binned = train_renyi_rule(claim, events, np.array(counts), rounds, alpha / 2)
         law = score_law(best.table, claim, rng)
         rates = best.choice.right, best.choice.wrong
         chance = best.scorer.chance if isinstance(best.scorer, ModelScorer) else 0.0
@@ -614,17 +616,3 @@ def _atom_candidate(
     table = Table(ranks[1:], ranks, ones, total, atom_index)
     event = event_at(choice.lower, choice.upper)
     return _Candidate(method, choice, event, event_at, None, table)
-
-
-def _renyi_rule(best: _Candidate, goal: CertificateGoal) -> Binned | None:
-    """Return the Renyi rule on cells between quantiles of the score, with losses from outputs that
-    did not train the score.
-    """
-    table = best.table
-    if len(table.bounds) == 0:
-        return None
-    share = np.cumsum(table.total)[:-1] / table.total.sum()
-    cuts = np.unique(np.minimum(np.searchsorted(share, CELL_QUANTILES), len(share) - 1))
-    counts = [np.add.reduceat(side, np.append(0, cuts + 1)) for side in (table.ones, table.zeros)]
-    events = tuple(best.event_at(-np.inf, float(bound)) for bound in table.bounds[cuts])
-    return train_renyi_rule(goal.claim, events, np.array(counts), goal.rounds, goal.alpha / 2)

@@ -10,31 +10,20 @@ numbers come last; their count varies.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import functools
+import hashlib
 import math
+import re
 from collections.abc import Iterator
-from decimal import Decimal
+from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpwitness.auditors.events.numbers import (
-    Extras,
-    Floats,
-    Leaves,
-    Texts,
-    add_decimal,
-    add_fraction,
-    add_integer,
-    add_time,
-    columns_of,
-    negative_zero,
-    split_numbers,
-    summary,
-    text_columns,
-    text_hash,
-)
 from dpwitness.core.values.object_tree import (
     array_in,
     exception_parts,
@@ -46,6 +35,396 @@ from dpwitness.core.values.object_tree import (
     text_of,
 )
 from dpwitness.mechanisms.wrappers.programs.inside.codec import Opaque, bare, opened
+
+Floats = NDArray[np.float64]
+# blocks of extra columns: width and values; None if all values are NaN
+Extras = list[tuple[int, Floats | None]]
+
+EXACT_LIMIT = 2.0**53  # integers up to this one are exact floats
+
+
+def text_hash(text: str) -> float:
+    """Return the hash of a text as a whole number below 2^53, the same in every process."""
+    return float(
+        int.from_bytes(
+            hashlib.blake2b(text.encode(errors="backslashreplace"), digest_size=8).digest()
+        )
+        >> 11
+    )
+
+
+def columns_of(raw: NDArray[Any]) -> tuple[str, Floats, Extras] | None:
+    """Return dtype name, main columns and extra columns of an array of numbers or times; None for
+    any other array.
+    """
+    if isinstance(raw, np.ma.MaskedArray):
+        return _masked_columns(raw)
+    kind, flat = raw.dtype.kind, raw.reshape(len(raw), -1)
+    if kind == "c":
+        halves = np.concatenate([flat.real, flat.imag], axis=1)
+        return raw.dtype.name, *floats(halves)
+    if kind in "mM":
+        missing = np.isnat(flat)
+        ticks, extras = floats(
+            np.where(
+                missing,
+                0,
+                flat.view(np.int64) if flat.flags.c_contiguous else flat.astype(np.int64),
+            )
+        )
+        ticks[missing] = np.nan
+        return raw.dtype.name, ticks, extras
+    return (raw.dtype.name, *floats(flat)) if kind in "fiub" else None
+
+
+def summary(cells: Floats) -> Floats:
+    """Return statistics of a table's columns that do not depend on the order of the rows.
+
+    Per column: minimum, maximum, mean, number of missing values, number of distinct values, and a
+    hash of the values if there are few.
+    """
+    seen = ~np.isnan(cells)
+    low, high = (np.where(seen, cells, bound) for bound in (np.inf, -np.inf))
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = np.where(seen, cells, 0.0).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
+    distinct = [np.unique(column[here]) for column, here in zip(cells.T, seen.T, strict=True)]
+    # the set of the values of a table's column is hashed if there are few
+    codes = [
+        text_hash(repr(values.tolist())) if len(values) <= 32 else np.nan for values in distinct
+    ]
+    missing_count = (~seen).sum(axis=0)
+    return np.concatenate(
+        [
+            low.min(axis=0),
+            high.max(axis=0),
+            mean,
+            missing_count,
+            [float(len(values)) for values in distinct],
+            codes,
+        ]
+    )
+
+
+def _masked_columns(raw: np.ma.MaskedArray[Any, Any]) -> tuple[str, Floats, Extras] | None:
+    """Return the columns of a masked array: visible numbers and the mask.
+
+    The numbers under the mask and a non-default fill value become extra columns.
+    """
+    inner = columns_of(raw.data)
+    if inner is None:
+        return None
+    name, main, extras = inner
+    hidden = np.ma.getmaskarray(raw).reshape(len(raw), -1)
+    under = np.tile(hidden, (1, main.shape[1] // max(hidden.shape[1], 1)))
+    some = bool(under.any())
+    fill = (
+        raw.fill_value
+        if raw.size and raw.fill_value != np.ma.default_fill_value(raw.dtype)
+        else None
+    )
+    columns = None if fill is None else np.full((len(raw), 1), text_hash(repr(fill)))
+    return (
+        f"masked {name}",
+        np.column_stack([np.where(under, np.nan, main), hidden.astype(float)]),
+        [*extras, (main.shape[1], np.where(under, main, np.nan) if some else None), (1, columns)],
+    )
+
+
+def floats(flat: NDArray[Any]) -> tuple[Floats, Extras]:
+    """Return float columns of an array, and extra columns: the signs of zeros, or the rounding
+    errors.
+    """
+    width, kind = flat.shape[1], flat.dtype.kind
+    if kind == "b" or (kind in "iu" and flat.dtype.itemsize < 8):
+        return np.ascontiguousarray(flat, dtype=np.float64), []
+    with np.errstate(over="ignore"):
+        high = np.ascontiguousarray(flat, dtype=np.float64)
+    if kind in "iu":
+        if np.abs(high).max(initial=0.0) < EXACT_LIMIT:
+            return high, [(width, None)]
+        residual = (flat - np.vectorize(int, otypes=[object])(high)).astype(np.float64)
+        return high, [(width, np.where(residual == 0, np.nan, residual))]
+    has_negative_zero = (high.view(np.int64) == np.iinfo(np.int64).min).any()
+    signs = (
+        width,
+        np.where((high == 0) & np.signbit(high), 1.0, np.nan) if has_negative_zero else None,
+    )
+    if flat.dtype.itemsize <= 8:
+        return high, [signs]
+    return high, [*_long_double_extras(flat, high), signs]
+
+
+def _long_double_extras(flat: NDArray[Any], high: Floats) -> Extras:
+    """Return the rounding errors of long doubles; beyond the range of floats, fraction and
+    exponent.
+    """
+    width = flat.shape[1]
+    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+        residual = (flat - high).astype(np.float64)
+        out_of_range = (
+            np.isfinite(flat)
+            & (flat != 0)
+            & ((np.abs(flat) > np.finfo(float).max) | (np.abs(flat) < 1e-290))
+        )
+        residual[~np.isfinite(high) | out_of_range] = 0.0
+        first = np.where(residual == 0, np.nan, residual) if residual.any() else None
+        if not out_of_range.any():
+            return [(width, first), (3 * width, None)]
+        fraction, exponent = np.frexp(np.where(out_of_range, flat, 1))
+        leading = fraction.astype(np.float64)
+        rest = (fraction - leading).astype(np.float64)
+    columns = np.column_stack(
+        [
+            np.where(out_of_range, part, np.nan)
+            for part in (leading, rest, exponent.astype(np.float64))
+        ]
+    )
+    return [(width, first), (3 * width, columns)]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Texts:
+    """Columns of a row that hold hashes of texts, and the columns with hashes of the texts without
+    their numbers.
+
+    The columns hold the hashes of `count` texts, starting at `first`, `stride` columns apart.
+    `rest` is the first column with a hash of a text without its numbers. Events use each column
+    separately, or all columns together if `pooled`, as for the keys of a dict.
+    """
+
+    kind: str
+    first: int
+    rest: int
+    count: int = 1
+    stride: int = 2
+    pooled: bool = False
+
+
+@dataclasses.dataclass(slots=True)
+class Leaves:
+    """Numbers, texts and opaque types found so far in one output."""
+
+    numbers: list[float] = dataclasses.field(default_factory=list)
+    extras: int = 0
+    # extra columns that are not NaN
+    filled: dict[int, float] = dataclasses.field(default_factory=dict)
+    loose: list[float] = dataclasses.field(default_factory=list)
+    # `rest`, and a negative `first`, are relative to the extra columns
+    texts: list[Texts] = dataclasses.field(default_factory=list)
+    opaque: set[str] = dataclasses.field(default_factory=set)  # types of objects that have no parts
+    # printable text of each hash
+    printable: dict[float, str] = dataclasses.field(default_factory=dict)
+    table: bool = False  # whether the leaves are cells of a table, whose rows may come in any order
+    under_way: list[int] = dataclasses.field(default_factory=list)
+
+    def extra(self, *values: float) -> None:
+        """Append extra columns."""
+        for value in values:
+            if value == value:
+                self.filled[self.extras] = value
+            self.extras += 1
+
+    def block(self, width: int, values: Floats | None) -> None:
+        """Append a block of `width` extra columns; None for NaN in all of them."""
+        if values is not None:
+            at = np.flatnonzero(~np.isnan(values))
+            self.filled.update(zip((at + self.extras).tolist(), values[at].tolist(), strict=True))
+        self.extras += width
+
+    def hashed(self, kind: str, codes: list[float]) -> None:
+        """Append extra columns of hashes, as pooled texts of this kind."""
+        if codes:
+            self.texts.append(Texts(kind, -self.extras - 1, self.extras, len(codes), 1, True))
+            self.extra(*codes)
+
+    def row(self) -> list[float]:
+        """Return all columns of the row. Extra columns after the last non-NaN one are dropped,
+        unless loose columns follow.
+        """
+        if not self.filled and not self.loose:
+            return self.numbers
+        extra = [math.nan] * (self.extras if self.loose else max(self.filled) + 1)
+        for place, value in self.filled.items():
+            extra[place] = value
+        return self.numbers + extra + self.loose
+
+    def placed(self) -> tuple[Texts, ...]:
+        """Return the text columns with their positions in the finished row."""
+        main = len(self.numbers)
+        return tuple(
+            dataclasses.replace(
+                each,
+                first=main - each.first - 1 if each.first < 0 else each.first,
+                rest=main + each.rest,
+            )
+            for each in self.texts
+        )
+
+
+_MICROSECOND = datetime.timedelta(microseconds=1)
+_CONTEXT = Context(prec=400, Emax=10**9, Emin=-(10**9), traps=[])
+_LIMB = 52  # bits per column of a huge integer
+_LIMBS = 64  # most columns of a huge integer; a hash represents the rest
+# most digits of a decimal that is determined by its nearest float and the rounding error
+_DIGITS = 30
+_NUMBER = re.compile(
+    r"(?<!\w)0[xX][\da-fA-F]+|(?:(?<![\w.)])[-+])?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII
+)
+
+
+@functools.lru_cache(maxsize=2**14)
+def text_columns(text: str) -> tuple[float, float, tuple[float, ...]]:
+    """Return the hash of a text, the hash of the text without its numbers, and the columns of its
+    numbers.
+    """
+    return (text_hash(repr(text)), *split_numbers(text))
+
+
+def split_numbers(text: str) -> tuple[float, tuple[float, ...]]:
+    """Return a hash of a text without its numbers (NaN if it has none), and the nearest float and
+    rounding error of each number.
+    """
+    numbers: list[float] = []
+
+    def extract(match: re.Match[str]) -> str:
+        # such as the address of an object
+        digits = str(int(match[0], 16)) if match[0][:2] in ("0x", "0X") else match[0]
+        nearest = float(digits)
+        residual = (
+            float(_CONTEXT.subtract(Decimal(digits), Decimal(nearest)))
+            if len(digits) > 15 and math.isfinite(nearest)
+            else 0.0
+        )
+        if len(digits) > _DIGITS or not math.isfinite(nearest):
+            return match[0]  # two columns cannot represent this number
+        numbers.extend((nearest, residual or math.nan))
+        return "\0"
+
+    remainder = _NUMBER.sub(extract, text)
+    return (text_hash(remainder) if numbers else math.nan), tuple(numbers)
+
+
+def negative_zero(value: float) -> float:
+    """Return 1 for -0.0, NaN for any other number."""
+    return 1.0 if value == 0 and math.copysign(1.0, value) < 0 else math.nan
+
+
+def add_fraction(item: Fraction, leaves: Leaves) -> str:
+    """Append a fraction as its nearest float and the rounding error; if a term is large, also all
+    of its digits. Return its type's name.
+    """
+    try:
+        nearest = float(item)
+        residual = float(item - Fraction(nearest))
+    except OverflowError:
+        nearest, residual = math.copysign(math.inf, item), text_hash(str(hash(item)))
+    leaves.numbers.extend((nearest, residual if residual else math.nan))
+    terms = item.numerator, item.denominator
+    # smaller terms are determined by the nearest float and the rounding error
+    large = max(term.bit_length() for term in terms) > 50
+    leaves.extra(*(text_hash(hex(term)) if large else math.nan for term in terms))
+    for term in terms if large else ():
+        _add_limbs(term, leaves)
+    return type(item).__name__
+
+
+def add_decimal(item: Decimal, leaves: Leaves) -> str:
+    """Append a decimal as its nearest float, the rounding error and the number of trailing zeros
+    (1.50 differs from 1.5).
+
+    A decimal with many digits is appended with all of them. Return the name of its type.
+    """
+    name, numbers = type(item).__name__, leaves.numbers
+    if not item.is_finite():
+        numbers.append(math.nan if item.is_nan() else float(item))
+        return f"{name} {item}" if item.is_nan() else f"{name} Infinity"
+    nearest, components = float(item), item.as_tuple()
+    exponent = int(components.exponent)
+    numbers.append(math.copysign(nearest, -1.0 if item.is_signed() else 1.0))
+    residual = (
+        float(_CONTEXT.subtract(item, Decimal(nearest)))
+        if math.isfinite(nearest)
+        else text_hash(str(item))
+    )
+    zeros = int(_CONTEXT.normalize(item).as_tuple().exponent) - exponent if item else 0
+    numbers.extend(
+        (
+            residual if residual else math.nan,
+            float(zeros) if zeros > 0 and exponent < 0 else math.nan,
+        )
+    )
+    needs_all_digits = (
+        len(components.digits) > _DIGITS
+        or not math.isfinite(nearest)
+        or (nearest == 0) == bool(item)
+    )
+    shown_exponent = exponent if exponent > 0 or not item or needs_all_digits else 0
+    leaves.extra(
+        negative_zero(numbers[-3]),
+        float(shown_exponent) or math.nan,
+        text_hash(str(item)) if needs_all_digits else math.nan,
+    )
+    if needs_all_digits:
+        _add_limbs(int("".join(map(str, components.digits[-_LIMBS * 15 :]))), leaves)
+    return name
+
+
+def add_integer(value: int, leaves: Leaves) -> bool:
+    """Append an integer as its nearest float and, if not zero, the rounding error. Return whether
+    the float is exact.
+
+    A huge integer is appended with all digits.
+    """
+    try:
+        nearest = float(value)
+        residual = float(value - int(nearest))
+    except OverflowError:
+        nearest, residual = math.inf if value > 0 else -math.inf, text_hash(str(hash(value)))
+    leaves.numbers.append(nearest)
+    if not residual:
+        return True
+    leaves.numbers.append(residual)
+    is_determined = math.isfinite(nearest) and int(nearest) + int(residual) == value
+    leaves.extra(math.nan if is_determined else text_hash(hex(value)))
+    if not is_determined:
+        _add_limbs(value, leaves)
+    if value.bit_length() > _LIMB * _LIMBS:
+        leaves.hashed("huge int", [text_hash(hex(value))])
+    return False
+
+
+def _add_limbs(value: int, leaves: Leaves) -> None:
+    """Append an integer in columns of 52 bits, the lowest column last. Integers with more than 64
+    columns keep the lowest ones.
+    """
+    size = min(-(-value.bit_length() // _LIMB), _LIMBS)
+    sign, value = (-1.0 if value < 0 else 1.0), abs(value)
+    leaves.loose.extend(
+        sign * float((value >> (_LIMB * place)) & (2**_LIMB - 1)) for place in reversed(range(size))
+    )
+
+
+def add_time(item: Any, leaves: Leaves) -> str:
+    """Append an instant or a duration as a whole number of microseconds, a date as days. Return the
+    name of its type and time zone.
+
+    The rounding error is an extra column.
+    """
+    name, zone = type(item).__name__, getattr(item, "tzinfo", None)
+    fold = f" fold {item.fold}" if getattr(item, "fold", 0) else ""
+    if isinstance(item, datetime.timedelta):
+        ticks = item // _MICROSECOND
+    elif isinstance(item, datetime.time):
+        ticks = ((item.hour * 60 + item.minute) * 60 + item.second) * 10**6 + item.microsecond
+    elif isinstance(item, datetime.datetime):
+        ticks = (item.replace(tzinfo=None) - datetime.datetime(1970, 1, 1)) // _MICROSECOND
+    else:
+        ticks = item.toordinal()
+    nearest = float(ticks)
+    leaves.numbers.append(nearest)
+    leaves.extra(float(ticks - int(nearest)) or math.nan)
+    return f"{name}{fold}" if zone is None else f"{name} in {text_of(zone, repr)}{fold}"
+
 
 _TABLES = ("DataFrame", "Series", "Table", "RecordBatch")
 _MIN_ROWS = 8  # fewest rows of a table whose columns are summarized
@@ -85,7 +464,12 @@ def walk(item: Any, leaves: Leaves) -> Iterator[str]:
         _add_text(name, plain(item, str) if isinstance(item, str) else bytes(item), leaves)
         yield name
     elif isinstance(item, BaseException):
-        yield from _walk_exception(item, leaves)
+        text = text_of(item, str)
+        numbers.append(text_hash(text))
+        _add_text_parts("text of an exception", text, leaves, len(numbers) - 1)
+        yield f"raises {name}"
+        if other_parts := exception_parts(item, text):
+            yield from _walk_fields(" with ", other_parts, leaves)
     elif isinstance(item, Decimal):
         yield add_decimal(item, leaves)
     elif isinstance(item, Fraction):
@@ -126,7 +510,12 @@ def _walk_container(item: Any, leaves: Leaves) -> Iterator[str]:
         and (item.dtype.names or item.dtype.kind in "OUS")
     ):
         if isinstance(item, np.ndarray):
-            shape = f"{_dtype_text(item.dtype)} {list(item.shape)}" if 0 in item.shape else ""
+            shape = (
+                f"{[(n, str(item.dtype[n])) for n in item.dtype.names or ()] or item.dtype} "
+                f"{list(item.shape)}"
+                if 0 in item.shape
+                else ""
+            )
             name, item = (
                 (f"{name} {item.dtype.str}{shape}", item.tolist())
                 if item.dtype.kind in "US"
@@ -219,16 +608,6 @@ def _walk_dict(item: dict[Any, Any], leaves: Leaves) -> Iterator[str]:
     yield "}"
 
 
-def _walk_exception(item: BaseException, leaves: Leaves) -> Iterator[str]:
-    """Yield the structure of an exception, and append the hash and the numbers of its text."""
-    text = text_of(item, str)
-    leaves.numbers.append(text_hash(text))
-    _add_text_parts("text of an exception", text, leaves, len(leaves.numbers) - 1)
-    yield f"raises {type(item).__name__}"
-    if other_parts := exception_parts(item, text):
-        yield from _walk_fields(" with ", other_parts, leaves)
-
-
 def _add_text(kind: str, text: str | bytes, leaves: Leaves) -> None:
     """Append the hash and the length of a text, its numbers, and a hash of the text without its
     numbers.
@@ -287,11 +666,6 @@ def _key_text(key: Any) -> str:
     # Python refuses the decimal digits of huge integers
     text = hex(content) if base is int and content.bit_length() > 4096 else repr(content)
     return text if type(key) is base else f"{type(key).__name__} {text}"
-
-
-def _dtype_text(kind: np.dtype[Any]) -> str:
-    """Return the text of a dtype; for a structured dtype, its fields and their types."""
-    return str([(name, str(kind[name])) for name in kind.names] if kind.names else kind)
 
 
 def _repr(item: Any) -> str:

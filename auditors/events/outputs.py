@@ -24,8 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.events.leaves import walk
-from dpwitness.auditors.events.numbers import (
+from dpwitness.auditors.events.leaves import (
     EXACT_LIMIT,
     Extras,
     Leaves,
@@ -33,6 +32,7 @@ from dpwitness.auditors.events.numbers import (
     columns_of,
     floats,
     text_hash,
+    walk,
 )
 from dpwitness.auditors.statistics.columns import varying_columns
 from dpwitness.auditors.workers.loading import describe_target

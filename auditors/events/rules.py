@@ -6,19 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.events.event import Event, Guesses, count_directions
+from dpwitness.auditors.events.event import Event, Guesses, Kernel, count_directions
 from dpwitness.auditors.events.features import Block, Trees
 from dpwitness.auditors.events.outputs import Outputs, row_keys
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import InvalidArgument
-
-if TYPE_CHECKING:
-    from dpwitness.auditors.events.kernels import Kernel
 
 _MAX_LISTED = 6  # outputs listed by name in a picture, at most
 

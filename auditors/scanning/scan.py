@@ -28,14 +28,13 @@ from dpwitness.auditors.scanning.noise_map import (
 from dpwitness.auditors.scanning.proposals import Proposal, mechanisms, propose
 from dpwitness.auditors.traces.trace import trace
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.auditors.workers.clocks import read_clock
+from dpwitness.auditors.workers.engine import read_clock
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.programs.environments import environments
 from dpwitness.mechanisms.wrappers.programs.target import Target
-from dpwitness.mechanisms.wrappers.programs.worker_pool import CONFINED
+from dpwitness.mechanisms.wrappers.programs.worker_pool import CONFINED, environments
 
 _HEADER = '''"""Targets of {title}, written by `dpwitness scan`.
 

@@ -5,6 +5,7 @@
 fit of all groups. The log-likelihood is approximated by its quadratic expansion at the fit, so that
 weights and evidence of every subset of the groups take small matrices only. One model of all groups
 has the noise of the weights of groups of no use; the best subset alone depends on chance.
+`sum_of_trees` evaluates regression trees, whose sum is a part of a score.
 """
 
 from __future__ import annotations
@@ -421,3 +422,28 @@ class Expansion:
         everywhere = np.zeros(len(self._linear))
         everywhere[at] = weights
         return Model(everywhere, value, number), precision
+
+
+@jit
+def sum_of_trees(
+    matrix: FloatArray,
+    feature: NDArray[np.int64],
+    threshold: FloatArray,
+    left: NDArray[np.int64],
+    right: NDArray[np.int64],
+    value: FloatArray,
+    roots: NDArray[np.int64],
+) -> FloatArray:
+    """Return the sum of the tree values for each row.
+
+    A row goes left where its number is at most the threshold, else right (also for NaN), until it
+    reaches a leaf.
+    """
+    total = np.zeros(len(matrix))
+    for i in range(len(matrix)):
+        for root in roots:
+            node = root
+            while left[node] >= 0:
+                node = left[node] if matrix[i, feature[node]] <= threshold[node] else right[node]
+            total[i] += value[node]
+    return total

@@ -28,7 +28,7 @@ from dpwitness.auditors.traces.coupling import (
 )
 from dpwitness.auditors.traces.evidence import Finding
 from dpwitness.auditors.traces.sessions import PairSession, Recorder
-from dpwitness.auditors.workers.environment_errors import check_exception_text
+from dpwitness.auditors.workers.fitness import check_exception_text
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import FloatArray

@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dpwitness import auditors, mechanisms
-from dpwitness.auditors.events.numbers import Texts
+from dpwitness.auditors.events.leaves import Texts
 from dpwitness.auditors.events.outputs import Outputs, Score
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.store import (

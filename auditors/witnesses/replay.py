@@ -19,9 +19,8 @@ from dpwitness.auditors.witnesses.kinds import Kind, kind_of
 from dpwitness.auditors.witnesses.result import Result, own_claim
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.witnesses.witness_reader import check_seal, load_json, naming_file
-from dpwitness.auditors.workers.loading import FOREIGN, describe_target, relative
+from dpwitness.auditors.workers.loading import FOREIGN, describe_target, relative, sha256_of
 from dpwitness.auditors.workers.rounds import fresh_seed
-from dpwitness.auditors.workers.source_search import sha256_of
 from dpwitness.auditors.workers.trust import PlannedTarget, Trust
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair

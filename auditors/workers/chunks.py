@@ -13,15 +13,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from dpwitness.auditors.events.event import MIN_KERNEL_ROUNDS, Event, cached_kernel
+from dpwitness.auditors.events.event import MIN_KERNEL_ROUNDS, Event, Kernel, cached_kernel
 from dpwitness.auditors.events.outputs import Outputs, encode
 from dpwitness.auditors.statistics.certificate import Tally
+from dpwitness.auditors.workers.fitness import Unfit, mark, same_outputs
 from dpwitness.auditors.workers.rounds import (
     NOTHING,
     Run,
@@ -30,13 +31,9 @@ from dpwitness.auditors.workers.rounds import (
     is_builtin_mechanism,
     task_lock,
 )
-from dpwitness.auditors.workers.statefulness import Unfit, mark, same_outputs
 from dpwitness.core.numerics.draws import Draws, state_of
 from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed
 from dpwitness.mechanisms.wrappers.programs.inside import global_generators
-
-if TYPE_CHECKING:
-    from dpwitness.auditors.events.kernels import Kernel
 
 _BLOCK_ROWS = 256
 _COMPARED_OUTPUTS = 64  # number of outputs compared with those of `sample`
@@ -100,29 +97,21 @@ def _draws_of(run: Run, dataset: Any) -> Draws | None:
         return None  # a subclass overrides `sample`, and that method is audited
     try:
         draws = owner.draws(dataset)  # type: ignore[union-attr]
-        fits = isinstance(draws, Draws) and hasattr(draws.fill, "py_func")
-        return (
-            draws
-            if fits and (is_builtin_mechanism(run) or _give_same_outputs(run, dataset, draws))
-            else None
+        if not (isinstance(draws, Draws) and hasattr(draws.fill, "py_func")):
+            return None
+        if is_builtin_mechanism(run):
+            return draws
+        # bitwise equal first outputs, and generators left in the same state
+        one, two = np.random.default_rng(0), np.random.default_rng(0)
+        rows = run(dataset, _COMPARED_OUTPUTS, one)
+        blocks = np.concatenate([draws.sample(_COMPARED_OUTPUTS // 2, two) for _ in range(2)])
+        shaped = (
+            isinstance(rows, np.ndarray) and rows.dtype == np.float64 and rows.shape == blocks.shape
         )
+        same = shaped and rows.tobytes() == blocks.tobytes() and one.bytes(8) == two.bytes(8)
+        return draws if same else None
     except Exception:  # the run itself will raise the error and is counted then
         return None
-
-
-def _give_same_outputs(run: Run, dataset: Any, draws: Draws) -> bool:
-    """Return whether `run` and `draws` give bitwise equal first outputs and leave the generator in
-    the same state.
-    """
-    one, two = np.random.default_rng(0), np.random.default_rng(0)
-    rows = run(dataset, _COMPARED_OUTPUTS, one)
-    blocks = np.concatenate(
-        [draws.sample(size, two) for size in (_COMPARED_OUTPUTS // 2, _COMPARED_OUTPUTS // 2)]
-    )
-    shaped = (
-        isinstance(rows, np.ndarray) and rows.dtype == np.float64 and rows.shape == blocks.shape
-    )
-    return shaped and rows.tobytes() == blocks.tobytes() and one.bytes(8) == two.bytes(8)
 
 
 @lru_cache(maxsize=64)
@@ -151,7 +140,6 @@ def _fused_loop(fill: Callable[..., None], count: Callable[..., None]) -> Callab
 
 
 Tables = list[NDArray[np.int64]]
-_Counters = tuple[Counter, Counter]
 
 
 @dataclass(slots=True)
@@ -164,7 +152,7 @@ class Segment:
     sides: list[Sides] = field(default_factory=list)
     rounds: int = 0
     lost: int = 0  # rounds in batches that raised (see `rounds`)
-    # hashes that detect repeated outputs (see `statefulness`)
+    # hashes that detect repeated outputs (see `fitness`)
     marks: list[int] = field(default_factory=list)
     seconds: float = 0.0  # duration of the runs only
     single: bool = False  # whether some runs were executed one at a time
@@ -238,11 +226,38 @@ def run_span(
     of chunks that begin before round `keep` are stored.
     """
     started = perf_counter()
-    counters = _counting_kernels(stage, events)
+    # kernels that count one event of a long stage while outputs are drawn, for D1 and D0
+    fused = not stage.single and len(events) == 1 and stage.rounds >= MIN_KERNEL_ROUNDS
+    one = counter(stage.run, stage.pair.d1, events[0]) if fused else None
+    zero = counter(stage.run, stage.pair.d0, events[0]) if fused else None
+    counters = None if one is None or zero is None else (one, zero)
     parts: dict[int, Segment] = {}
     for index in range(first, last):
         if counters is None or index * stage.chunk < keep:
-            result = _run_with_sample(stage, events, index, index * stage.chunk < keep)
+            begun = perf_counter()
+            sides = stage.sample(index)
+            duration = perf_counter() - begun
+            batches = [side for side in sides if side is not None]
+            tables = [
+                np.array(
+                    [
+                        event.tabulate(NOTHING if side is None else side, stage.rounds)
+                        for side in sides
+                    ],
+                    dtype=np.int64,
+                )
+                for event in events
+            ]
+            size = stage.size(index)
+            result = Segment(
+                tables,
+                [sides] if index * stage.chunk < keep else [],
+                size,
+                size - sum(map(len, batches)),
+                _marks(stage, batches),
+                duration,
+                stage.single,
+            )
             if counters is not None and index == 0:
                 from_kernels = _run_with_kernels(stage, counters, index)
                 if not result.lost and (
@@ -263,19 +278,7 @@ def run_span(
     return Span(first, last, list(parts.items()), False, perf_counter() - started)
 
 
-def _counting_kernels(stage: Stage, events: Sequence[Event]) -> _Counters | None:
-    """Return kernels that count one event while outputs are drawn, for D1 and D0; None if the stage
-    is short or a kernel is missing.
-    """
-    if stage.single or len(events) != 1 or stage.rounds < MIN_KERNEL_ROUNDS:
-        return None
-    one, zero = (
-        counter(stage.run, dataset, events[0]) for dataset in (stage.pair.d1, stage.pair.d0)
-    )
-    return None if one is None or zero is None else (one, zero)
-
-
-def _run_with_kernels(stage: Stage, counters: _Counters, index: int) -> Segment:
+def _run_with_kernels(stage: Stage, counters: tuple[Counter, Counter], index: int) -> Segment:
     """Run a chunk with the counting kernels; only its first outputs are stored."""
 
     def work() -> list[tuple[NDArray[np.int64], Outputs | None]]:
@@ -299,33 +302,6 @@ def _run_with_kernels(stage: Stage, counters: _Counters, index: int) -> Segment:
     marks = _marks(stage, [head for _, head in result if head is not None])
     return Segment(
         [table], [], stage.size(index), stage.size(index) - int(table.sum()), marks, duration, False
-    )
-
-
-def _run_with_sample(
-    stage: Stage, events: Sequence[Event], index: int, store_outputs: bool
-) -> Segment:
-    """Run a chunk with `sample` and count its outputs."""
-    started = perf_counter()
-    sides = stage.sample(index)
-    duration = perf_counter() - started
-    batches = [side for side in sides if side is not None]
-    tables = [
-        np.array(
-            [event.tabulate(NOTHING if side is None else side, stage.rounds) for side in sides],
-            dtype=np.int64,
-        )
-        for event in events
-    ]
-    lost = stage.size(index) - sum(map(len, batches))
-    return Segment(
-        tables,
-        [sides] if store_outputs else [],
-        stage.size(index),
-        lost,
-        _marks(stage, batches),
-        duration,
-        stage.single,
     )
 
 

@@ -3,11 +3,13 @@ segments are returned in order.
 
 Test rounds are returned as counts. Only training outputs, and a few outputs for pictures, are
 returned as outputs. A `Ledger` stores the answers, and stored answers are not computed again.
+The clocks of a time budget count wall time, or CPU time of this process and all of its descendants.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import queue
 import threading
 import time
@@ -32,8 +34,10 @@ from dpwitness.auditors.workers.rounds import (
 )
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs.supervisor import below
 
 __all__ = [
+    "CLOCKS",
     "Inline",
     "Ledger",
     "MechanismFailed",
@@ -45,20 +49,14 @@ __all__ = [
     "audit_key",
     "collect",
     "counts",
+    "cpu_seconds",
+    "has_cpu_clock",
     "is_remote",
     "outputs",
+    "read_clock",
     "run_side",
     "stream",
 ]
-
-
-# of Dask, recognized by name: Dask need not be installed
-_CONNECTION_ERRORS = (
-    "CommClosedError",
-    "ClosedClientError",
-    "FutureCancelledError",
-    "FuturesCancelledError",
-)
 
 
 class Ledger(Protocol):
@@ -304,7 +302,9 @@ def explained(error: BaseException) -> str | None:
             "rounds of the mechanism"
         )
     if isinstance(error, CancelledError | asyncio.CancelledError) or (
-        module == "distributed" and kind in _CONNECTION_ERRORS
+        module == "distributed"  # recognized by name: Dask need not be installed
+        and kind
+        in ("CommClosedError", "ClosedClientError", "FutureCancelledError", "FuturesCancelledError")
     ):
         return "the cluster is lost: its scheduler no longer answers, or has cancelled the tasks"
     return None
@@ -395,3 +395,34 @@ class Inline(Executor):
                 future.set_result(call())
             except BaseException as error:
                 future.set_exception(error)
+
+
+CLOCKS = ("wall", "cpu")
+
+
+def read_clock(clock: str) -> Callable[[], float]:
+    """Return the function that reads a clock of `CLOCKS`, in seconds."""
+    return cpu_seconds if clock == "cpu" else time.perf_counter
+
+
+def has_cpu_clock() -> bool:
+    """Return whether `cpu_seconds` can see other processes, which needs /proc."""
+    return os.path.exists(f"/proc/{os.getpid()}/stat")
+
+
+def cpu_seconds() -> float:
+    """Return the CPU time so far of this process and its descendants, such as workers and
+    interpreters of targets; 0 without /proc.
+
+    Ended descendants count as soon as their parent has waited for them.
+    """
+    if not has_cpu_clock():
+        return 0.0
+    ended = sum(os.times()[2:4])  # user and system time of ended children
+    for _ in range(3):  # the process tree is read again if a child ends meanwhile
+        # utime, stime, cutime, cstime of proc(5)
+        running = sum(sum(map(int, fields[11:15])) for fields in below(os.getpid()).values())
+        before, ended = ended, sum(os.times()[2:4])
+        if ended == before:
+            break
+    return time.process_time() + ended + running / os.sysconf("SC_CLK_TCK")

@@ -88,7 +88,23 @@ def memos_of(run: Callable[..., Any], datasets: Sequence[Any], seed: int, second
     A dict, list or set is a memo if runs work without its content, and put something in again. Of
     the attributes of an object, single ones may be memos.
     """
-    caches, found = _reachable(run)
+    # the caches of functions, and the containers, that the mechanism can reach
+    seen, waiting = set[int](), list[Any]([run])
+    kept, caches, found = list[Any](), list[Any](), list[_Container]()
+    while waiting and len(seen) < 5_000:
+        held = waiting.pop()
+        if id(held) in seen or isinstance(held, str | bytes | int | float | complex | type(None)):
+            continue
+        seen.add(id(held))
+        kept.append(held)  # so that no other object gets its id
+        if callable(getattr(held, "cache_clear", None)) and hasattr(held, "cache_info"):
+            caches.append(held)
+        if isinstance(held, dict | list | set) and all(
+            callable(getattr(held, name, None)) for name in ("clear", "copy")
+        ):
+            found.append(held)
+        with suppress(Exception):  # objects may raise anything
+            waiting += _parts(held)
     until, containers = time.perf_counter() + seconds, list[tuple[_Container, list[Any] | None]]()
     for each in [each for each in found if each][:_MOST_CONTAINERS]:
         if time.perf_counter() > until:
@@ -122,29 +138,6 @@ def _is_memo(
             return len(container) > 0 if keys is None else all(key in container for key in keys)
     except Exception:  # the content is needed
         return False
-
-
-def _reachable(run: Callable[..., Any]) -> tuple[list[Any], list[_Container]]:
-    """Return the caches of functions, and the containers, that a function or object can reach,
-    except those of installed libraries.
-    """
-    seen, waiting = set[int](), [run]
-    kept, caches, containers = list[Any](), list[Any](), list[_Container]()
-    while waiting and len(seen) < 5_000:
-        found = waiting.pop()
-        if id(found) in seen or isinstance(found, str | bytes | int | float | complex | type(None)):
-            continue
-        seen.add(id(found))
-        kept.append(found)  # so that no other object gets its id
-        if callable(getattr(found, "cache_clear", None)) and hasattr(found, "cache_info"):
-            caches.append(found)
-        if isinstance(found, dict | list | set) and all(
-            callable(getattr(found, name, None)) for name in ("clear", "copy")
-        ):
-            containers.append(found)
-        with suppress(Exception):  # objects may raise anything
-            waiting += _parts(found)
-    return caches, containers
 
 
 def _parts(found: Any) -> list[Any]:
@@ -225,7 +218,6 @@ PIECE = 4  # runs between two looks at the clock
 _INSIDE = "DPWITNESS_FRESH"  # environment variable of a new interpreter, which starts no others
 # seconds in which a new interpreter must have started, and imported the mechanism
 _START_SECONDS = 20.0
-_SERVE = "from dpwitness.auditors.workers.fresh_processes import serve; serve()"
 
 
 def fresh_outputs(stage: Stage, seconds: float) -> list[Sides]:
@@ -247,8 +239,14 @@ def fresh_outputs(stage: Stage, seconds: float) -> list[Sides]:
         found = in_new_processes(
             partial(_state_without_memos, stage, seconds / stage.chunks), stage.chunks, seconds
         )
-        if not found:
-            found = _in_this_process(stage, seconds)
+        if not found:  # in this process, with all memos of the mechanism emptied for each state
+            with task_lock():
+                with stage.globally_seeded(0):
+                    datasets = stage.pair.d1, stage.pair.d0
+                    memos = memos_of(stage.run, datasets, stage.seed, seconds)
+                for index in range(stage.chunks):
+                    with memos.emptied():
+                        found.append(_state(stage, index, seconds / STATES))
     # `structures` of no outputs is empty
     return [
         sides
@@ -293,20 +291,6 @@ def _state_without_memos(stage: Stage, seconds: float, index: int) -> Sides:
         return _state(stage, index, seconds)
 
 
-@task_lock()
-def _in_this_process(stage: Stage, seconds: float) -> list[Sides]:
-    """Run each state in this process, after all memos of the mechanism are emptied; they are
-    restored at the end.
-    """
-    with stage.globally_seeded(0):
-        memos = memos_of(stage.run, (stage.pair.d1, stage.pair.d0), stage.seed, seconds)
-    found = []
-    for index in range(stage.chunks):
-        with memos.emptied():
-            found.append(_state(stage, index, seconds / STATES))
-    return found
-
-
 def in_new_processes(work: Callable[[int], T], count: int, seconds: float) -> list[T]:
     """Return ``work(0)``, ..., ``work(count - 1)``, each computed in its own fork of a new
     interpreter.
@@ -322,8 +306,13 @@ def in_new_processes(work: Callable[[int], T], count: int, seconds: float) -> li
         request = place + pickle.dumps((work, count))
     except Exception:  # of any object
         return []
-    found = list[T]()
-    slot = _Interpreter(begin, tuple(_user_modules()))
+    found, modules = list[T](), list[tuple[str, str, int]]()
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file and not file.startswith(_LIBRARIES) and not name.startswith("dpwitness"):
+            with contextlib.suppress(OSError):
+                modules.append((name, file, os.stat(file).st_mtime_ns))
+    slot = _Interpreter(begin, tuple(modules))
     for fresh in (False, True):
         try:
             with borrowed_worker(slot, _START_SECONDS, fresh=fresh) as interpreter:
@@ -347,23 +336,12 @@ def _read_answers(interpreter: Process, request: bytes, found: list[Any], deadli
             found.append(pickle.loads(content))
 
 
-def _user_modules() -> list[tuple[str, str, int]]:
-    """Return name, file and time of change of every loaded module of the user."""
-    found = []
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if file and not file.startswith(_LIBRARIES) and not name.startswith("dpwitness"):
-            with contextlib.suppress(OSError):
-                found.append((name, file, os.stat(file).st_mtime_ns))
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class _Interpreter:
     """Slot of a new interpreter that answers requests of `in_new_processes` (`serve`).
 
-    `begin` has the search path and the sources of the main script, pickled; `modules` are the
-    loaded modules of the user.
+    `begin` has the search path and the sources of the main script, pickled; `modules` are name,
+    file and time of change of the loaded modules of the user.
     """
 
     begin: bytes
@@ -371,7 +349,10 @@ class _Interpreter:
     memory: int = 0
 
     def launch(self) -> Launch:
-        code = f"import sys, pickle; sys.path[:] = pickle.load(sys.stdin.buffer); {_SERVE}"
+        code = (
+            "import sys, pickle; sys.path[:] = pickle.load(sys.stdin.buffer); "
+            "from dpwitness.auditors.workers.fresh_processes import serve; serve()"
+        )
         own = {_INSIDE: "1", "PYTHONWARNINGS": "ignore"}
         threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         return [sys.executable, "-c", code], None, os.environ | own | threads
@@ -398,7 +379,7 @@ def serve() -> None:
     """
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the mechanism prints must not mix with the answers
-    vars(sys.modules["__main__"]).clear()  # the names of `_SERVE` are not those of the main script
+    vars(sys.modules["__main__"]).clear()  # the names of `launch` are not those of the main script
     vars(sys.modules["__main__"])["__name__"] = "__main__"
     sources = pickle.load(requests)
     while True:
@@ -414,7 +395,21 @@ def serve() -> None:
         except Exception:  # the mechanism cannot be imported here
             count = 0
         for index in range(count):
-            answers.write(_answer_of_fork(work, index))
+            reading, writing = os.pipe()
+            child = os.fork()
+            if child == 0:
+                try:
+                    os.close(reading)
+                    content = pickle.dumps(work(index))
+                    with os.fdopen(writing, "wb") as pipe:
+                        pipe.write(content)
+                finally:
+                    os._exit(0)
+            os.close(writing)
+            with os.fdopen(reading, "rb") as pipe:
+                content = pipe.read()  # nothing if the run has raised
+            os.waitpid(child, 0)
+            answers.write(b"%d\n%b" % (len(content), content))
             answers.flush()
         answers.write(b"-1\n")
         answers.flush()
@@ -422,27 +417,6 @@ def serve() -> None:
         if not count or not select.select([requests], [], [], 60.0)[0]:
             break
     os._exit(0)
-
-
-def _answer_of_fork(work: Callable[[int], Any], index: int) -> bytes:
-    """Return the pickled answer of ``work(index)`` in a fork of this process, after a line with its
-    length; without an answer if it raises.
-    """
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.close(reading)
-            content = pickle.dumps(work(index))
-            with os.fdopen(writing, "wb") as pipe:
-                pipe.write(content)
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        content = pipe.read()
-    os.waitpid(child, 0)
-    return b"%d\n%b" % (len(content), content)
 
 
 class _Unpickler(pickle.Unpickler):

@@ -322,8 +322,6 @@ def streams(seed: int, key: tuple[int, ...], count: int) -> tuple[list[Generator
 Sides = tuple[Outputs | None, Outputs | None]
 T = TypeVar("T")
 
-SEGMENTS = 1024  # maximum number of segments of a stage
-
 
 class Phase:
     """Phase numbers in the keys of the random streams; extensions of a test use numbers after the
@@ -374,8 +372,8 @@ class Stage:
 
     @property
     def segments(self) -> int:
-        """Number of segments."""
-        return min(self.chunks, SEGMENTS)
+        """Number of segments, at most 1024."""
+        return min(self.chunks, 1024)
 
     def segment(self, index: int) -> int:
         """Return the segment that contains a chunk."""
@@ -387,7 +385,7 @@ class Stage:
 
     @property
     def marked(self) -> int:
-        """Divisor of the marks that are stored (see `statefulness`), so that long stages store a
+        """Divisor of the marks that are stored (see `fitness`), so that long stages store a
         bounded number.
         """
         # a stage has about 2^15 marks at most

@@ -26,12 +26,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.workers.loading import FOREIGN, QUERY, built, imported, named
-from dpwitness.auditors.workers.source_search import (
+from dpwitness.auditors.workers.loading import (
+    FOREIGN,
+    QUERY,
+    built,
     defining_module,
+    imported,
     imports_of,
     line_of,
     module_files,
+    named,
     standard,
 )
 from dpwitness.core.values.json_codec import from_jsonable, is_registered, known_class, public_name
@@ -223,7 +227,17 @@ class Trust:
                 raise InvalidArgument(
                     f"{what} {short_json(plan.target)} is not a mechanism of this project"
                 )
-            _require_small_sizes(plan.kwargs, f"{what}.kwargs")
+            # users may build larger mechanisms themselves; the number of records is not limited
+            left: list[tuple[str, Any]] = [(f"{what}.kwargs", plan.kwargs)]
+            while left:
+                here, item = left.pop()
+                for key, value in item.items() if isinstance(item, dict) else ():
+                    if isinstance(value, int) and abs(value) > _MAX_SIZE and key != "records":
+                        raise InvalidArgument(
+                            f"{here}.{key} must be at most {_MAX_SIZE:,} in a witness, got "
+                            f"{short_json(value)}; for larger sizes, pass the mechanism"
+                        )
+                    left.append((f"{here}.{key[:60]}", value))
             return plan
         file = self._permitted_file(place, name, what)
         return PlannedTarget(
@@ -355,9 +369,9 @@ class Trust:
 
     def _plan_foreign(self, plan: PlannedTarget) -> PlannedTarget:
         """Check a target that runs in a separate interpreter: its file, its name and the
-        interpreter.
+        interpreter; or a program, whose command must be allowed.
         """
-        from dpwitness.mechanisms.wrappers.programs.environments import adapter_file, environments
+        from dpwitness.mechanisms.wrappers.programs.worker_pool import adapter_file, environments
 
         rule = record(
             {
@@ -370,7 +384,30 @@ class Trust:
             name=text(200, empty=False),
         )
         if "command" in plan.kwargs:
-            return self._plan_program(plan)
+            # the user must name its full command, and its folder if this is not the current one
+            program_rule = record(
+                {"cwd": text(1000), "text": text(10), "time_limit": _limit, "memory_limit": _limit},
+                command=listing(text(10_000), 1, 1000),
+            )
+            fields = program_rule(plan.kwargs, f"{plan.argument}.kwargs")
+            folder = (self.folder / fields.get("cwd", ".")).resolve()
+            word = shlex.join(fields["command"]) + (
+                "" if folder == self.folder.resolve() else f" in {folder}"
+            )
+            if word not in self.allow:
+                raise NeedsPermission(f"{plan.argument} runs the program {short_json(word)}", word)
+            file = command_script(fields["command"], str(folder)) or Path(
+                resolved(fields["command"], str(folder))
+            )
+            return PlannedTarget(
+                word,
+                "dpwitness.mechanisms.wrappers.programs.target",
+                "Target",
+                fields | {"cwd": str(folder)},
+                self,
+                plan.argument,
+                file,
+            )
         fields = rule(plan.kwargs, f"{plan.argument}.kwargs")
         place, name, python = fields["file"], fields["name"], fields.get("python")
         split_target(f"{place}:{name}", plan.argument)
@@ -409,51 +446,6 @@ class Trust:
             file,
             line_of(file, name),
         )
-
-    def _plan_program(self, plan: PlannedTarget) -> PlannedTarget:
-        """Check a program: the user must name its full command, and its folder if this is not the
-        current one.
-        """
-        rule = record(
-            {"cwd": text(1000), "text": text(10), "time_limit": _limit, "memory_limit": _limit},
-            command=listing(text(10_000), 1, 1000),
-        )
-        fields = rule(plan.kwargs, f"{plan.argument}.kwargs")
-        folder = (self.folder / fields.get("cwd", ".")).resolve()
-        word = shlex.join(fields["command"]) + (
-            "" if folder == self.folder.resolve() else f" in {folder}"
-        )
-        if word not in self.allow:
-            raise NeedsPermission(f"{plan.argument} runs the program {short_json(word)}", word)
-        file = command_script(fields["command"], str(folder)) or Path(
-            resolved(fields["command"], str(folder))
-        )
-        return PlannedTarget(
-            word,
-            "dpwitness.mechanisms.wrappers.programs.target",
-            "Target",
-            fields | {"cwd": str(folder)},
-            self,
-            plan.argument,
-            file,
-        )
-
-
-def _require_small_sizes(kwargs: Any, path: str) -> None:
-    """Raise InvalidArgument for sizes of arrays and loops beyond the limit for files.
-
-    Users may build larger mechanisms themselves. The number of records is not limited.
-    """
-    left = [(path, kwargs)]
-    while left:
-        here, item = left.pop()
-        for key, value in item.items() if isinstance(item, dict) else ():
-            if isinstance(value, int) and abs(value) > _MAX_SIZE and key != "records":
-                raise InvalidArgument(
-                    f"{here}.{key} must be at most {_MAX_SIZE:,} in a witness, got "
-                    f"{short_json(value)}; for larger sizes, pass the mechanism"
-                )
-            left.append((f"{here}.{key[:60]}", value))
 
 
 def _short_path(path: Path) -> str:

@@ -19,8 +19,8 @@ from dpwitness.core.protocols.mechanism import Truth
 from dpwitness.core.values.atomic_files import write_json
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import dataset
-from dpwitness.mechanisms.wrappers.programs.environments import environments
 from dpwitness.mechanisms.wrappers.programs.target import Target
+from dpwitness.mechanisms.wrappers.programs.worker_pool import environments
 from dpwitness.reports.phrasing.wording import slugs
 from dpwitness.suites import Case
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.auditors.workers.clocks import read_clock
+from dpwitness.auditors.workers.engine import read_clock
 from dpwitness.benchmarks.installation import install
 from dpwitness.benchmarks.peers import campaign
 from dpwitness.benchmarks.peers.campaign import (

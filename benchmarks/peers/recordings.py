@@ -21,9 +21,8 @@ from dpwitness.benchmarks.recall.corpus import Entry
 from dpwitness.core.claims import ApproxDP, parse_claim
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.validation import error_text
-from dpwitness.mechanisms.wrappers.programs.environments import home
 from dpwitness.mechanisms.wrappers.programs.target import Target
-from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
+from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError, home
 
 Outputs = NDArray[np.float64]
 MISSING = -1.0  # number for a missing output, which the experiments of DP-Sniper use

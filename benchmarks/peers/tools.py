@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dpwitness.benchmarks.installation import install
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.programs.environments import Environment
+from dpwitness.mechanisms.wrappers.programs.worker_pool import Environment
 
 FILE = Path(__file__).with_name("tools.toml")
 OWN = "dpwitness_audit"  # driver of this project's audit, which runs in the present interpreter

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.programs.environments import Environment, adapter_file
+from dpwitness.mechanisms.wrappers.programs.worker_pool import Environment, adapter_file
 
 FOLDER = Path(__file__).resolve().parents[1] / "libraries"
 FAMILIES = (

@@ -21,7 +21,7 @@ from typing import Any
 from dpwitness.benchmarks.installation import install
 from dpwitness.benchmarks.table import Row
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.programs import environments
+from dpwitness.mechanisms.wrappers.programs.worker_pool import Environment
 
 SECONDS, REQUIRED = 600.0, 300.0  # time budget of the scan; seconds until the first finding
 # package: what pip installs. Each has a bug that is public, or that the project has reported
@@ -154,7 +154,7 @@ def installed(package: str) -> tuple[str, float]:
         If the library cannot be installed.
     """
     began = time.monotonic()
-    made = environments.Environment(f"first-{package}", LIBRARIES[package])
+    made = Environment(f"first-{package}", LIBRARIES[package])
     shutil.rmtree(made.folder, ignore_errors=True)
     install(made)
     return str(made.interpreter), time.monotonic() - began

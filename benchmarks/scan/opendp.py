@@ -18,7 +18,7 @@ from dpwitness.benchmarks.installation import install
 from dpwitness.benchmarks.scan.typed_search import search_program, violations
 from dpwitness.benchmarks.table import Row
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.programs.environments import environments
+from dpwitness.mechanisms.wrappers.programs.worker_pool import environments
 
 FINDINGS = Path(__file__).with_name("opendp_findings.json")
 # scripts that run in an interpreter with OpenDP

@@ -33,7 +33,7 @@ from dpwitness.benchmarks.scan import first_finding, opendp
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.programs.environments import Environment, environments
+from dpwitness.mechanisms.wrappers.programs.worker_pool import Environment, environments
 
 LISTS = Path(__file__).with_name("lists.toml")
 FIRST_SCANS = Path(__file__).with_name("first_scans.toml")

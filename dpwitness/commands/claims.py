@@ -20,7 +20,7 @@ from dpwitness.core.values import json_reader
 from dpwitness.core.values.atomic_files import write_json
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, number_from_text
-from dpwitness.mechanisms.wrappers.programs.environments import home
+from dpwitness.mechanisms.wrappers.programs.worker_pool import home
 from dpwitness.proofs_checks.engine.finding import scope_summary
 from dpwitness.proofs_checks.engine.ledger import MissingPackage, declaration
 from dpwitness.terminal import (

@@ -26,7 +26,7 @@ from dpwitness.core.domains import domain_kinds, field_texts
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.textbook.zoo import zoo
-from dpwitness.mechanisms.wrappers.programs.environments import environments, home
+from dpwitness.mechanisms.wrappers.programs.worker_pool import environments, home
 from dpwitness.terminal import NO_VERDICT, OK, VIOLATED
 
 _MECHANISM = '''"""A mechanism to audit. Replace noisy_count with your own function.

@@ -27,8 +27,8 @@ from dpwitness.console import announce
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.executors.pools import executor
-from dpwitness.mechanisms.wrappers.programs.environments import adapter_file
 from dpwitness.mechanisms.wrappers.programs.target import Isolated, Target
+from dpwitness.mechanisms.wrappers.programs.worker_pool import adapter_file
 from dpwitness.mechanisms.wrappers.recognition import recognize, split_form
 
 

@@ -26,7 +26,7 @@ from dpwitness.auditors.scanning.scan import (
     named,
     scanned,
 )
-from dpwitness.auditors.workers.clocks import read_clock
+from dpwitness.auditors.workers.engine import read_clock
 from dpwitness.commands.common import print_json, write_outputs
 from dpwitness.console import Line, announce
 from dpwitness.core.values.json_reader import Json, anything, listing, read_json, record, text

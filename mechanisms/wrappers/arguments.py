@@ -19,7 +19,6 @@ from dpwitness.core.values.validation import InvalidArgument, MechanismFailed
 
 GENERATORS = ("rng", "generator", "random_generator", "prng", "gen", "np_random")
 SEEDS = ("rng", "random_state", "seed", *GENERATORS[1:], "rs", "key")
-LABELS = ("y", "label", "labels", "target", "targets")
 
 _KEYWORD_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _POSITIONAL_KINDS = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -79,9 +78,12 @@ def _maker(taken: inspect.Parameter) -> Callable[[Any], Any]:
     integer_default = type(taken.default) is int
     if taken.default is random or isinstance(taken.default, random.Random):
         return lambda rng: random.Random(_seed(rng))
-    if taken.default is np.random or isinstance(taken.default, np.random.RandomState):
-        return lambda rng: np.random.RandomState(_seed(rng))
-    if "RandomState" in text or (taken.name == "rs" and "int" not in text and not integer_default):
+    if (
+        taken.default is np.random
+        or isinstance(taken.default, np.random.RandomState)
+        or "RandomState" in text
+        or (taken.name == "rs" and "int" not in text and not integer_default)
+    ):
         return lambda rng: np.random.RandomState(_seed(rng))
     if "random.Random" in text or text == "Random":
         return lambda rng: random.Random(_seed(rng))
@@ -129,7 +131,7 @@ def takes_labels(function: Any) -> bool:
     positional = [p for p in parameters(function) or [] if p.kind in _POSITIONAL_KINDS]
     return (
         len(positional) > 1
-        and positional[1].name in LABELS
+        and positional[1].name in ("y", "label", "labels", "target", "targets")
         and positional[1].default is inspect.Parameter.empty
     )
 

@@ -26,8 +26,6 @@ from .single_runs import PerRun, made, named
 
 _MOST_ROUNDS = 10**6  # queries of an adversary given as data
 _MAX_QUERIES = 10_000  # limit for an adversary that never returns None
-_SEEDING_NOTE = "the session receives the audit's generator, and each run creates a new session"
-_MAX_SMALL_INTEGER = 16  # each integer up to this absolute value is a separate kind
 
 
 @dataclass(frozen=True)
@@ -139,7 +137,8 @@ def answer_kind(answer: Any) -> str:
     if isinstance(answer, (bool, np.bool_)):
         return str(bool(answer))
     if isinstance(answer, (int, np.integer)):
-        return str(int(answer)) if abs(int(answer)) <= _MAX_SMALL_INTEGER else "number"
+        # each integer up to this absolute value is a separate kind
+        return str(int(answer)) if abs(int(answer)) <= 16 else "number"
     if isinstance(answer, (float, np.floating)):
         return "number"
     if isinstance(answer, BaseException):
@@ -188,7 +187,7 @@ class Interactive(PerRun):
             named(session) if base is None else base.__name__,
             once,
             rebuilt,
-            (_SEEDING_NOTE,),
+            ("the session receives the audit's generator, and each run creates a new session",),
             60.0,
             declared,
         )

@@ -13,8 +13,11 @@ from dpwitness.auditors.checks.runner import CHECKS
 from dpwitness.benchmarks.installation import install, state_of
 from dpwitness.commands.listing import TEMPLATE
 from dpwitness.mechanisms import Counts, Records, Rows
-from dpwitness.mechanisms.wrappers.programs.environments import Environment, environments
-from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
+from dpwitness.mechanisms.wrappers.programs.worker_pool import (
+    Environment,
+    TargetError,
+    environments,
+)
 
 ALWAYS_SKIPPED = {
     "check_parameters_are_validated",

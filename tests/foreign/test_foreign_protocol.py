@@ -14,7 +14,7 @@ import pytest
 from dpwitness import Target
 from dpwitness.auditors.events.outputs import WrongShape, encode
 from dpwitness.auditors.workers.engine import run_side, stream
-from dpwitness.auditors.workers.statefulness import same_outputs
+from dpwitness.auditors.workers.fitness import same_outputs
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.json_codec import to_jsonable
 from dpwitness.mechanisms import LabelledVectors

@@ -17,8 +17,11 @@ from dpwitness import ApproxDP, InvalidArgument, Pair, Target, Verdict, audit, r
 from dpwitness.auditors.workers.engine import MechanismFailed, stream
 from dpwitness.benchmarks.installation import PROGRAMS, command_of
 from dpwitness.mechanisms import Records
-from dpwitness.mechanisms.wrappers.programs.environments import environments
-from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError, target_names
+from dpwitness.mechanisms.wrappers.programs.worker_pool import (
+    TargetError,
+    environments,
+    target_names,
+)
 from dpwitness.mechanisms.wrappers.programs.worker_process import _busy, _idle
 
 ONE = np.array([1.0])

@@ -3,16 +3,24 @@ text programs.
 """
 
 import sys
+from contextlib import closing
 
 import numpy as np
 import pytest
 from broken_programs import GOOD, NEAR, NORMAL, rng, text
 
 from dpwitness import InvalidArgument, Target
-from dpwitness.auditors.audit.audit import timed
+from dpwitness.auditors.audit.options import LEAST, validated_options
+from dpwitness.auditors.audit.sampler import Sampler, measure_cost
 from dpwitness.core.claims import parse_claim
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
+
+
+def timed(target):
+    options = validated_options(target, parse_claim("pure:1"), LEAST, 0.99, 0, None, None)
+    with closing(Sampler(options)) as sampler:
+        return measure_cost(sampler, options, NEAR)
 
 
 @pytest.mark.parametrize(
@@ -100,9 +108,9 @@ def test_a_program_that_is_started_for_each_batch_is_priced_by_batches():
     hundred do.
     """
     target = text(NORMAL + "print(*[g.random() for _ in range(n)], sep=chr(10))")
-    assert timed(target, claim=parse_claim("pure:1"), pair=NEAR).runs >= 1 + 4 + 16 + 64 + 256
+    assert timed(target).runs >= 1 + 4 + 16 + 64 + 256
     slow = text(
         NORMAL
         + "import time; time.sleep(0.002 * n); print(*[g.random() for _ in range(n)], sep=chr(10))"
     )
-    assert timed(slow, claim=parse_claim("pure:1"), pair=NEAR).run > 0.002
+    assert timed(slow).run > 0.002

@@ -12,7 +12,7 @@ from dpwitness.benchmarks.libraries.rows import ROWS
 from dpwitness.benchmarks.libraries.suite import cases, page_content
 from dpwitness.benchmarks.pages.third_party_page import page, write
 from dpwitness.cli import main as dpwitness
-from dpwitness.mechanisms.wrappers.programs.environments import FOLDER, environments
+from dpwitness.mechanisms.wrappers.programs.worker_pool import FOLDER, environments
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
 

@@ -22,7 +22,7 @@ from dpwitness.auditors.functions.metamorphic.relations import (
 from dpwitness.auditors.statistics.anytime import log_dependence
 from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.auditors.workers.environment_errors import names_environment_fault
+from dpwitness.auditors.workers.fitness import names_environment_fault
 from dpwitness.core.claims import ApproxDP, PureDP
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import FloatArray, TookTooLong

@@ -27,11 +27,7 @@ from typing import Any
 
 # system calls of Landlock, the same number on all architectures
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
-# All access rights of Landlock's first version, but to execute, to read a file or a folder.
-_WRITES = 0b1111111110010
 _REFER, _TRUNCATE = 1 << 13, 1 << 14  # of Landlock's second and third version
-_FILE_RIGHTS = 0b10 | _TRUNCATE  # rights that a rule on a file, instead of a folder, may give
-_NO_NEW_PRIVILEGES = 38  # of prctl
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000  # of unshare
 _FILE_BYTES = 2**31  # largest file that the program may write
 _VARIABLES = (
@@ -110,7 +106,8 @@ def _limit_files(folder: str) -> None:
     Landlock.
     """
     version = _call(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(1))
-    rights = _WRITES | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
+    # all access rights of Landlock's first version, but to execute, to read a file or a folder.
+    rights = 0b1111111110010 | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
     ruleset = _call(
         _CREATE_RULESET, ctypes.byref(ctypes.c_uint64(rights)), ctypes.c_size_t(8), ctypes.c_uint(0)
     )
@@ -126,11 +123,13 @@ def _limit_files(folder: str) -> None:
     ):
         with contextlib.suppress(OSError):
             place = os.open(path, os.O_PATH | os.O_CLOEXEC)
-            allowed = rights if os.path.isdir(path) else rights & _FILE_RIGHTS
+            # a rule on a file, instead of a folder, may give fewer rights
+            allowed = rights if os.path.isdir(path) else rights & (0b10 | _TRUNCATE)
             rule = ctypes.create_string_buffer(struct.pack("=Qi", allowed, place), 12)
             _call(_ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(1), rule, ctypes.c_uint(0))
             os.close(place)
-    if _SYSTEM.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0):
+    # PR_SET_NO_NEW_PRIVS
+    if _SYSTEM.prctl(38, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl")
     _call(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint(0))
     os.close(ruleset)
@@ -159,16 +158,6 @@ def _cut_network() -> None:
             fcntl.ioctl(device, 0x8914, struct.pack("16sH14x", b"lo", 1))
 
 
-def _limits(folder: str) -> dict[str, Callable[[], None]]:
-    """Return the functions that set the limits, by name."""
-    size = (_FILE_BYTES, _FILE_BYTES)
-    return {
-        "size of files": functools.partial(resource.setrlimit, resource.RLIMIT_FSIZE, size),
-        "network": _cut_network,
-        "files": functools.partial(_limit_files, folder),
-    }
-
-
 def main() -> None:
     """Set the limits that the system offers, and replace this process by the program; without a
     program, print the names of the limits.
@@ -176,7 +165,13 @@ def main() -> None:
     options = json.loads(sys.argv[1])
     folder, command = options["folder"], sys.argv[2:]
     os.environ.update(dict.fromkeys(_VARIABLES, folder), PYTHONDONTWRITEBYTECODE="1")
-    for name, limit in _limits(folder).items():
+    size = (_FILE_BYTES, _FILE_BYTES)
+    limits: dict[str, Callable[[], None]] = {
+        "size of files": functools.partial(resource.setrlimit, resource.RLIMIT_FSIZE, size),
+        "network": _cut_network,
+        "files": functools.partial(_limit_files, folder),
+    }
+    for name, limit in limits.items():
         with contextlib.suppress(Exception):  # not offered here, which `offered` tells the user
             limit()
             if not command:  # a trial

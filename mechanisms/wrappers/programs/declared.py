@@ -25,14 +25,9 @@ from dpwitness.mechanisms.wrappers.programs.worker_pool import (
     interpreter_slot,
     loaded,
 )
-from dpwitness.mechanisms.wrappers.programs.worker_process import (
-    WorkerDied,
-    WorkerTimeout,
-    borrowed_worker,
-)
+from dpwitness.mechanisms.wrappers.programs.worker_process import WorkerDied, WorkerTimeout
 
 _BATCH_SECONDS = 0.5  # duration of a batch of calls to aim at
-_FIRST_BATCH = 8
 _MAX_BATCH = 2048
 
 
@@ -86,7 +81,7 @@ class Calls:
 
     target: Target
     aborts: int = 0  # number of processes that calls have ended
-    _size: int = field(default=_FIRST_BATCH, repr=False)
+    _size: int = field(default=8, repr=False)
 
     def call(
         self, name: str, arguments: Sequence[Sequence[Any]], keywords: Sequence[str] = ()
@@ -131,12 +126,7 @@ class Calls:
             "calls": [codec.pack(list(each), sent, exact=True) for each in batch],
         }
         try:
-            with borrowed_worker(self.target._slot, self.target.time_limit) as worker:
-                if "error" in worker.loaded:
-                    raise TargetError(
-                        f"target {self.target.file} could not be loaded: {worker.loaded['error']}",
-                        worker.loaded["traceback"],
-                    )
+            with loaded(self.target._slot, self.target.time_limit) as worker:
                 reply, blobs = worker.ask(header, sent, self.target.time_limit)
         except WorkerDied as error:
             self.aborts += 1

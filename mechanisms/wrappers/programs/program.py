@@ -44,7 +44,6 @@ _MAX_BLOCK_BYTES = 2**33  # most bytes of a block
 _START_SECONDS = 120.0  # seconds within which a program must send hello
 # single runs requested before their answers are read; both pipes must have room for them
 _MAX_REQUESTS_AHEAD = 256
-_TEXT_ADAPTER = str(Path(__file__).resolve().with_name("text_adapter.py"))
 _SHELL_OPERATORS = frozenset(
     ["|", "||", "&&", ";", "&", ">", ">>", "<", "<<", "2>", "2>&1", "&>", "|&"]
 )
@@ -296,7 +295,8 @@ class Command:
         """
         command = [resolved(self.command, self.cwd), *self.command[1:]]
         if self.text:
-            command = [sys.executable, "-I", "-S", _TEXT_ADAPTER, self.text, *command]
+            adapter = Path(__file__).resolve().with_name("text_adapter.py")
+            command = [sys.executable, "-I", "-S", str(adapter), self.text, *command]
         return command, self.cwd or None, dict(os.environ)
 
     def start(self, time_limit: float) -> Program:

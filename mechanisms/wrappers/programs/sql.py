@@ -43,7 +43,6 @@ from dpwitness.core.values.validation import (
 from dpwitness.mechanisms.wrappers.programs.worker_pool import build_domain
 
 ENGINES = ("sqlite", "duckdb")
-_MAX_LOADED = 4  # most databases that a thread keeps loaded
 _THREAD = threading.local()
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,60}")
 _READ_ACTIONS = {
@@ -189,7 +188,8 @@ class Query:
                 f"the dataset cannot be made the table {self.table}: {error_text(error)}"
             ) from None
         kept.append((self, fingerprint, base))
-        if len(kept) > _MAX_LOADED:
+        # a thread keeps at most 4 databases loaded
+        if len(kept) > 4:
             kept.pop(0)[2].held.close()
         return base
 

@@ -25,9 +25,6 @@ import sys
 import time
 
 MOST = 512  # most running descendants of a worker
-LOG = 2**26  # bytes of printed output above which the log is emptied
-CHECK_SECONDS = 0.2  # seconds between two checks
-TOO_MANY = 70  # exit code for too many processes
 _KILL_SECONDS = 8.0  # seconds after which killing is given up
 
 PARENT_DEATH_SIGNAL, _SUBREAPER = 1, 36  # of prctl, see linux/prctl.h
@@ -159,14 +156,16 @@ def main() -> None:
     os.dup2(nothing, 1)  # only the worker holds the pipes, so they close when the worker ends
     last_check = time.monotonic()
     while _has_children(worker) and "worker" not in _exit_status:
-        ready = select.select([life, wake_read], [], [], CHECK_SECONDS)[0]
+        # wait at most 0.2 seconds for a signal or the end of the controller
+        ready = select.select([life, wake_read], [], [], 0.2)[0]
         received = b""
         if wake_read in ready:
             with contextlib.suppress(BlockingIOError):
                 received = os.read(wake_read, 4096)
         if life in ready or any(sign in received for sign in _END_SIGNALS):
             break
-        if os.fstat(2).st_size > LOG:
+        # the log of printed output is emptied above 64 MiB
+        if os.fstat(2).st_size > 2**26:
             os.ftruncate(2, 0)
         if time.monotonic() - last_check > 1.0:
             last_check = time.monotonic()
@@ -178,7 +177,8 @@ def main() -> None:
                     f"the target has started {count} processes that still run, at most "
                     f"{MOST} are allowed\n".encode(),
                 )
-                os._exit(TOO_MANY)
+                # exit code for too many processes
+                os._exit(70)
     kill_all(worker)
     status = _exit_status.get("worker", signal.SIGKILL)
     if os.WIFSIGNALED(status):

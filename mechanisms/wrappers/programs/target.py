@@ -84,11 +84,8 @@ from dpwitness.mechanisms.wrappers.programs.worker_process import (
 from dpwitness.mechanisms.wrappers.single_runs import PerRun
 
 Answer = TypeVar("Answer")
-# minimum time for imports and a trial call, also on a loaded machine
-_MIN_RECOGNITION_SECONDS = 30.0
 
 
-_PACKED = ("domain", "queries")  # declarations that are sent in packed form
 # declarations that are attributes of a target: whether the library takes a seed; names of checks
 # and kinds of trace findings that are known to fail, with the reasons; parts that a scan has
 # guessed; the largest batch, and the default number of runs, or None; whether the function is
@@ -320,27 +317,24 @@ class Target:
             If the interpreter, the library, the file or the name is missing, or the file raises.
         """
         with self._state.lock:
-            if self._state.about is None:
-                self._state.about = self._of_program() if self.command else self._of_function()
+            if self._state.about is not None:
+                return self._state.about
+            if self.command:
+                try:
+                    with borrowed_worker(self.slot_of_program, self.time_limit) as program:
+                        self._state.about = program.about
+                except WorkerDied as error:
+                    raise TargetError(f"{self.__name__} {error}") from None
+                return self._state.about
+            problem = f"{self.__name__} could not be described"
+            request = self._request("describe")
+            reply, blobs, about = answer_of(self._slot, request, [], self.time_limit, problem)
+            if "error" in reply:
+                text = f"{reply.get('what', self.__name__)}: {reply['error']}"
+                raise TargetError(text.removeprefix(f"{self.__name__}: "), reply["traceback"])
+            packed = {key: codec.unpack(reply[key], blobs) for key in ("domain", "queries")}
+            self._state.about = about | reply | packed
             return self._state.about
-
-    def _of_program(self) -> Json:
-        """Return the declarations of a program's hello."""
-        try:
-            with borrowed_worker(self.slot_of_program, self.time_limit) as program:
-                return program.about
-        except WorkerDied as error:
-            raise TargetError(f"{self.__name__} {error}") from None
-
-    def _of_function(self) -> Json:
-        """Return the declarations of a function, and the versions of its interpreter."""
-        problem = f"{self.__name__} could not be described"
-        request = self._request("describe")
-        reply, blobs, about = answer_of(self._slot, request, [], self.time_limit, problem)
-        if "error" in reply:
-            text = f"{reply.get('what', self.__name__)}: {reply['error']}"
-            raise TargetError(text.removeprefix(f"{self.__name__}: "), reply["traceback"])
-        return about | reply | {key: codec.unpack(reply[key], blobs) for key in _PACKED}
 
     @property
     def claim(self) -> Claim | None:
@@ -424,7 +418,8 @@ class Target:
         """
         sent: codec.Blobs = []
         request = self._request("recognize") | {"dataset": codec.pack(dataset, sent)}
-        limit = max(self.time_limit, _MIN_RECOGNITION_SECONDS)  # imports are not a run
+        # minimum time for imports and a trial call, also on a loaded machine
+        limit = max(self.time_limit, 30.0)  # imports are not a run
         tried = f"{self.__name__} could not be tried"
         reply, _, _ = answer_of(self._slot, request, sent, self.time_limit, tried, limit=limit)
         if "error" in reply:

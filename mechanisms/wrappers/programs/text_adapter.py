@@ -21,7 +21,6 @@ import sys
 from typing import Any
 
 SEEDS = 2**53  # whole numbers below this one are exact in every language
-_MAX_ARGUMENT_BYTES = 2**17 - 1  # most bytes of an argument or an environment variable on Linux
 
 
 def main() -> None:
@@ -72,7 +71,8 @@ def _run_program(
     failure.
     """
     values = {"size": str(size), "seed": str(seed), "dataset": dataset}
-    if len(dataset.encode()) > _MAX_ARGUMENT_BYTES:
+    # most bytes of an argument or an environment variable on Linux
+    if len(dataset.encode()) > 2**17 - 1:
         return {
             "failed": f"a dataset of {len(dataset)} characters does not fit into an argument: the "
             "program must speak the protocol"

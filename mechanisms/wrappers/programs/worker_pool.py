@@ -1,17 +1,25 @@
 """Workers that are Python interpreters, which load a target file and run its functions (`worker`):
 the worker of a target file, its messages (`codec`), errors of a missing file, interpreter or
-library, and the state of a target.
+library, and the state of a target; and the virtual environments with pinned libraries for adapters,
+in the user's cache.
+
+In a clone, `benchmarks/libraries` has a folder for each library: target files, and
+``environments.toml`` with the pins of the published report. `benchmarks/installation` makes the
+environments. An installed package has none.
 """
 
 from __future__ import annotations
 
 import errno
+import functools
 import hashlib
 import json
 import os
 import shutil
 import sys
+import tempfile
 import threading
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -24,7 +32,6 @@ from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.dataframe_backends import UnsupportedData, fixed
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, short_repr
-from dpwitness.mechanisms.wrappers.programs import environments
 from dpwitness.mechanisms.wrappers.programs.confinement import confined
 from dpwitness.mechanisms.wrappers.programs.inside import codec
 from dpwitness.mechanisms.wrappers.programs.worker_process import (
@@ -34,6 +41,99 @@ from dpwitness.mechanisms.wrappers.programs.worker_process import (
     WorkerDied,
     borrowed_worker,
 )
+
+FOLDER = Path(__file__).resolve().parents[3] / "benchmarks" / "libraries"  # of a clone
+SHARED = FOLDER / "shared"  # modules that target files in `FOLDER` import
+
+
+def home() -> Path:
+    """Return the folder of all environments: ``$DPWITNESS_HOME/environments``, or in the user's
+    cache.
+
+    For users without a home directory, the folder is in the temporary directory.
+    """
+    root = os.environ.get("DPWITNESS_HOME")
+    if root:
+        return expanded(root) / "environments"
+    return expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "dpwitness" / "environments"
+
+
+def expanded(place: str) -> Path:
+    """Return a path with ``~`` expanded; in the temporary directory if there is no home
+    directory.
+    """
+    try:
+        return Path(place).expanduser()
+    except RuntimeError:  # HOME is not set and the user is unknown
+        return Path(tempfile.gettempdir()) / place.lstrip("~/.")
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Environment of a library's adapters: one table of ``environments.toml``."""
+
+    name: str  # name of the table and of the folder
+    # pinned requirements that pip installs with their dependencies
+    requirements: tuple[str, ...] = ()
+    no_deps: tuple[str, ...] = ()  # requirements that pip installs afterwards, without dependencies
+    # adapters that run in this environment: names of the Python files in the folder of the library
+    targets: tuple[str, ...] = ()
+    npm: tuple[str, ...] = ()  # pinned npm packages for programs in JavaScript
+    # sources in `benchmarks/libraries/programs` that are used instead of an adapter: node runs
+    # JavaScript, g++ compiles C++
+    programs: tuple[str, ...] = ()
+    python: str = ""  # version such as ``3.10``; this interpreter's version if empty
+    note: str = ""  # remark for readers
+
+    @property
+    def folder(self) -> Path:
+        return home() / self.name
+
+    @property
+    def interpreter(self) -> Path:
+        if self.programs:
+            return self.folder / (
+                Path(self.programs[0]).stem if self.programs[0].endswith(".cpp") else "node_modules"
+            )
+        return self.folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+@functools.cache
+def environments() -> dict[str, Environment]:
+    """Return all environments by name. Raise InvalidArgument if a file of pins has an unknown
+    field.
+    """
+    found = {}
+    for path in sorted(FOLDER.glob("*/environments.toml")):
+        targets = tuple(sorted(file.name for file in path.parent.glob("*_targets.py")))
+        for name, table in tomllib.loads(path.read_text(encoding="utf-8")).items():
+            values: dict[str, Any] = {
+                key: tuple(value) if isinstance(value, list) else value
+                for key, value in table.items()
+            }
+            try:
+                found[name] = Environment(name, targets=targets, **values)
+            except TypeError as error:
+                raise InvalidArgument(
+                    f"{path.parent.name}/{path.name}: [{name}] has an unknown field: {error}"
+                ) from None
+    return found
+
+
+def adapter_file(name: str) -> Path | None:
+    """Return the file of an adapter by its name, with or without ``_targets``; None if there is no
+    such adapter.
+    """
+    files = {path.stem: path for path in FOLDER.glob("*/*_targets.py")}
+    return files.get(name) or files.get(f"{name}_targets")
+
+
+def environment_of(file: Path) -> Environment | None:
+    """Return the environment of an adapter: the first one whose `targets` contain it; None if there
+    is none.
+    """
+    return next((found for found in environments().values() if file.name in found.targets), None)
+
 
 # the only folder that new workers may write to; empty: no limits
 CONFINED: ContextVar[str] = ContextVar("CONFINED", default="")
@@ -191,14 +291,13 @@ def packed_as(dataset: Any) -> PackedDataset:
         key = digest.hexdigest()
     found = PackedDataset(packed, blobs, key)
     if number:
-        if len(_PACKED) >= _MAX_PACKED:
+        if len(_PACKED) >= 4:
             _PACKED.clear()
         _PACKED[number] = found
     return found
 
 
 _PACKED: dict[int, PackedDataset] = {}  # packed form of immutable datasets, by serial number
-_MAX_PACKED = 4
 
 
 def interpreter_slot(file: str, python: str | None, memory_limit: float = 0.0) -> Interpreter:
@@ -210,10 +309,10 @@ def interpreter_slot(file: str, python: str | None, memory_limit: float = 0.0) -
         If the file is missing, or an adapter's environment has not been set up.
     """
     memory = round(memory_limit * 2**30)
-    adapter = None if file.endswith(".py") else environments.adapter_file(file)
-    known = environments.environments().get(python or "")
+    adapter = None if file.endswith(".py") else adapter_file(file)
+    known = environments().get(python or "")
     if known is None and python is None and adapter is not None:
-        known = environments.environment_of(adapter)
+        known = environment_of(adapter)
     if known is not None:
         if not known.interpreter.exists():
             raise MissingLibrary(
@@ -232,9 +331,7 @@ def interpreter_slot(file: str, python: str | None, memory_limit: float = 0.0) -
             )
         python = os.path.abspath(found)
     if adapter is not None:
-        return Interpreter(
-            python, str(adapter), (str(environments.SHARED),), memory, CONFINED.get()
-        )
+        return Interpreter(python, str(adapter), (str(SHARED),), memory, CONFINED.get())
     if not file.endswith(".py"):
         if not all(part.isidentifier() for part in file.split(".")):
             raise TargetError(
@@ -245,7 +342,7 @@ def interpreter_slot(file: str, python: str | None, memory_limit: float = 0.0) -
     path = Path(file).resolve()
     if not path.is_file():
         raise TargetError(f"target must name an existing file, got {file!r}")
-    places = [path.parent, *([environments.SHARED] if environments.FOLDER in path.parents else [])]
+    places = [path.parent, *([SHARED] if FOLDER in path.parents else [])]
     return Interpreter(python, str(path), tuple(map(str, places)), memory, CONFINED.get())
 
 
@@ -269,8 +366,8 @@ def loaded(slot: Interpreter, time_limit: float) -> Iterator[Worker]:
             python, top = slot.python or sys.executable, missing.partition(".")[0]
             install = f"pip install {reply.get('library') or _DISTRIBUTIONS.get(top, top)}"
             remedy = f"install it there: {python} -m {reply.get('install') or install}"
-            if slot.place.startswith(str(environments.FOLDER)):
-                adapter = environments.environment_of(Path(slot.place))
+            if slot.place.startswith(str(FOLDER)):
+                adapter = environment_of(Path(slot.place))
                 if adapter is not None:
                     setup = f"dpwitness targets setup {adapter.name}"
                     remedy = f"make its environment with: {setup}"

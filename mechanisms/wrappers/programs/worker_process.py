@@ -23,7 +23,6 @@ from typing import Any, Protocol, TypeVar, cast
 
 from dpwitness.core.values.validation import InvalidArgument
 
-_KEEPER = str(Path(__file__).resolve().with_name("supervisor.py"))
 _MAX_OUTPUT = 600  # largest number of characters of the process's last output in a message
 _KILL_SECONDS = 10.0  # seconds in which a worker and all that it has started must have ended
 # workers kept for the next batch, of all targets together
@@ -41,9 +40,6 @@ _ONE_THREAD = dict.fromkeys(  # unless the user sets another number
 )
 # a backtrace takes a hundred times as long as its error
 _FIXED = {"PYTHONHASHSEED": "0", "RUST_BACKTRACE": "0", "RUST_LIB_BACKTRACE": "0"}
-# capacity of a pipe in bytes, where it can be set (Linux): large blocks need fewer system calls
-_PIPE_BYTES = 2**20
-_CHUNK_BYTES = 2**16  # bytes that are read at once
 CACHE_SIZE = 16  # datasets that a worker stores; a new one replaces the least recently used one
 
 
@@ -77,7 +73,8 @@ class Process:
         self._in, self._out = self.process.stdin.fileno(), self.process.stdout.fileno()
         os.set_blocking(self._in, False)
         with contextlib.suppress(AttributeError, OSError):
-            fcntl.fcntl(self._out, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+            # a larger pipe (Linux), so that large blocks need fewer system calls
+            fcntl.fcntl(self._out, fcntl.F_SETPIPE_SZ, 2**20)
         self._readable, self._writable = select.poll(), select.poll()
         self._readable.register(self._out, select.POLLIN)
         self._writable.register(self._in, select.POLLOUT)
@@ -131,7 +128,7 @@ class Process:
         """Read available bytes into the buffer and return their count; 0 if the process has
         ended.
         """
-        chunk = bytearray(_CHUNK_BYTES)
+        chunk = bytearray(2**16)
         count = self.some(memoryview(chunk), deadline)
         self._buffer += chunk[:count]
         return count
@@ -289,7 +286,10 @@ def _start(slot: Slot[Any], log: Any) -> tuple[subprocess.Popen[bytes], int]:
     """
     command, folder, environment = slot.launch()
     life, own_end = os.pipe()
-    keeper = [sys.executable, "-I", "-S", _KEEPER, str(life), str(os.getpid()), str(slot.memory)]
+    keeper = [
+        *(sys.executable, "-I", "-S", str(Path(__file__).resolve().with_name("supervisor.py"))),
+        *(str(life), str(os.getpid()), str(slot.memory)),
+    ]
     try:
         process = subprocess.Popen(
             [*keeper, *command],

@@ -11,10 +11,7 @@ import pytest
 
 from dpwitness import Pair, Verdict, audit, audit_outputs, trace
 from dpwitness.auditors.audit.options import PROBE
-from dpwitness.auditors.workers.environment_errors import (
-    is_environment_fault,
-    names_environment_fault,
-)
+from dpwitness.auditors.workers.fitness import is_environment_fault, names_environment_fault
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 

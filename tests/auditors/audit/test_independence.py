@@ -18,8 +18,8 @@ from dpwitness.auditors.audit.watch import WatchedTarget, watch
 from dpwitness.auditors.checks.check import CheckFailed, Subject, require_indistinguishable
 from dpwitness.auditors.statistics.anytime import log_dependence
 from dpwitness.auditors.witnesses.store import open_store
+from dpwitness.auditors.workers.fitness import Unfit
 from dpwitness.auditors.workers.fresh_processes import define
-from dpwitness.auditors.workers.statefulness import Unfit
 from dpwitness.mechanisms import PureDP
 from dpwitness.metamorphic import more_epsilon_spreads_no_more
 from dpwitness.stability import Atom, VectorOf, audit_stability

@@ -11,7 +11,7 @@ import pytest
 from dpwitness import InvalidArgument, Pair, Verdict, audit
 from dpwitness.auditors.audit import options
 from dpwitness.auditors.audit.options import cost_growth, format_duration
-from dpwitness.auditors.workers import chunks, clocks
+from dpwitness.auditors.workers import chunks, engine
 from dpwitness.auditors.workers.engine import Inline, Phase, Stage
 from dpwitness.commands.common import describe
 from dpwitness.mechanisms import parse_claim
@@ -37,7 +37,7 @@ def clock(monkeypatch):
         options, "read_clock", lambda name: lambda: Clock.cpu if name == "cpu" else Clock.now
     )
     monkeypatch.setattr(chunks, "perf_counter", lambda: Clock.now)
-    monkeypatch.setattr(clocks, "cpu_seconds", lambda: Clock.cpu)
+    monkeypatch.setattr(engine, "cpu_seconds", lambda: Clock.cpu)
 
 
 def slow(dataset, size, rng):

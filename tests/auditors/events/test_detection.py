@@ -10,8 +10,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from dpwitness import Pair, Verdict, audit, audit_outputs
-from dpwitness.auditors.events.detectable_violation import ScoreLaw, detectable, score_law
-from dpwitness.auditors.events.posterior import Table
+from dpwitness.auditors.events.posterior import ScoreLaw, Table, detectable, score_law
 from dpwitness.mechanisms import GDP, RDP, ApproxDP, PureDP, RandomizedResponse
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dpwitness import InvalidArgument, Pair, PureDP, Verdict, audit, replay
+from dpwitness.auditors.audit.sampler import ScoredMechanism
 from dpwitness.auditors.events.outputs import Score, encode
-from dpwitness.auditors.workers.scored_outputs import ScoredMechanism
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 

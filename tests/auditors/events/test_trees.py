@@ -16,7 +16,7 @@ from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.events.rules import Threshold
-from dpwitness.auditors.events.trees import MIN_TREE_ROWS, boost
+from dpwitness.auditors.events.scorers import MIN_TREE_ROWS, boost
 from dpwitness.mechanisms import InvalidArgument
 
 

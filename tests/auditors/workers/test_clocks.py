@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from dpwitness.auditors.workers.clocks import cpu_seconds, has_cpu_clock
+from dpwitness.auditors.workers.engine import cpu_seconds, has_cpu_clock
 
 TICK = 2 / os.sysconf("SC_CLK_TCK")
 BURN = "import time\nwhile time.process_time() < 0.1: pass\n"

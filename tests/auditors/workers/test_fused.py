@@ -33,8 +33,8 @@ from dpwitness.auditors.events.rules import Intervals, Threshold, WeightedScore
 from dpwitness.auditors.workers import chunks
 from dpwitness.auditors.workers.chunks import counter
 from dpwitness.auditors.workers.engine import Inline, Phase, Stage, counts
+from dpwitness.auditors.workers.fitness import Unfit
 from dpwitness.auditors.workers.rounds import batch, is_builtin_mechanism
-from dpwitness.auditors.workers.statefulness import Unfit
 from dpwitness.mechanisms.textbook.zoo import paper_zoo, zoo
 
 PAPERS = (
@@ -355,7 +355,7 @@ def test_a_long_stage_counts_what_a_stored_one_does(name, monkeypatch):
         for s in counts(stage, [event], Inline(), keep=2**15)
     ]
     called = []
-    monkeypatch.setattr(chunks, "_counting_kernels", lambda stage, events: called.append(1))
+    monkeypatch.setattr(chunks, "counter", lambda *_: called.append(1))
     assert [
         (s.tables[0].tolist(), s.marks, s.lost)
         for s in counts(stage, [event], Inline(), keep=2**15)

@@ -15,7 +15,7 @@ from dpwitness import Pair, Target, Verdict, audit
 from dpwitness.auditors.audit.probe import _CALL_RUNS, _run_probe_stage
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.workers.engine import Inline, Phase, Stage, outputs, stream
-from dpwitness.auditors.workers.statefulness import RepeatDetector, check_training, mark
+from dpwitness.auditors.workers.fitness import RepeatDetector, check_training, mark
 from dpwitness.mechanisms.wrappers.programs.inside import global_generators
 from dpwitness.mechanisms.wrappers.programs.target import Isolated
 

@@ -28,8 +28,6 @@ text_of = object_tree.text_of
 MOST = 2**30  # most bytes of a header
 _TAG = "$"
 _BASES = {"derived int": int, "derived float": float, "derived str": str}
-# forms of the classes whose subclasses are taken apart like the class
-_SUBCLASSED = ("complex", "bytes", "list", "tuple", "set", "frozenset", "dict")
 
 Blobs = List[Any]
 Message = Dict[str, Any]
@@ -75,7 +73,11 @@ def pack(value: Any, blobs: Blobs | None, exact: bool = False) -> Any:
         form, parts = found
         inside = exact and kind in (tuple, dict)
         head = {name: pack(part, blobs, inside) for name, part in parts.items()}
-        if kind.__name__ != form and form in _SUBCLASSED:
+        # subclasses of these classes are taken apart like the class
+        if kind.__name__ != form and form in (
+            *("complex", "bytes", "list", "tuple"),
+            *("set", "frozenset", "dict"),
+        ):
             head.update({"class": kind.__name__, "names": list(getattr(value, "_fields", ()))})
         return {_TAG: form, **head}
     return _pack_object(value, blobs)
@@ -204,7 +206,18 @@ def unpack(value: Any, blobs: Blobs | None) -> Any:
     if tag in _BUILT:
         return _BUILT[tag](parts)
     if tag in _STAND_INS:
-        return _build_stand_in(tag, name, parts)
+        kind, inner = stand_in(name, _STAND_INS[tag]), list(map(tuple, parts.pop("parts", ())))
+        if tag == "exception":
+            built = kind(parts["text"])
+        elif tag in _BASES:
+            built = kind(parts["value"])
+        else:
+            built = kind()
+            vars(built).update(parts)
+        if tag == "fields":
+            built.dpwitness_parts = inner
+        vars(built).update(inner)
+        return built
     if tag == "own":  # of a fixed table; only where both sides are this interpreter
         known = importlib.import_module("dpwitness.core.values.json_codec").known_class
         return known(name)(**parts["fields"])
@@ -265,22 +278,6 @@ def stand_in(name: str, base: type, fields: Any = ()) -> Any:
     item names of a named tuple.
     """
     return type(name, (base,), {"_fields": fields} if fields else {})
-
-
-def _build_stand_in(tag: str, name: Any, parts: dict[str, Any]) -> Any:
-    """Return the stand-in for an exception, an object, or a number or text of a derived class."""
-    kind, inner = stand_in(name, _STAND_INS[tag]), list(map(tuple, parts.pop("parts", ())))
-    if tag == "exception":
-        found = kind(parts["text"])
-    elif tag in _BASES:
-        found = kind(parts["value"])
-    else:
-        found = kind()
-        vars(found).update(parts)
-    if tag == "fields":
-        found.dpwitness_parts = inner
-    vars(found).update(inner)
-    return found
 
 
 def message(header: Message, blobs: Blobs) -> list[bytes]:

@@ -40,8 +40,6 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import numpy as np
 
-_MOST_CALLS = 4  # kept calls of a function
-_MOST_OBJECTS = 5000  # whose construction is kept
 _MOST_ENTRIES = 4000  # of an array or frame that is written as source
 _SECONDS = 5.0  # of one call
 _SEEDS = tuple(range(1, 13))
@@ -52,7 +50,6 @@ GENERATOR, RANDOM_STATE, RANDOM, SEED = (
     "__seed__",
 )
 _SLOW = 0.5  # CPU seconds of a run of a made-up call that no audit could repeat
-_MOST_COLUMNS = 6  # columns that errors name, of a made-up frame
 _COLUMN = re.compile(r"'([^'\[\]]+)'")
 _COLUMN_VALUES = [0.9, 0.5, 0.2, 0.1, 0.7, 0.3, 0.6, 0.4]
 _LISTED = re.compile(r"(self\.)?(categories|candidates|options|choices|universe|domain)")
@@ -87,7 +84,20 @@ class Sources:
         if isinstance(value, (np.bool_, np.number)):
             return self.source(value.item(), depth)
         if kind in (list, tuple, set, frozenset, dict):
-            return self._container(value, depth)
+            if len(value) > _MOST_ENTRIES:
+                raise Unwritable(f"{len(value)} entries")
+            if kind is dict:
+                pairs = (
+                    f"{self.source(key, depth + 1)}: {self.source(held, depth + 1)}"
+                    for key, held in value.items()
+                )
+                return "{{{}}}".format(", ".join(pairs))
+            inner = ", ".join(self.source(each, depth + 1) for each in value)
+            if kind is list:
+                return f"[{inner}]"
+            if kind is tuple:
+                return f"({inner},)" if len(value) == 1 else f"({inner})"
+            return f"{kind.__name__}([{inner}])"
         if id(value) in self.made and self.made[id(value)][0] is value:
             _, text, modules = self.made[id(value)]
             self.modules += modules
@@ -99,11 +109,23 @@ class Sources:
         if isinstance(value, random.Random) or value is random:
             return RANDOM
         if isinstance(value, np.ndarray):
-            return self._array(value)
+            if value.dtype.kind not in "biufUS" or value.size > _MOST_ENTRIES:
+                raise Unwritable(f"an array of {value.size} entries of dtype {value.dtype}")
+            self.modules.append("numpy")
+            usual = value.dtype in (np.dtype(float), np.dtype(int), np.dtype(bool)) and value.size
+            dtype = "" if usual else f", dtype={value.dtype.str!r}"
+            return f"numpy.array({self.source(value.tolist())}{dtype})"
         if kind.__name__ in ("DataFrame", "Series") and kind.__module__.startswith(
             ("pandas", "polars")
         ):
-            return self._frame(value)
+            library = kind.__module__.partition(".")[0]
+            self.modules.append(library)
+            if kind.__name__ == "Series":
+                return f"{library}.Series({self.source(_listed(value))})"
+            if len(value) * len(value.columns) > _MOST_ENTRIES:
+                raise Unwritable(f"a frame of {len(value)} rows")
+            columns = {str(name): _listed(value[name]) for name in value.columns}
+            return f"{library}.DataFrame({self.source(columns)})"
         if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, np.ufunc)):
             return self.name_of(value)
         if dataclasses.is_dataclass(value):
@@ -132,40 +154,6 @@ class Sources:
             return name
         self.modules.append(module)
         return module + "." + name
-
-    def _container(self, value: Any, depth: int) -> str:
-        if len(value) > _MOST_ENTRIES:
-            raise Unwritable(f"{len(value)} entries")
-        if isinstance(value, dict):
-            pairs = (
-                f"{self.source(key, depth + 1)}: {self.source(held, depth + 1)}"
-                for key, held in value.items()
-            )
-            return "{{{}}}".format(", ".join(pairs))
-        inner = ", ".join(self.source(each, depth + 1) for each in value)
-        if isinstance(value, list):
-            return f"[{inner}]"
-        if isinstance(value, tuple):
-            return f"({inner},)" if len(value) == 1 else f"({inner})"
-        return f"{type(value).__name__}([{inner}])"
-
-    def _array(self, value: Any) -> str:
-        if value.dtype.kind not in "biufUS" or value.size > _MOST_ENTRIES:
-            raise Unwritable(f"an array of {value.size} entries of dtype {value.dtype}")
-        self.modules.append("numpy")
-        listed = self.source(value.tolist())
-        plain = value.dtype in (np.dtype(float), np.dtype(int), np.dtype(bool)) and value.size
-        return "numpy.array({}{})".format(listed, "" if plain else f", dtype={value.dtype.str!r}")
-
-    def _frame(self, value: Any) -> str:
-        library = type(value).__module__.partition(".")[0]
-        self.modules.append(library)
-        if type(value).__name__ == "Series":
-            return f"{library}.Series({self.source(_listed(value))})"
-        if len(value) * len(value.columns) > _MOST_ENTRIES:
-            raise Unwritable(f"a frame of {len(value)} rows")
-        columns = {str(name): _listed(value[name]) for name in value.columns}
-        return f"{library}.DataFrame({self.source(columns)})"
 
 
 def _listed(column: Any) -> List[Any]:
@@ -217,7 +205,8 @@ class Recorder:
         is_constructor = path.endswith(".__init__")
 
         def report(*args: Any, **kwargs: Any) -> Any:
-            known = len(self.seen.get(path, ())) >= _MOST_CALLS and not is_constructor
+            # at most 4 calls of a function are kept
+            known = len(self.seen.get(path, ())) >= 4 and not is_constructor
             if self.busy or known:
                 return original(*args, **kwargs)
             written = self._written(signature, args, kwargs)
@@ -282,7 +271,8 @@ class Recorder:
     ) -> None:
         arguments, modules = written
         if is_constructor:
-            few = len(self.writer.made) < _MOST_OBJECTS
+            # the construction of at most 5000 objects is kept
+            few = len(self.writer.made) < 5000
             if arguments and few and all(text is not None for _, text, _ in arguments[1:]):
                 kind = type(args[0])
                 with contextlib.suppress(Unwritable):
@@ -477,7 +467,8 @@ def completed(found: Json) -> Json:
     """Return what `experiment` learns about a made-up call, with the columns that its frame lacks,
     as errors name them.
     """
-    for _ in range(_MOST_COLUMNS):
+    # errors name at most 6 columns of a made-up frame
+    for _ in range(6):
         try:
             return experiment(found)
         except KeyError as error:
@@ -526,17 +517,14 @@ def _effect(call: Call, name: str, value: Any) -> Tuple[str, List[str]]:
             role = "category"
         elif additive:
             role = "answer"
-        elif isinstance(value, int) and (not all(moved) or _is_encoded(name, moves)):
+        elif isinstance(value, int) and (
+            not all(moved)
+            # one person's value, which the output encodes and so keeps its length
+            or (_DATUM.fullmatch(name) and all(len(a) == len(b) > 1 for a, b in moves))
+        ):
             role = "category"
         effective.append(what)
     return role, effective
-
-
-def _is_encoded(name: str, moves: List[Tuple[List[Any], List[Any]]]) -> bool:
-    """Return whether an integer is one person's value that the output encodes: by its name, and
-    since the outputs keep their length.
-    """
-    return bool(_DATUM.fullmatch(name)) and all(len(a) == len(b) > 1 for a, b in moves)
 
 
 def _adds(before: List[Any], after: List[Any], value: Any, changed: Any) -> bool:
@@ -661,21 +649,6 @@ class Plugin:
             self.end("the time for tests is over: raise --seconds")
 
 
-def run_tests(recorder: Recorder, paths: List[str], seconds: float) -> str:
-    """Run tests and doctests with pytest, with the recorder at work. Return what pytest says if not
-    all tests could run.
-    """
-    pytest = importlib.import_module("pytest")
-    options = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        plugin = Plugin(recorder, seconds, pytest.exit)
-        code = pytest.main([*options, "--doctest-modules", *paths], plugins=[plugin])
-    lines = [line for line in said.getvalue().splitlines() if line.startswith(("E  ", "ERROR"))]
-    last = said.getvalue().strip().rpartition("\n")[2]
-    return "" if code == 0 else "tests: " + "; ".join([last, *lines[:2]])[:300]
-
-
 def main() -> None:
     """Answer the request on standard input."""
     request = json.loads(sys.stdin.readline())
@@ -694,7 +667,16 @@ def main() -> None:
     recorder.instrument()
     if request["tests"]:
         try:
-            remark = run_tests(recorder, request["tests"], request["seconds"])
+            pytest, said = importlib.import_module("pytest"), io.StringIO()
+            options = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
+            with contextlib.redirect_stdout(said):
+                plugin = Plugin(recorder, request["seconds"], pytest.exit)
+                arguments = [*options, "--doctest-modules", *request["tests"]]
+                code = pytest.main(arguments, plugins=[plugin])
+            output = said.getvalue()
+            lines = [line for line in output.splitlines() if line.startswith(("E  ", "ERROR"))]
+            last = output.strip().rpartition("\n")[2]
+            remark = "" if code == 0 else "tests: " + "; ".join([last, *lines[:2]])[:300]
         except ImportError:
             remark = "tests: pytest is not installed in this interpreter"
         if remark:

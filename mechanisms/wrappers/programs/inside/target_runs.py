@@ -30,8 +30,6 @@ from dpwitness.core.values.validation import short_repr
 from dpwitness.mechanisms.wrappers.programs.inside import codec
 from dpwitness.mechanisms.wrappers.programs.supervisor import descendants
 
-_DOMAINS = "dpwitness.core.domains"
-
 
 class Unfit(Exception):
     """Error of an unusable target, with the user's part of the traceback; the text is one
@@ -86,9 +84,6 @@ def check_call(found: Any, name: str, kwargs: dict[str, Any]) -> None:
         ) from None
 
 
-_MAX_RUNS = 10**12  # largest number of runs
-
-
 def _checked(value: Any, holds: Any) -> Any:
     """Return the value. Raise ValueError unless its rule holds."""
     if not holds:
@@ -99,7 +94,8 @@ def _checked(value: Any, holds: Any) -> Any:
 def _read_integer(value: Any, least: int) -> int:
     """Return a whole number of at least `least`. Raise ValueError for anything else."""
     _checked(value, isinstance(value, (numbers.Integral, float)) and not isinstance(value, bool))
-    return int(_checked(value, int(value) == value and least <= value <= _MAX_RUNS))
+    # largest number of runs
+    return int(_checked(value, int(value) == value and least <= value <= 10**12))
 
 
 def _read_reasons(value: Any) -> Dict[str, str]:
@@ -227,7 +223,7 @@ def domain_of(domain: Any) -> Dict[str, Any] | None:
         return domain
     cls = type(domain)
     if (
-        not (cls.__module__ + ".").startswith(_DOMAINS + ".")
+        not (cls.__module__ + ".").startswith("dpwitness.core.domains.")
         or not dataclasses.is_dataclass(cls)
         or cls.__name__ == "Relation"
     ):
@@ -275,7 +271,6 @@ def install_declarations(place: str) -> dict[str, Any]:
 
 
 _IMMUTABLE = (float, int, str, bytes, type(None))
-_WATCHED_BATCHES = 8  # batches after which a frame is no longer checked for changes
 
 
 @contextlib.contextmanager
@@ -395,7 +390,8 @@ class DatasetCache:
         if key in self.ready:
             built, before, watched = self.ready[key]
             self.ready[key] = built, before, watched + 1
-            shown = before if watched + 1 < _WATCHED_BATCHES else None
+            # after 8 batches, a frame is no longer checked for changes
+            shown = before if watched + 1 < 8 else None
             return dataframe_backends.shallow_copy(built), shown
         try:
             dataset = codec.unpack(*self.entries[key])

@@ -94,9 +94,6 @@ with _own_modules():
     from dpwitness.mechanisms.wrappers.programs.inside import codec, global_generators, target_runs
     from dpwitness.mechanisms.wrappers.programs.supervisor import PARENT_DEATH_SIGNAL, prctl
 
-_MAX_LOG = 2**20  # bytes of printed output above which the log is emptied
-_MAX_PROCESSES = 32  # most processes that may still run after a batch
-
 
 class Worker:
     """Server of requests, one at a time. The method `do_<op>` answers the request `op`."""
@@ -283,7 +280,8 @@ class Worker:
             max(self.hears - 1, 0),
         )
         left = target_runs.running_children()
-        if left > _MAX_PROCESSES:
+        # at most 32 processes may still run after a batch
+        if left > 32:
             return {
                 "failed": f"mechanism leaves processes behind: {left} still run after a batch; it "
                 "must end what it starts"
@@ -562,7 +560,8 @@ def main() -> None:
         os.set_blocking(worker.returned[0], False)
     while True:
         header, blobs = inbox.get()
-        if os.fstat(2).st_size > _MAX_LOG:
+        # the log of printed output is emptied above 1 MiB
+        if os.fstat(2).st_size > 2**20:
             os.ftruncate(2, 0)
         own_pid = os.getpid()
         reply, out = worker.answer(header, blobs)
