@@ -58,7 +58,7 @@ _CATEGORIES = re.compile(r"categories|candidates|options|choices|domain|labels|o
 _SINGLE = re.compile(
     r"(\w+_)?(value|val|answer|count|result|number|total|item|statistic|bit|response|query)|x|v"
 )
-_TELLING = re.compile(r"[Ll]ist|^(int|float|bool|str)$")
+_TELLING = re.compile(r"list|List|^(int|float|bool|str)$")
 _BOUNDS = re.compile(r"lower\w*|upper\w*|low|high|bounds?|range|min|max|\w+_(min|max)")
 _PRIVACY = {"epsilon": "1.0", "delta": "1e-05", "rho": "0.5", "mu": "1.0"}
 
