@@ -38,6 +38,7 @@ from dpwitness.terminal import (
     redirected_stdout,
     show,
     try_to_write,
+    worst,
     write_report_files,
 )
 
@@ -54,7 +55,7 @@ def check(args: argparse.Namespace) -> int:
     file, targets, all_of_file = _targets_of(args)
     out = sys.stderr if args.json else sys.stdout
     checked: list[CheckReport] = []
-    code = OK
+    codes: list[int] = []
 
     def print_finding(finding: CheckFinding) -> None:
         line = reports.plain(f"  {finding.status:<16}  {finding.check}  {finding.reason}".rstrip())
@@ -87,7 +88,7 @@ def check(args: argparse.Namespace) -> int:
             checked.append(report)
         except KeyboardInterrupt:
             print(f"{target.__name__}: interrupted", file=out)
-            code = code or NO_VERDICT
+            codes.append(NO_VERDICT)
             break
         except Exception as error:  # the other targets go on
             if not all_of_file:
@@ -95,19 +96,16 @@ def check(args: argparse.Namespace) -> int:
             usage = isinstance(error, InvalidArgument)
             text = error if usage else error_text(error)
             print(reports.plain(f"{target.__name__}: {text}\n"), file=out)
-            code = USAGE if usage else code or NO_VERDICT
-    write_failed = False
-    if args.report is not None:
-        write_failed = write_report_files(lambda: _write(checked, args.report), out)
+            codes.append(USAGE if usage else NO_VERDICT)
+    write_failed = write_report_files(args.report, lambda folder: _write(checked, folder), out)
     write_failed |= common.append_step_summary(args, checked, f"Checks of {file}")
     if args.json:
         common.print_json([report.to_json() for report in checked])
-    verdicts = {report.verdict for report in checked}
-    if Verdict.VIOLATED in verdicts:
-        code = VIOLATED
-    elif verdicts & {Verdict.ERROR, Verdict.SUSPECT}:
-        code = code or NO_VERDICT
-    return code_after_write(code, write_failed)
+    # a skipped check leaves the verdict open, but is not a failure
+    codes += [
+        common.exit_code(report) for report in checked if report.verdict is not Verdict.INCONCLUSIVE
+    ]
+    return code_after_write(worst(codes), write_failed)
 
 
 def _targets_of(args: argparse.Namespace) -> tuple[str, list[Target], bool]:
