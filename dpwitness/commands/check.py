@@ -188,9 +188,8 @@ def suite(args: argparse.Namespace) -> int:
             else _run_in_turn(args, found, ready, options)
         ):
             note_count = len(audited.json["notes"])
-            outcome = replace(
-                audited, json=reports.apply_accepted([audited.json], known or ()).results[0]
-            )
+            (data,), _ = reports.apply_accepted([audited.json], known or ())
+            outcome = replace(audited, json=data)
             outcomes.append(outcome)
             show(mark_verdict(reports.plain(outcome.line(width)), at=width + 2), out)
             lines = outcome.json["notes"][note_count:]
@@ -199,10 +198,10 @@ def suite(args: argparse.Namespace) -> int:
             for line in lines:
                 print(reports.plain(f"{'':<{width}}  {line}"), file=out, flush=True)
     outcomes.sort(key=lambda outcome: ready.index(outcome.case))
-    data, results = [each.json for each in outcomes], [each.result for each in outcomes]
-    report, write_failed = common.write_outputs(args, data, f"Suite {found.name}", results)
+    rows, results = [each.json for each in outcomes], [each.result for each in outcomes]
+    report, write_failed = common.write_outputs(args, rows, f"Suite {found.name}", results)
     if report is not None and found.page is not None:
-        write_page = partial(found.page, data, missing, Path(args.report))
+        write_page = partial(found.page, rows, missing, Path(args.report))
         write_failed |= try_to_write("page of the suite", write_page)[1]
     print(
         _format_tally(outcomes, len(ready))
@@ -212,10 +211,11 @@ def suite(args: argparse.Namespace) -> int:
     if report is not None:
         print(f"report: {report}", file=out)
     if args.json:
-        common.print_json(data)
-    common.announce_stale_baseline(reports.apply_accepted(data, known or ()).stale)
+        common.print_json(rows)
+    common.announce_stale_baseline(reports.apply_accepted(rows, known or ())[1])
     if any(
-        (o.wrong and not o.accepted) or (known is not None and reports.unaccepted_rules(o.json))
+        (o.right is False and not o.accepted)
+        or (known is not None and reports.unaccepted_rules(o.json))
         for o in outcomes
     ):
         return VIOLATED
@@ -244,13 +244,14 @@ def _run_in_turn(
                     store=store,
                 )
             yield outcome
-            if outcome.interrupted:
-                return
+            verdict, exercised = outcome.result.verdict, outcome.result.exercised
+            if verdict is Verdict.INCONCLUSIVE and exercised is not False:
+                return  # the audit was interrupted
 
 
 def _format_tally(outcomes: Sequence[Any], planned: int) -> str:
     right = sum(o.right is True for o in outcomes)
-    wrong = [o.case.name for o in outcomes if o.wrong]
+    wrong = [o.case.name for o in outcomes if o.right is False]
     uncompared = sum(o.right is None and not o.unfinished for o in outcomes)
     parts = [f"{right} right", f"{len(wrong)} wrong" + (f" ({', '.join(wrong)})" if wrong else "")]
     if uncompared:

@@ -92,11 +92,10 @@ def report_results(
     Accepted violations, as `known` of `prepare` says, do not count. A report or a summary that
     cannot be written changes the exit code of a run without a violation.
     """
-    acceptance = reports.apply_accepted(
+    data, stale = reports.apply_accepted(
         [reports.result_json(result) for result in results], known or ()
     )
-    data = acceptance.results
-    announce_stale_baseline(acceptance.stale)
+    announce_stale_baseline(stale)
     report, write_failed = write_outputs(args, data, title, results)
     codes = [exit_code(*each, bits=bits) for each in zip(results, data, strict=True)]
     code = code_after_write(worst(codes), write_failed)
