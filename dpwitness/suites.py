@@ -147,11 +147,6 @@ class Outcome:
     why: str = ""
 
     @property
-    def wrong(self) -> bool:
-        """Whether the verdict contradicts the truth."""
-        return self.right is False
-
-    @property
     def unfinished(self) -> bool:
         """Whether the audit has no verdict."""
         return self.result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.SUSPECT)
@@ -162,11 +157,6 @@ class Outcome:
         truth = self.case.truth
         is_believed = truth is not None and not truth.breaks(self.result.claim)
         return "accepted" in self.json and is_believed
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether the audit was interrupted, so that the suite must stop."""
-        return self.result.verdict is Verdict.INCONCLUSIVE and self.result.exercised is not False
 
     def line(self, width: int) -> str:
         """Return one line for the terminal: name, verdict, certified and claimed parameter,

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from io import TextIOBase
 from pathlib import Path
@@ -216,12 +216,23 @@ def try_to_write(what: str, write: Callable[[], Path | None]) -> tuple[Path | No
     return None, True
 
 
-def write_report_files(write: Callable[[], Path | None], out: Any) -> bool:
-    """Write a report, print its path on `out`, and return whether writing failed."""
-    path, write_failed = try_to_write("report", write)
+def write_report_files(folder: str | None, write: Callable[[str], Path | None], out: Any) -> bool:
+    """Write a report into `folder`, if there is one, print its path on `out`, and return whether
+    writing failed.
+    """
+    path, write_failed = (
+        (None, False) if folder is None else try_to_write("report", lambda: write(folder))
+    )
     if path is not None and out is not None:
         print(f"report: {path}", file=out)
     return write_failed
+
+
+def worst(codes: Collection[int]) -> int:
+    """Return the exit code of several results: violated before USAGE before no verdict before
+    OK.
+    """
+    return next((code for code in (VIOLATED, USAGE, NO_VERDICT) if code in codes), OK)
 
 
 def code_after_write(code: int, failed: bool = True) -> int:

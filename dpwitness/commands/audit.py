@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 
 import dpwitness as dpw
 from dpwitness import reports
-from dpwitness.auditors.audit.watch import Watched, WatchedTarget
+from dpwitness.auditors.audit.watch import WatchedTarget
 from dpwitness.auditors.audit.watch import watch as watch_targets
 from dpwitness.auditors.canaries.inputs import read_score_file
 from dpwitness.auditors.witnesses.store import open_store
@@ -35,14 +34,7 @@ from dpwitness.core.claims import parse_claim, promised
 from dpwitness.core.protocols.capabilities import has_capability
 from dpwitness.core.protocols.mechanism import MechanismFailed, WhiteBox
 from dpwitness.mechanisms.wrappers.programs.target import Target
-from dpwitness.terminal import (
-    NO_VERDICT,
-    OK,
-    code_after_write,
-    mark_verdict,
-    redirected_stdout,
-    show,
-)
+from dpwitness.terminal import NO_VERDICT, OK, mark_verdict, redirected_stdout
 
 _SEARCH_SECONDS = 30.0
 
@@ -306,26 +298,17 @@ def watch(args: argparse.Namespace) -> int:
     finally:
         for each in targets:
             getattr(each.mechanism, "close", lambda: None)()
-    return _report_watched(args, watched, known or ())
-
-
-def _report_watched(
-    args: argparse.Namespace, watched: Sequence[Watched], known: Sequence[reports.Accepted]
-) -> int:
-    """Print and report the state of each target; return the exit code."""
-    results = [each.result for each in watched]
-    acceptance = reports.apply_accepted([reports.result_json(result) for result in results], known)
-    common.announce_stale_baseline(acceptance.stale)
-    _, write_failed = common.write_outputs(args, acceptance.results, "Watch", results)
-    if args.json:
-        common.print_json(acceptance.results)
-    else:
-        width = reports.name_width(each.name for each in watched)
-        for each in watched:
-            shown = replace(each, name=reports.name_cell(each.name, width))
-            show(mark_verdict(reports.plain(shown.line(width)), at=width + 2))
-    codes = [common.exit_code(*each) for each in zip(results, acceptance.results, strict=True)]
-    return code_after_write(common.worst(codes), write_failed)
+    width = reports.name_width(each.name for each in watched)
+    lines = [
+        replace(each, name=reports.name_cell(each.name, width)).line(width) for each in watched
+    ]
+    return common.report_results(
+        args,
+        [each.result for each in watched],
+        title="Watch",
+        known=known,
+        lines=[mark_verdict(reports.plain(line), at=width + 2) for line in lines],
+    )
 
 
 def plan(args: argparse.Namespace) -> int:

@@ -38,6 +38,7 @@ from dpwitness.terminal import (
     redirected_stdout,
     show,
     try_to_write,
+    worst,
     write_report_files,
 )
 
@@ -54,7 +55,7 @@ def check(args: argparse.Namespace) -> int:
     file, targets, all_of_file = _targets_of(args)
     out = sys.stderr if args.json else sys.stdout
     checked: list[CheckReport] = []
-    code = OK
+    codes: list[int] = []
 
     def print_finding(finding: CheckFinding) -> None:
         line = reports.plain(f"  {finding.status:<16}  {finding.check}  {finding.reason}".rstrip())
@@ -87,7 +88,7 @@ def check(args: argparse.Namespace) -> int:
             checked.append(report)
         except KeyboardInterrupt:
             print(f"{target.__name__}: interrupted", file=out)
-            code = code or NO_VERDICT
+            codes.append(NO_VERDICT)
             break
         except Exception as error:  # the other targets go on
             if not all_of_file:
@@ -95,19 +96,16 @@ def check(args: argparse.Namespace) -> int:
             usage = isinstance(error, InvalidArgument)
             text = error if usage else error_text(error)
             print(reports.plain(f"{target.__name__}: {text}\n"), file=out)
-            code = USAGE if usage else code or NO_VERDICT
-    write_failed = False
-    if args.report is not None:
-        write_failed = write_report_files(lambda: _write(checked, args.report), out)
+            codes.append(USAGE if usage else NO_VERDICT)
+    write_failed = write_report_files(args.report, lambda folder: _write(checked, folder), out)
     write_failed |= common.append_step_summary(args, checked, f"Checks of {file}")
     if args.json:
         common.print_json([report.to_json() for report in checked])
-    verdicts = {report.verdict for report in checked}
-    if Verdict.VIOLATED in verdicts:
-        code = VIOLATED
-    elif verdicts & {Verdict.ERROR, Verdict.SUSPECT}:
-        code = code or NO_VERDICT
-    return code_after_write(code, write_failed)
+    # a skipped check leaves the verdict open, but is not a failure
+    codes += [
+        common.exit_code(report) for report in checked if report.verdict is not Verdict.INCONCLUSIVE
+    ]
+    return code_after_write(worst(codes), write_failed)
 
 
 def _targets_of(args: argparse.Namespace) -> tuple[str, list[Target], bool]:
@@ -190,9 +188,8 @@ def suite(args: argparse.Namespace) -> int:
             else _run_in_turn(args, found, ready, options)
         ):
             note_count = len(audited.json["notes"])
-            outcome = replace(
-                audited, json=reports.apply_accepted([audited.json], known or ()).results[0]
-            )
+            (data,), _ = reports.apply_accepted([audited.json], known or ())
+            outcome = replace(audited, json=data)
             outcomes.append(outcome)
             show(mark_verdict(reports.plain(outcome.line(width)), at=width + 2), out)
             lines = outcome.json["notes"][note_count:]
@@ -201,10 +198,10 @@ def suite(args: argparse.Namespace) -> int:
             for line in lines:
                 print(reports.plain(f"{'':<{width}}  {line}"), file=out, flush=True)
     outcomes.sort(key=lambda outcome: ready.index(outcome.case))
-    data, results = [each.json for each in outcomes], [each.result for each in outcomes]
-    report, write_failed = common.write_outputs(args, data, f"Suite {found.name}", results)
+    rows, results = [each.json for each in outcomes], [each.result for each in outcomes]
+    report, write_failed = common.write_outputs(args, rows, f"Suite {found.name}", results)
     if report is not None and found.page is not None:
-        write_page = partial(found.page, data, missing, Path(args.report))
+        write_page = partial(found.page, rows, missing, Path(args.report))
         write_failed |= try_to_write("page of the suite", write_page)[1]
     print(
         _format_tally(outcomes, len(ready))
@@ -214,10 +211,11 @@ def suite(args: argparse.Namespace) -> int:
     if report is not None:
         print(f"report: {report}", file=out)
     if args.json:
-        common.print_json(data)
-    common.announce_stale_baseline(reports.apply_accepted(data, known or ()).stale)
+        common.print_json(rows)
+    common.announce_stale_baseline(reports.apply_accepted(rows, known or ())[1])
     if any(
-        (o.wrong and not o.accepted) or (known is not None and reports.unaccepted_rules(o.json))
+        (o.right is False and not o.accepted)
+        or (known is not None and reports.unaccepted_rules(o.json))
         for o in outcomes
     ):
         return VIOLATED
@@ -246,13 +244,14 @@ def _run_in_turn(
                     store=store,
                 )
             yield outcome
-            if outcome.interrupted:
-                return
+            verdict, exercised = outcome.result.verdict, outcome.result.exercised
+            if verdict is Verdict.INCONCLUSIVE and exercised is not False:
+                return  # the audit was interrupted
 
 
 def _format_tally(outcomes: Sequence[Any], planned: int) -> str:
     right = sum(o.right is True for o in outcomes)
-    wrong = [o.case.name for o in outcomes if o.wrong]
+    wrong = [o.case.name for o in outcomes if o.right is False]
     uncompared = sum(o.right is None and not o.unfinished for o in outcomes)
     parts = [f"{right} right", f"{len(wrong)} wrong" + (f" ({', '.join(wrong)})" if wrong else "")]
     if uncompared:

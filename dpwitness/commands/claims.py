@@ -202,9 +202,7 @@ def _check_all(args: argparse.Namespace) -> int:
     missing = len(proofs_checks.declarations()) - len(results)
     if interrupted:
         print(f"interrupted: {missing} claims were not checked", file=out)
-    write_failed = False
-    if args.report is not None:
-        write_failed = write_report_files(lambda: pages.write(results, args.report), out)
+    write_failed = write_report_files(args.report, lambda folder: pages.write(results, folder), out)
     if args.json:
         print_json(results)
     return code_after_write(NO_VERDICT if interrupted else _exit_code(words), write_failed)

@@ -34,6 +34,7 @@ from dpwitness.terminal import (
     print_error,
     show,
     try_to_write,
+    worst,
 )
 
 # columns of a report on a terminal
@@ -53,7 +54,8 @@ def prepare(args: argparse.Namespace) -> tuple[reports.Accepted, ...] | None:
     """
     if args.report is not None:
         reports.check_writable(args.report)
-    known = None if args.baseline is None else reports.read_accepted(args.baseline)
+    baseline = getattr(args, "baseline", None)
+    known = None if baseline is None else reports.read_accepted(baseline)
     if getattr(args, "claim", None) is not None:
         parse_claim(args.claim)
     return known
@@ -75,11 +77,6 @@ def exit_code(result: Result, data: Json | None = None, *, bits: bool = False) -
     return NO_VERDICT if undecided else OK
 
 
-def worst(codes: Sequence[int]) -> int:
-    """Return the exit code of several results: violated before no verdict before OK."""
-    return next((code for code in (VIOLATED, NO_VERDICT) if code in codes), OK)
-
-
 def report_results(
     args: argparse.Namespace,
     results: Sequence[Result],
@@ -87,29 +84,36 @@ def report_results(
     title: str,
     bits: bool = False,
     known: Sequence[reports.Accepted] | None = None,
+    lines: Sequence[str] | None = None,
 ) -> int:
     """Write and print the results of a command; return its exit code.
 
+    With `lines`, one line per result, these lines replace the descriptions, and the JSON is a list.
     Accepted violations, as `known` of `prepare` says, do not count. A report or a summary that
     cannot be written changes the exit code of a run without a violation.
     """
-    acceptance = reports.apply_accepted(
+    data, stale = reports.apply_accepted(
         [reports.result_json(result) for result in results], known or ()
     )
-    data = acceptance.results
-    announce_stale_baseline(acceptance.stale)
+    announce_stale_baseline(stale)
     report, write_failed = write_outputs(args, data, title, results)
     codes = [exit_code(*each, bits=bits) for each in zip(results, data, strict=True)]
     code = code_after_write(worst(codes), write_failed)
     if args.json:
-        print_json(data[0] if len(data) == 1 else data)
+        print_json(data[0] if len(data) == 1 and lines is None else data)
+        return code
+    if lines is not None:
+        show("\n".join(lines))
         return code
     page = report.with_suffix(".html") if report and report.suffix == ".md" else report
     names = reports.slugs(result.name for result in results)
     descriptions = []
     for result, result_data, slug, its_code in zip(results, data, names, codes, strict=True):
-        saved = report is not None and result_data["witness"]
-        witness = report.parent / f"witness-{slug}.json" if report is not None and saved else None
+        witness = (
+            report.parent / f"witness-{slug}.json"
+            if report is not None and result_data["witness"]
+            else None
+        )
         descriptions.append(
             describe(
                 result,

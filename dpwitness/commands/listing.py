@@ -374,7 +374,19 @@ def _list_stores(files: Sequence[str], as_json: bool) -> int:
     for number, file in enumerate(files, start=1):
         with _readable(file), read_store(file) as opened:
             entries = opened.entries()
-            rows += [_entry_json(entry) for entry in entries]
+            rows += [
+                {
+                    "name": entry.name,
+                    "state": _format_state(entry),
+                    "verdict": entry.verdict,
+                    "runs": entry.done,
+                    "planned": entry.planned,
+                    "begun": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.begun)),
+                    "hash": entry.hash,
+                    "content": entry.identity,
+                }
+                for entry in entries
+            ]
             if not as_json:
                 width = reports.name_width(entry.name for entry in entries)
                 for entry in entries:
@@ -401,16 +413,3 @@ def _require_intact(store: Store, entries: list[Entry]) -> None:
 
 def _format_state(entry: Entry) -> str:
     return f"{entry.verdict or 'not finished'}  {entry.done:,} of {entry.planned:,} runs"
-
-
-def _entry_json(entry: Entry) -> Json:
-    return {
-        "name": entry.name,
-        "state": _format_state(entry),
-        "verdict": entry.verdict,
-        "runs": entry.done,
-        "planned": entry.planned,
-        "begun": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.begun)),
-        "hash": entry.hash,
-        "content": entry.identity,
-    }

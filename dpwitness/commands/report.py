@@ -14,7 +14,7 @@ from dpwitness.auditors.witnesses.replay import prepare_replay, target_arguments
 from dpwitness.auditors.witnesses.witness_reader import check_seal, load_json
 from dpwitness.auditors.workers.rounds import fresh_seed
 from dpwitness.commands import claims
-from dpwitness.commands.common import exit_code, print_json, report_results, summary
+from dpwitness.commands.common import exit_code, prepare, print_json, report_results, summary
 from dpwitness.commands.loading import load, workers
 from dpwitness.commands.options import COMPARISON_FORMATS
 from dpwitness.console import bar
@@ -67,19 +67,17 @@ def compare(args: argparse.Namespace) -> int:
     if args.format is not None and args.report is None:
         raise InvalidArgument("--format needs --report DIR, where the files are written")
     formats = _parse_formats(args.format or COMPARISON_FORMATS[0], COMPARISON_FORMATS)
-    if args.report is not None:
-        reports.check_writable(args.report)
+    prepare(args)
     found = comparisons.compare(_report_json(args.old), _report_json(args.new))
     if args.json:
         print_json(found.to_json())
     else:
         print(reports.plain(comparisons.terminal(found, explain=args.explain)))
-    write_failed = False
-    if args.report is not None:
-        write_failed = write_report_files(
-            lambda: comparisons.write(found, args.report, formats)[0],
-            None if args.json else sys.stdout,
-        )
+    write_failed = write_report_files(
+        args.report,
+        lambda folder: comparisons.write(found, folder, formats)[0],
+        None if args.json else sys.stdout,
+    )
     return code_after_write(exit_code(found), write_failed)
 
 
@@ -109,8 +107,7 @@ def replay(args: argparse.Namespace) -> int:
         check_seal(raw, file)
         args.seed = fresh_seed() if args.seed is None else args.seed
         return claims.replay(args, raw)
-    if args.report is not None:
-        reports.check_writable(args.report)
+    prepare(args)
     replacement = None
     if args.target is not None:
         replacement, _, _ = load(args.target, target_arguments(raw["target"]))

@@ -348,16 +348,6 @@ class Accepted:
         return ", ".join(f"{key} {value}" for key, value in conditions.items() if value is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class AcceptanceResult:
-    """Results of a run with a file of accepted findings applied."""
-
-    # the results. Accepted violations are in the field ``"accepted"``; the notes name violations
-    # that are no longer accepted.
-    results: tuple[Json, ...]
-    stale: tuple[Accepted, ...] = ()  # entries that match no violation of the run
-
-
 def read_accepted(path: str | Path) -> tuple[Accepted, ...]:
     """Return the entries of a file of accepted findings.
 
@@ -401,9 +391,13 @@ def _require_known_fields(found: Mapping[str, Any], names: Sequence[str], at: st
 
 def apply_accepted(
     results: Sequence[Json], entries: Sequence[Accepted], today: datetime.date | None = None
-) -> AcceptanceResult:
+) -> tuple[list[Json], list[Accepted]]:
     """Apply the entries of accepted findings to the results of a run; `today` is by default the
     current date.
+
+    Return the results, and the stale entries, which match no violation of the run. Accepted
+    violations are in the field ``"accepted"`` of a result; its notes name violations that are no
+    longer accepted.
     """
     today = today or datetime.date.today()
     used: set[int] = set()
@@ -426,9 +420,7 @@ def apply_accepted(
             expires = min(entry.expires for entry in rules.values()).isoformat()
             data["accepted"] = {"reason": reasons, "expires": expires, "rules": list(rules)}
         annotated.append(data)
-    return AcceptanceResult(
-        tuple(annotated), tuple(entry for i, entry in enumerate(entries) if i not in used)
-    )
+    return annotated, [entry for i, entry in enumerate(entries) if i not in used]
 
 
 def unaccepted_rules(result: Json, *, bits: bool = False) -> list[str]:

@@ -75,7 +75,15 @@ def sarif(document: Json) -> Json:
         if result["verdict"] == Verdict.ERROR.value or (
             result["verdict"] == Verdict.INCONCLUSIVE.value and not rules
         ):
-            undecided.append(_notification(result))
+            reason = line(result.get("headline") or result["verdict"])
+            text = f"{line(result['name'], 200)}: {reason}; the claim was not tested"
+            undecided.append(
+                {
+                    "level": "error" if result["verdict"] == Verdict.ERROR.value else "warning",
+                    "message": {"text": _without_links(text)},
+                    "locations": [_location(result, "")],
+                }
+            )
     notices = list(undecided)
     if len(found) > MOST:
         text = f"{len(found) - MOST:,} of {len(found):,} results were left out"
@@ -195,19 +203,6 @@ def _message(result: Json, rule: str) -> str:
 def _without_links(text: str) -> str:
     """Break up "](" in a text, which a SARIF message would show as a link."""
     return text.replace("](", "] (")
-
-
-def _notification(result: Json) -> Json:
-    level = "error" if result["verdict"] == Verdict.ERROR.value else "warning"
-    text = (
-        f"{line(result['name'], 200)}: {line(result.get('headline') or result['verdict'])}; the "
-        "claim was not tested"
-    )
-    return {
-        "level": level,
-        "message": {"text": _without_links(text)},
-        "locations": [_location(result, "")],
-    }
 
 
 def _location(result: Json, rule: str) -> Json:

@@ -290,7 +290,27 @@ def draw_tradeoff(axes: Axes, result: Json) -> None:
                 linewidth=1.0,
                 label=label,
             )
-        _draw_certified_point(axes, proof.point)
+        observed = (proof.point.observed_fpr, proof.point.observed_tpr)
+        axes.plot(
+            [proof.point.fpr, observed[0]], [proof.point.tpr, observed[1]], color=RED, linewidth=0.8
+        )
+        axes.plot(
+            *[[v] for v in observed],
+            marker="o",
+            markerfacecolor="white",
+            color=RED,
+            linestyle="none",
+            label="observed",
+        )
+        axes.plot(
+            [proof.point.fpr],
+            [proof.point.tpr],
+            marker="D",
+            color=RED,
+            linestyle="none",
+            zorder=5,
+            label="certified",
+        )
     axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="false-positive rate", ylabel="true-positive rate")
     if use_log_axes and proof is not None:
         low = 10.0 ** math.floor(
@@ -299,28 +319,6 @@ def draw_tradeoff(axes: Axes, result: Json) -> None:
         axes.set(xscale="log", yscale="log", xlim=(max(low, 1e-9), 1.0), ylim=(max(low, 1e-9), 1.2))
     axes.legend(
         loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, columnspacing=1.0, handlelength=1.8
-    )
-
-
-def _draw_certified_point(axes: Axes, point: CertifiedPoint) -> None:
-    observed = (point.observed_fpr, point.observed_tpr)
-    axes.plot([point.fpr, observed[0]], [point.tpr, observed[1]], color=RED, linewidth=0.8)
-    axes.plot(
-        *[[v] for v in observed],
-        marker="o",
-        markerfacecolor="white",
-        color=RED,
-        linestyle="none",
-        label="observed",
-    )
-    axes.plot(
-        [point.fpr],
-        [point.tpr],
-        marker="D",
-        color=RED,
-        linestyle="none",
-        zorder=5,
-        label="certified",
     )
 
 

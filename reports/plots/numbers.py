@@ -227,7 +227,10 @@ def draw_event(axes: Axes, result: Json) -> None:
     else:
         axes.set(ylim=(0, 1.25 * top))
     for side, (words, color, hatch) in _GUESSES.items():
-        spans = _bin_spans(edges, guesses == side)
+        # spans of consecutive bins with this guess
+        padded = np.concatenate([[False], guesses == side, [False]])
+        ends = np.flatnonzero(padded[:-1] != padded[1:]).reshape(-1, 2)
+        spans = [(float(edges[first]), float(edges[last])) for first, last in ends]
         for low, high in spans:
             axes.axvspan(
                 low, high, facecolor=color, alpha=0.12, hatch=hatch, edgecolor=color, linewidth=0
@@ -256,16 +259,6 @@ def draw_event(axes: Axes, result: Json) -> None:
         Line2D([], [], color=INK, linestyle="--", linewidth=1.3, label="on D0"),
     ]
     axes.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
-
-
-def _bin_spans(edges: np.ndarray, inside: np.ndarray) -> list[tuple[float, float]]:
-    """Return the spans (low, high) of consecutive bins that are `inside`."""
-    padded = np.concatenate([[False], inside, [False]])
-    starts, ends = (
-        np.flatnonzero(~padded[:-1] & padded[1:]),
-        np.flatnonzero(padded[:-1] & ~padded[1:]),
-    )
-    return [(float(edges[a]), float(edges[b])) for a, b in zip(starts, ends, strict=True)]
 
 
 def _draw_listed_outputs(axes: Axes, found: Json, shares: list[np.ndarray]) -> None:

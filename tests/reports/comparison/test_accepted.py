@@ -49,39 +49,35 @@ def accepted(tmp_path, **fields):
 )
 def test_an_entry_accepts_what_it_names(fields, fits, tmp_path):
     entries = accepted(tmp_path, **fields)
-    found = apply_accepted(
+    results, stale = apply_accepted(
         [row(verdict="VIOLATED", target={"target": "a.py:f"}), row("kept")], entries, TODAY
     )
-    assert unaccepted_rules(found.results[0]) == ([] if fits else ["VALUE"]) and len(
-        found.stale
-    ) == (not fits)
-    assert found.results[0].get("accepted") == (
+    assert unaccepted_rules(results[0]) == ([] if fits else ["VALUE"]) and len(stale) == (not fits)
+    assert results[0].get("accepted") == (
         {"reason": "known", "expires": "2026-06-30", "rules": ["VALUE"]} if fits else None
     )
-    assert "accepted" not in found.results[1]
+    assert "accepted" not in results[1]
 
 
 def test_an_entry_expires_after_its_day_and_says_so(tmp_path):
-    found = apply_accepted(
+    results, stale = apply_accepted(
         [row(verdict="VIOLATED", notes=["n"])],
         accepted(tmp_path),
         TODAY + datetime.timedelta(days=1),
     )
     assert (
-        unaccepted_rules(found.results[0]) == ["VALUE"]
-        and "accepted" not in found.results[0]
-        and found.stale == ()
+        unaccepted_rules(results[0]) == ["VALUE"] and "accepted" not in results[0] and stale == []
     )
-    assert found.results[0]["notes"] == [
+    assert results[0]["notes"] == [
         "n",
         "VALUE was accepted until 2026-06-30 and counts again: known",
     ]
 
 
 def test_one_rule_accepted_does_not_accept_another(tmp_path):
-    found = apply_accepted(
+    (found,), _ = apply_accepted(
         [row(verdict="VIOLATED", bits="VIOLATED")], accepted(tmp_path, rule='"BITS"'), TODAY
-    ).results[0]
+    )
     assert unaccepted_rules(found) == ["VALUE"] and found["accepted"]["rules"] == ["BITS"]
 
 
@@ -92,9 +88,7 @@ def test_what_has_grown_is_accepted_no_more(tmp_path, runs):
     data = [run.to_json() | {"verdict": "VIOLATED"} for run in runs]
     for bound in (data[0]["parameter_lower"], min(each["parameter_lower"] for each in data)):
         entries = accepted(tmp_path, name='"geometric"', bound=bound)
-        assert all(
-            unaccepted_rules(each) == [] for each in apply_accepted(data, entries, TODAY).results
-        )
+        assert all(unaccepted_rules(each) == [] for each in apply_accepted(data, entries, TODAY)[0])
     grown = dpw.audit(
         TruncatedGeometric(2.0),
         claim="pure:1",
@@ -103,7 +97,7 @@ def test_what_has_grown_is_accepted_no_more(tmp_path, runs):
         seed=1,
         name="geometric",
     ).to_json()
-    (found,) = apply_accepted([grown], entries, TODAY).results
+    (found,), _ = apply_accepted([grown], entries, TODAY)
     assert (
         unaccepted_rules(found) == ["VALUE"] and "has grown beyond its error" in found["notes"][-1]
     )
@@ -162,7 +156,7 @@ def test_other_tables_are_refused(tmp_path):
 
 
 def test_a_violation_that_is_accepted_is_not_new(tmp_path):
-    (known,) = apply_accepted([row(verdict="VIOLATED")], accepted(tmp_path), TODAY).results
+    (known,), _ = apply_accepted([row(verdict="VIOLATED")], accepted(tmp_path), TODAY)
     found = dpw.compare(report(row()), report(known))
     assert found.verdict is dpw.Verdict.NOT_REFUTED and found.rows[0].changes == (
         "verdict changed",
