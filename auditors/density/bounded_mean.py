@@ -128,7 +128,15 @@ class PairOrder:
         rows = rows_of(self.mechanism, self.pair.d1, size, self.rng)
         plain, alone = np.ones(size, dtype=bool), np.zeros(size, dtype=bool)
         if self.shifted:
-            alone = self._maybe_atoms(rows)
+            # an output may have positive mass where a move by a millionth of the spread changes
+            # its density
+            step = 1e-6 * self.spread + 4 * np.spacing(np.abs(rows)) * self.continuous
+            moved = rows + step * self.rng.uniform(0.5, 1.0, rows.shape) * self.rng.choice(
+                [-1.0, 1.0], rows.shape
+            )
+            here, there = (log_density_at(self.mechanism, at, self.pair.d1) for at in (rows, moved))
+            with np.errstate(invalid="ignore"):
+                alone = ~(np.abs(here - there) <= 1e-2)
             counts = self.rng.multinomial(size, _MIXTURE)
             plain[counts[0] :] = False
             rows[counts[0] :] += self.shift
@@ -145,18 +153,6 @@ class PairOrder:
         with np.errstate(invalid="ignore"):
             loss = np.where(np.isneginf(log_p), -np.inf, log_p - log_q)
         return Draws(loss, weight, rows, ceiling, plain)
-
-    def _maybe_atoms(self, rows: FloatArray) -> NDArray[np.bool_]:
-        """Return which outputs may have positive mass: a move by a millionth of the spread changes
-        their density.
-        """
-        step = 1e-6 * self.spread + 4 * np.spacing(np.abs(rows)) * self.continuous
-        moved = rows + step * self.rng.uniform(0.5, 1.0, rows.shape) * self.rng.choice(
-            [-1.0, 1.0], rows.shape
-        )
-        here, there = (log_density_at(self.mechanism, at, self.pair.d1) for at in (rows, moved))
-        with np.errstate(invalid="ignore"):
-            return np.asarray(~(np.abs(here - there) <= 1e-2))
 
     def _weight(self, rows: FloatArray, log_p: FloatArray) -> FloatArray:
         """Return the importance weights p/r."""

@@ -417,24 +417,18 @@ def _shared_groups(
         )
         sizes = np.zeros((size, len(ramps)))
         for column, (own, (_, knots)) in enumerate(zip(steps, ramps, strict=True)):
-            sizes[own, column] = _steps_of_size(knots)
+            # steps of the distance from the middle knot, in medians of all knots; on a logarithmic
+            # scale if the tails are long
+            with np.errstate(over="ignore"):
+                distance = np.abs(knots / 2 - knots[len(knots) // 2] / 2)
+            distance = distance / max(float(np.median(distance)), 1e-300)
+            sizes[own, column] = np.diff(np.log1p(distance) if distance.max() > 30.0 else distance)
         yield SHARED_CURVES[2], features @ sizes, partial(_placed, sizes)
 
 
 def _placed(sums: FloatArray, signs: FloatArray) -> FloatArray:
     """Return the weight of each feature in the signed sum of these sums."""
     return (sums @ signs)[:, None]
-
-
-def _steps_of_size(knots: FloatArray) -> FloatArray:
-    """Return the steps between the knots of the distance from the middle knot, on a logarithmic
-    scale if the tails are long.
-    """
-    with np.errstate(over="ignore"):
-        size = np.abs(knots / 2 - knots[len(knots) // 2] / 2)
-    size = size / max(float(np.median(size)), 1e-300)
-    # in medians of all knots
-    return np.asarray(np.diff(np.log1p(size) if size.max() > 30.0 else size))
 
 
 def _common_curve(steps: Sequence[NDArray[np.intp]], size: int, signs: FloatArray) -> FloatArray:

@@ -60,9 +60,16 @@ def identity_of(
     """Return the parts by name: the target and its source, pairs, scores, settings, and versions of
     code that affect counts.
     """
+    file = source_of(mechanism, target)
     parts: dict[str, Any] = {
         "target": target or getattr(mechanism, "__qualname__", type(mechanism).__qualname__),
-        "source": _source_hash(mechanism, target),
+        "source": (
+            f"sha256 {file['sha256'][:16]}"
+            if file is not None
+            else _code_hash(mechanism)
+            if target is None
+            else "of an installed package"
+        ),
         "pair": [pair.to_json() for pair in pairs],
         "scores": [[score.to_json(), _code_hash(score.function)] for score in scores],
         "near": None if near is None else to_jsonable(near),
@@ -97,14 +104,6 @@ def _package_hash() -> str:
         for file in sorted(folder.rglob("*.py")):
             found.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
     return f"sha256 {found.hexdigest()[:16]}"
-
-
-def _source_hash(mechanism: Any, target: Json | None) -> str:
-    """Return the hash of a target's source file, or of its code if it has no source file."""
-    found = source_of(mechanism, target)
-    if found is not None:
-        return f"sha256 {found['sha256'][:16]}"
-    return _code_hash(mechanism) if target is None else "of an installed package"
 
 
 def _code_hash(found: Any) -> str:

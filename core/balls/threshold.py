@@ -27,24 +27,18 @@ def pattern_masses(
 ) -> list[Ball]:
     """Return the probability of each row of calls; 0 for a row that no run can produce."""
     masses: dict[Marks, Ball] = {}
-
-    def stretch_mass(row: Sequence[float], chosen: Sequence[int]) -> Ball:
-        """Return the probability of the calls of `row` for the queries `chosen`, under one shared
-        threshold.
-        """
-        marks: Marks = tuple(
-            tuple(sorted(answers[i] for i in chosen if row[i] == call)) for call in (BELOW, ABOVE)
-        )  # type: ignore[assignment]
-        if marks not in masses:
-            masses[marks] = threshold_mass(*marks, center, noise)
-        return masses[marks]
-
     out = []
     for row in rows:
         parts = _stretches(row, noise)
         total = arb(0) if parts is None else arb(1)
         for part in parts or ():
-            total = total * stretch_mass(row, part)
+            # the queries of a part share one threshold
+            marks: Marks = tuple(
+                tuple(sorted(answers[i] for i in part if row[i] == call)) for call in (BELOW, ABOVE)
+            )  # type: ignore[assignment]
+            if marks not in masses:
+                masses[marks] = threshold_mass(*marks, center, noise)
+            total = total * masses[marks]
         out.append(total)
     return out
 

@@ -105,7 +105,16 @@ def _record_problem(first: DatasetRecords, second: DatasetRecords, spec: ParsedR
     if spec.unit:
         return _unit_problem(first, second, spec)
     if spec.name == "event":
-        return _event_problem(first.keys, second.keys, spec.k)
+        if first.keys == second.keys:
+            raise InvalidArgument(
+                "Pair: D0 and D1 are identical, which cannot show a violation; change an event "
+                "of one of them"
+            )
+        return (
+            ""
+            if _edit_distance(first.keys, second.keys, spec.k) <= spec.k
+            else f"more than {spec.k} events were added, removed or replaced, at most {spec.k} may"
+        )
     if spec.name == "add-remove":
         left, right = Counter(first.keys), Counter(second.keys)
         extra = (left - right).total() + (right - left).total()
@@ -226,20 +235,6 @@ def _entry_problem(first: DatasetRecords, second: DatasetRecords, spec: ParsedRe
         if name not in changeable and sides[0] != sides[1]:
             return f"column {name} differs too, only {', '.join(changeable)} may"
     return ""
-
-
-def _event_problem(left: list[Hashable], right: list[Hashable], k: int) -> str:
-    """Return why two streams differ by more than k events added, removed or replaced, or ""."""
-    if left == right:
-        raise InvalidArgument(
-            "Pair: D0 and D1 are identical, which cannot show a violation; change an event "
-            "of one of them"
-        )
-    return (
-        ""
-        if _edit_distance(left, right, k) <= k
-        else f"more than {k} events were added, removed or replaced, at most {k} may"
-    )
 
 
 def _edit_distance(left: list[Hashable], right: list[Hashable], k: int) -> int:

@@ -109,17 +109,7 @@ class Rows(Tabular):
                 raise InvalidArgument(
                     f"Rows: domain must not be empty, got no whole number in {interval}"
                 )
-        self._require_neighbors()
-
-    @property
-    def columns(self) -> FloatArray:
-        ends = np.array(self.features, dtype=float).reshape(-1, 2)
-        for column in self.integer:
-            ends[column] = math.ceil(ends[column, 0]), math.floor(ends[column, 1])
-        return ends
-
-    def _require_neighbors(self) -> None:
-        """Raise InvalidArgument unless the domain contains at least one pair of neighbors."""
+        # the domain must contain at least one pair of neighbors
         kinds = len(set(self.labels))
         least = kinds if self.every_label else 0
         fixed = not any(low < high or self.outside for low, high in self.columns)
@@ -142,6 +132,13 @@ class Rows(Tabular):
                 f"Rows: domain must have neighbors, got size {self.size} for {kinds} labels "
                 "that must all occur"
             )
+
+    @property
+    def columns(self) -> FloatArray:
+        ends = np.array(self.features, dtype=float).reshape(-1, 2)
+        for column in self.integer:
+            ends[column] = math.ceil(ends[column, 0]), math.floor(ends[column, 1])
+        return ends
 
     def catalogue(self) -> Iterable[Pair | None]:
         """Yield fixed pairs of tables, the most promising first; None in place of a pair that lacks

@@ -156,7 +156,10 @@ def to_jsonable(value: Any, _depth: int = 0) -> Any:
             entries, shape = _json_entries(value), list(value.shape)
             return {_TAG: "array", "dtype": value.dtype.str, "shape": shape, "value": entries}
     if isinstance(value, np.generic) and not isinstance(value, float | complex | bytes):
-        return {_TAG: "scalar", "dtype": value.dtype.str, "value": _scalar(value)}
+        # the only entry of an array of its dtype
+        array = to_jsonable(np.asarray(value))
+        entry = array if value.dtype.names else array["value"][0]
+        return {_TAG: "scalar", "dtype": value.dtype.str, "value": entry}
     fields = _object_fields(value)
     if fields is None and isinstance(value, list | dict):
         if _depth >= _DEPTH:
@@ -201,12 +204,6 @@ def _parts(value: Any) -> tuple[str, Json]:
             "convert it to UTC"
         )
     return found
-
-
-def _scalar(value: np.generic) -> Any:
-    """Return the JSON form of a NumPy scalar: the only entry of an array of its dtype."""
-    array = np.asarray(value)
-    return to_jsonable(array) if array.dtype.names else to_jsonable(array)["value"][0]
 
 
 def from_jsonable(value: Any, path: str = "dataset", classes: Resolver | None = None) -> Any:

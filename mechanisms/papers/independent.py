@@ -116,24 +116,15 @@ class TestDataIndependentLearner(LearnerMechanism):
         return math.floor(self.updates)
 
     @property
-    def unitless_epsilon(self) -> float:
-        """Return u = epsilon/(10 sqrt(B) log(4/delta)), which the analysis composes over the
-        rounds.
-        """
-        return self.epsilon / (10 * math.sqrt(self.updates) * math.log(4 / self.delta))
-
-    @property
     def answer_epsilon(self) -> float:
         """Return epsilon_0, half the inverse noise scale.
 
         epsilon_0 = n epsilon lambda/(10 L R^2 sqrt(B) log(4/delta)), which is 2u/S as printed; u/S
-        in repaired units.
+        in repaired units. The analysis composes u = epsilon/(10 sqrt(B) log(4/delta)) over the
+        rounds.
         """
-        return (
-            (2 if self.units == "printed" else 1)
-            * self.unitless_epsilon
-            / self.learner.prediction_sensitivity
-        )
+        u = self.epsilon / (10 * math.sqrt(self.updates) * math.log(4 / self.delta))
+        return (2 if self.units == "printed" else 1) * u / self.learner.prediction_sensitivity
 
     @property
     def kappa(self) -> float:

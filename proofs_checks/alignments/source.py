@@ -97,7 +97,26 @@ def tree_of(function: Any) -> ast.FunctionDef:
         raise InvalidArgument(
             f"prove: the text of {name} has changed since the function was imported"
         )
-    _check_defaults(function, tree)
+    given = tree.args
+    written = {
+        argument.arg: default
+        for argument, default in (
+            *zip(given.args[::-1], given.defaults[::-1], strict=False),
+            *zip(given.kwonlyargs, given.kw_defaults, strict=True),
+        )
+        if default
+    }
+    # a default value that the text states must be the one that the function has
+    for name, default in defaults_of(function).items():
+        try:
+            stated = ast.literal_eval(written[name]) if name in written else None
+        except ValueError:  # not a literal: the value at the time of the definition counts
+            continue
+        if repr(stated) != repr(default):
+            raise InvalidArgument(
+                f"prove: the default of {name} in {tree.name} is {default!r}, its text has "
+                f"{stated!r}"
+            )
     return tree
 
 
@@ -113,31 +132,6 @@ def _content(code: types.CodeType) -> tuple[Any, ...]:
     values = ["" if isinstance(each, str) else each for each in code.co_consts]
     constants = [_content(each) if inspect.iscode(each) else repr(each) for each in values]
     return code.co_code, getattr(code, "co_exceptiontable", b""), arguments, names, constants
-
-
-def _check_defaults(function: Any, tree: ast.FunctionDef) -> None:
-    """Raise InvalidArgument if a default value that the text states is not the one that the
-    function has.
-    """
-    given = tree.args
-    written = {
-        argument.arg: default
-        for argument, default in (
-            *zip(given.args[::-1], given.defaults[::-1], strict=False),
-            *zip(given.kwonlyargs, given.kw_defaults, strict=True),
-        )
-        if default
-    }
-    for name, default in defaults_of(function).items():
-        try:
-            stated = ast.literal_eval(written[name]) if name in written else None
-        except ValueError:  # not a literal: the value at the time of the definition counts
-            continue
-        if repr(stated) != repr(default):
-            raise InvalidArgument(
-                f"prove: the default of {name} in {tree.name} is {default!r}, its text has "
-                f"{stated!r}"
-            )
 
 
 def defaults_of(function: Any) -> dict[str, Any]:

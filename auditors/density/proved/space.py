@@ -59,7 +59,17 @@ def cells_of(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells | None:
         def masses(dataset: Any, spans: list[Span]) -> list[Ball]:
             return list(mechanism.mass_ball([[span] for span in spans], dataset))
 
-        atoms, cuts = (_method_values(mechanism, name, d1, d0) for name in ("atoms", "breakpoints"))
+        # the sorted values for both datasets; empty without the method
+        atoms, cuts = (
+            np.unique(
+                np.concatenate(
+                    [np.ravel(getattr(mechanism, name)(d)).astype(float) for d in (d1, d0)]
+                )
+            )
+            if hasattr(mechanism, name)
+            else np.empty(0)
+            for name in ("atoms", "breakpoints")
+        )
         cells = line(
             [partial(masses, d) for d in (d1, d0)],
             partial(_losses, mechanism, d1, d0),
@@ -188,17 +198,6 @@ def _losses(mechanism: Any, d1: Any, d0: Any, spans: list[Span]) -> list[Span]:
 def _has_no_mass(cell: Cell) -> bool:
     """Return whether both masses of a cell are exactly 0."""
     return all(mass.is_exact() and mass == 0 for mass in (cell.p, cell.q))
-
-
-def _method_values(mechanism: Any, method: str, d1: Any, d0: Any) -> FloatArray:
-    """Return the sorted values that the mechanism's `method` returns for both datasets; empty
-    without this method.
-    """
-    if not hasattr(mechanism, method):
-        return np.empty(0)
-    return np.unique(
-        np.concatenate([np.ravel(getattr(mechanism, method)(d)) for d in (d1, d0)]).astype(float)
-    )
 
 
 def _require_floats_in_balls(
