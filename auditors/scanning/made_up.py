@@ -15,7 +15,7 @@ from dpwitness.auditors.scanning.noise_map import (
 from dpwitness.auditors.scanning.promises import privacy_parameters
 from dpwitness.auditors.scanning.ranges import data_range, stated_bounds, values_of
 from dpwitness.core.values.json_reader import Json
-from dpwitness.mechanisms.wrappers.programs.inside.recorded_calls import GENERATOR, SEED
+from dpwitness.mechanisms.wrappers.programs.inside.recorded_calls import GENERATOR, LISTS, SEED
 
 _SHARES = (0.9, 0.5, 0.2, 0.1, 0.7, 0.3, 0.6, 0.4)  # numbers of data, as shares of their range
 # forms of data of a parameter without a telling type hint, in the order of trial
@@ -54,7 +54,7 @@ _VALUES = (
     (r"(end|to|until)_\w*(date|time)", "datetime.datetime(2024, 12, 31)"),
     (r"column|col|field|attribute|key", "'a'"),
 )
-_CATEGORIES = re.compile(r"categories|candidates|options|choices|domain|labels|outputs|universe")
+_CATEGORIES = re.compile(f"{LISTS}|labels|outputs")
 _SINGLE = re.compile(
     r"(\w+_)?(value|val|answer|count|result|number|total|item|statistic|bit|response|query)|x|v"
 )

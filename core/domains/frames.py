@@ -344,8 +344,8 @@ class Table(Domain):
         """
         parsed, counts = self._parsed, self._copy_counts
         spreads = [*([()] * len(counts)), *self._spreads]
-        spread: tuple[str, ...] = spreads[style % self.styles]
-        copies = counts[0] if spread else counts[style % self.styles]
+        spread: tuple[str, ...] = spreads[style % len(spreads)]
+        copies = counts[0] if spread else counts[style % len(spreads)]
         shorter, longer = sorted(
             (np.asarray(d0, dtype=float), np.asarray(d1, dtype=float)), key=len
         )
@@ -357,7 +357,7 @@ class Table(Domain):
             else self._repeated_row(shorter[at], copies, spread)
         )
         # in every other round of styles the changed row has no missing or infinite value
-        if style // self.styles % 2 == 0:
+        if style // len(spreads) % 2 == 0:
             after[:, len(self.data_columns) :] = before[:, len(self.data_columns) :] = 0.0
         if parsed.name in ("attribute", "label"):
             changeable = [spec.name in parsed.columns for spec in self.data_columns]

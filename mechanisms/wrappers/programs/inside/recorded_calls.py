@@ -52,7 +52,8 @@ GENERATOR, RANDOM_STATE, RANDOM, SEED = (
 _SLOW = 0.5  # CPU seconds of a run of a made-up call that no audit could repeat
 _COLUMN = re.compile(r"'([^'\[\]]+)'")
 _COLUMN_VALUES = [0.9, 0.5, 0.2, 0.1, 0.7, 0.3, 0.6, 0.4]
-_LISTED = re.compile(r"(self\.)?(categories|candidates|options|choices|universe|domain)")
+LISTS = "categories|candidates|options|choices|universe|domain"  # names of lists of values
+_LISTED = re.compile(rf"(self\.)?({LISTS})")
 _DATUM = re.compile(r"(\w+_)?(input|data|datum|value|val|item|response|answer|bit|x|v)(_\w+)?")
 _SEED_NAMES = re.compile(r"(random_)?(seed|state)|rng|prng|generator|rng_seed|random_seed")
 Json = Dict[str, Any]
@@ -444,9 +445,9 @@ def experiment(found: Json) -> Json:
         text, of_constructor = call.sources[name], name.startswith("self.")
         if name == "self" or text is None or text.startswith("__") or (of_constructor and ranked):
             continue
-        value = call.value(name)
         if _LISTED.fullmatch(name):
             continue
+        value = call.value(name)
         if of_constructor and (isinstance(value, str) or not hasattr(value, "__len__")):
             continue  # a number that configures the object
         role, moved = _effect(call, name, value) if is_coupled else ("", [])
