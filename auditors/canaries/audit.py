@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -263,7 +263,7 @@ def audit_canaries(
         ),
         gaussian_lower=_gaussian_epsilon(theorem, best, right, schedule(size, most, alpha)),
         detectable=detectable(claim, size, alpha, delta, by_curve),
-        picture=_picture(canaries, guessed, best, theorem, right, alpha),
+        picture=_picture(canaries, guessed, best),
         notes=(
             *notes,
             ASSUMED,
@@ -316,18 +316,9 @@ def _gaussian_epsilon(
     return certified_epsilon(GDP(1.0), mu, theorem.delta)
 
 
-def _picture(
-    canaries: Canaries,
-    guessed: Guesses,
-    best: GuessTest,
-    theorem: Theorem,
-    right: np.ndarray,
-    alpha: float,
-) -> CanaryPicture:
-    """Return histograms of the scores for plots, and the bound that each of some numbers of guesses
-    would certify as the only number tested.
-
-    The histograms certify nothing. The outermost cells also count the scores beyond the edges.
+def _picture(canaries: Canaries, guessed: Guesses, best: GuessTest) -> CanaryPicture:
+    """Return histograms of the scores for plots, which certify nothing. The outermost cells also
+    count the scores beyond the edges.
     """
     low, high = np.quantile(canaries.scores, [0.001, 0.999])
     edges = (
@@ -343,17 +334,10 @@ def _picture(
         tuple(np.bincount(cell[counted], minlength=_HISTOGRAM_CELLS).tolist())
         for counted in (canaries.coins, ~canaries.coins, chosen[is_in], chosen[~is_in])
     )
-    course: tuple[tuple[int, int, float], ...] = ()
-    if not theorem.claim.costly:
-        guesses = np.unique(np.geomspace(1, guessed.chosen.size, 24).astype(int))
-        rights = right[guesses].tolist()
-        bounds = replace(theorem, fixed=True).refuted(rights, guesses.tolist(), alpha)
-        course = tuple(zip(guesses.tolist(), rights, bounds, strict=True))
     return CanaryPicture(
         edges=tuple(edges.tolist()),
         included=included,
         left_out=left_out,
         guessed_in=guessed_in,
         guessed_out=guessed_out,
-        course=course,
     )

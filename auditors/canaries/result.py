@@ -62,16 +62,13 @@ class GuessTest:
 
 @dataclass(frozen=True, slots=True)
 class CanaryPicture:
-    """Histograms of the canaries' scores, and the bound by number of guesses."""
+    """Histograms of the canaries' scores."""
 
     edges: tuple[float, ...]  # edges of the histogram's cells
     included: tuple[int, ...]  # counts of canaries in the training set
     left_out: tuple[int, ...]
     guessed_in: tuple[int, ...]  # counts of canaries guessed to be in the training set
     guessed_out: tuple[int, ...]
-    # number of guesses, number of right guesses, and the parameter that this number of guesses
-    # alone would refute
-    course: tuple[tuple[int, int, float], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)

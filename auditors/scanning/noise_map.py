@@ -440,7 +440,8 @@ class _File(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         name = self._dotted(node.func)
-        law, entry = law_of(name, _root_text(node.func))
+        owner = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+        law, entry = law_of(name, owner)
         if not law and "." in name and _SPEAKING.search(name.rpartition(".")[2]):
             site = Site(self.file, node.lineno, name, "opaque", "", self.where)
             self.found.doubtful.append(site)
@@ -473,11 +474,6 @@ class _File(ast.NodeVisitor):
         if node.id in self.top:
             return ".".join([self.module, node.id, *attributes])
         return f"?.{attributes[-1]}" if attributes else node.id
-
-
-def _root_text(node: ast.AST) -> str:
-    """Return the source of the object whose method is called."""
-    return ast.unparse(node.value) if isinstance(node, ast.Attribute) else ""
 
 
 def _function(

@@ -9,7 +9,7 @@ import contextlib
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -389,13 +389,14 @@ def _target(
         )
     else:
         run += f"return {called}"
+    named = [m for m in ("datetime", "numpy", "pandas", "polars", "random") if f"{m}." in run]
     proposal = Proposal(
         function,
         sites,
         promise,
         domain=domain,
         relations=_relations(function, domain, call.get("moved", ()), many=many),
-        modules=tuple(dict.fromkeys([function.module, *call["modules"], *_needed(run)])),
+        modules=tuple(dict.fromkeys([function.module, *call["modules"], *named])),
         seeded=bool(call["seeded"]),
         recorded=not call.get("alternative"),
         seconds=float(call["seconds"]),
@@ -417,12 +418,6 @@ def _with_argument(text: str, name: str, value: str) -> str:
         if keyword.arg == name:
             keyword.value = ast.parse(value, mode="eval").body
     return ast.unparse(made)
-
-
-def _needed(run: str) -> Iterator[str]:
-    for module in ("datetime", "numpy", "pandas", "polars", "random"):
-        if f"{module}." in run:
-            yield module
 
 
 def _with_randomness(text: str) -> str:

@@ -77,10 +77,9 @@ class _Scored:
 class _Coupled:
     """Coupled runs of a mechanism, and the spread of each number of its outputs."""
 
-    def __init__(self, stage: Stage, pairs: int) -> None:
+    def __init__(self, stage: Stage) -> None:
         self.stage, self.runs = stage, 0
-        # pairs whose structures are counted: as many runs as one for each of `pairs`
-        self.counts_left = max(pairs // _SPREAD_RUNS, 8)
+        self.counts_left = 0  # pairs whose structures are counted
         # the worker of a target seeds the global generators itself
         self.seeding = not isinstance(getattr(stage.run, "__self__", None), Target)
         self._spreads: dict[float, FloatArray] = {}
@@ -392,7 +391,9 @@ def coupled_pairs(
     """
     if not isinstance(domain, Tabular | Table) or pairs < FEWEST_PAIRS:
         return [], False
-    runs, end = _Coupled(stage, pairs), monotonic() + seconds
+    runs, end = _Coupled(stage), monotonic() + seconds
+    # as many runs as one for each of `pairs`; for the catalog and for the search
+    runs.counts_left = counts = max(pairs // _SPREAD_RUNS, 8)
     drafts = Drafts(domain, constants, stream(stage.seed, *stage.key))
     with current_lock().seeding(), global_generators.seeded([0, 0, 0, 0]):
         if not runs.repeats(known[0].d0):
@@ -402,6 +403,7 @@ def coupled_pairs(
             kind, size = runs.scored(pair, 2)
             if size > least[kind]:
                 least[kind] = runs.typical(pair, kind) if kind == STRUCTURE else size
+        runs.counts_left = counts
         best: dict[int, list[_Scored]] = {}  # the best pairs of each kind
         for number in range(pairs):
             parents = [scored for kept in best.values() for scored in kept]

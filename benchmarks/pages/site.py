@@ -18,7 +18,6 @@ from dpwitness.benchmarks.pages import (
     violations_page,
 )
 from dpwitness.benchmarks.pages.frame import page
-from dpwitness.benchmarks.pages.osv_feed import publish_osv
 from dpwitness.benchmarks.pages.overview import overview
 from dpwitness.benchmarks.scan import opendp_page
 from dpwitness.core.values.atomic_files import atomic_folder, write_json, write_text
@@ -168,6 +167,5 @@ def main(arguments: Sequence[str]) -> int:
 def _publish(folder: Path, zoo: str = "") -> None:
     if zoo:
         publish_zoo(zoo, folder)
-    records = publish_osv(folder) if (folder / "third-party.json").is_file() else []
-    for file in [*build(folder), *records]:
+    for file in build(folder):
         print(file)

@@ -131,7 +131,6 @@ class Training(DPSGD):
     """
 
     symbol: ClassVar[str] = "signal"
-    costly: ClassVar[bool] = True
 
     @property
     def signal(self) -> float:

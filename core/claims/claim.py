@@ -69,8 +69,6 @@ class Claim(ABC):
     # whether canaries are tested against the curve, by its `tangents`
     has_tangents: ClassVar[bool] = False
     largest_parameter: ClassVar[float] = 200.0  # largest parameter that canaries certify
-    # whether the curve at another parameter takes an accountant seconds
-    costly: ClassVar[bool] = False
     # mu of Gaussian noise that leaks about as much, which decides how many canaries are guessed
     guess_mu: float = 1.0
 

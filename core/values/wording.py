@@ -131,17 +131,15 @@ def rows_of(frame: Json) -> list[Json]:
 
 def _format_entries(values: Sequence[Any], brackets: str, extra: str = "") -> str:
     texts = map(_format_entry, values[:SHOWN_ENTRIES])
-    shown = ", ".join(_repeated(text, len(list(same))) for text, same in groupby(texts))
+    runs = [(text, len(list(same))) for text, same in groupby(texts)]
+    shown = ", ".join(  # a row that follows itself thrice has a number
+        f"{times} times {text}" if text.startswith("{") and times > 2 else ", ".join([text] * times)
+        for text, times in runs
+    )
     if len(values) > SHOWN_ENTRIES:
         extra = ", ".join(filter(None, [f"{len(values):,} entries", extra]))
         shown += ", ..."
     return f"{brackets[0]}{shown}{brackets[1]}" + (f" ({extra})" if extra else "")
-
-
-def _repeated(text: str, times: int) -> str:
-    """Return an entry as often as it follows itself; a row that does so thrice has a number."""
-    is_row = text.startswith("{") and times > 2
-    return f"{times} times {text}" if is_row else ", ".join([text] * times)
 
 
 def _format_entry(value: Any) -> str:

@@ -23,7 +23,6 @@ FORMATS = {
     "html": Format(".html", "html_format:html", plots=True),
     "junit": Format(".junit.xml", "machine_formats:junit"),
     "md": Format(".md", "markdown_formats:markdown_with_plots", plots=True),
-    "osv": Format(".osv.json", "machine_formats:osv"),
     "sarif": Format(".sarif", "machine_formats:sarif"),
     "sp800-226": Format(".sp800-226.md", "markdown_formats:sheet"),
 }

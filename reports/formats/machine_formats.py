@@ -1,34 +1,21 @@
-"""Formats of a report document for programs: SARIF, JUnit XML and OSV.
+"""Formats of a report document for programs: SARIF and JUnit XML.
 
 *SARIF* 2.1.0, in the subset that GitHub code scanning documents, has one alert per broken rule. An
 audit without a verdict gives no alert. So that the missing alert does not look like a pass, the
 audit becomes a notification of the invocation, and ``executionSuccessful`` is false.
 
 *JUnit XML* has one test case per audit. It conforms to junit-10.xsd, the schema of xUnit 2.
-
-*OSV*, the Open Source Vulnerability schema, has one record per claim that a release of a library
-violates. The affected range holds what was measured, and no more: it begins at the first release
-whose audit found a violation, and ends at the first later release of the same target whose audit
-found none; without such a release, at the last violated one. Identifiers begin with ``x_``, as the
-schema asks of databases that are not registered.
 """
 
 from __future__ import annotations
 
-import base64
-import datetime
-import hashlib
-import json
-import os
 import re
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote
-
-from packaging.version import InvalidVersion, Version
 
 from dpwitness.auditors.witnesses.kinds import kind_of
 from dpwitness.auditors.witnesses.verdicts import Verdict
@@ -336,43 +323,8 @@ def _outcome(result: Json) -> tuple[str, str] | None:
     return next((outcome for applies, outcome in outcomes if applies), None)
 
 
-SCHEMA_VERSION = "1.6.0"
 # the note on the library of a target file
 _LIBRARY = re.compile(r"(?P<library>[\w.-]+) (?P<version>\d[\w.+!-]*), Python \d")
-_CLEARED = (Verdict.NOT_REFUTED.value, Verdict.CERTIFIED.value, Verdict.SUPPORTED.value)
-
-
-def osv(document: Json, modified: str = "") -> list[Json]:
-    """Return the OSV records of the violations among the results of a document.
-
-    Parameters
-    ----------
-    document : dict
-        Document with results of one or several releases of a library. The release is in
-        ``"library"`` and ``"version"``, or in the note of a target file.
-    modified : str
-        Time of the records, in RFC 3339 format; by default the time of ``SOURCE_DATE_EPOCH``, or
-        now.
-
-    Returns
-    -------
-    list of dict
-        One record per library, target, claim and relation with an unsuppressed violation, sorted by
-        id.
-
-    References
-    ----------
-    Open Source Vulnerability format, https://ossf.github.io/osv-schema/.
-    """
-    groups: dict[tuple[str, ...], list[Json]] = {}
-    for result in document["results"]:
-        # the fields that the results of one target on several releases share
-        same = (str(result.get(key) or "") for key in ("name", "claim", "relation"))
-        groups.setdefault((release_of(result)[0], *same), []).append(result)
-    records = [_record(identity, group, modified or _now()) for identity, group in groups.items()]
-    return sorted(
-        (record for record in records if record is not None), key=lambda record: str(record["id"])
-    )
 
 
 def release_of(result: Mapping[str, Any]) -> tuple[str, str]:
@@ -390,96 +342,3 @@ def release_of(result: Mapping[str, Any]) -> tuple[str, str]:
         (match for note in result.get("notes") or () if (match := _LIBRARY.match(str(note)))), None
     )
     return (found["library"], found["version"]) if found else ("", "")
-
-
-def _record(identity: tuple[str, ...], group: Sequence[Json], modified: str) -> Json | None:
-    """Return the record of one target; None if no audit found a violation."""
-    violated = [
-        result
-        for result in group
-        if (result.get("verdict") == Verdict.VIOLATED.value or violated_in_bits(result))
-        and not excused(result)
-    ]
-    if not violated:
-        return None
-    library, name, claim, relation = identity
-    digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:12]
-    worst = violated[0]
-    details = (
-        worst.get("headline") or f"{worst['verdict']} against the claim {worst.get('claim')}",
-        worst.get("cause"),
-        f"Neighboring relation: {relation}." if relation else "",
-        f"Event: {worst['description']}." if worst.get("description") else "",
-    )
-    measured = {
-        **{key: worst.get(key) for key in ("claim", "relation", "parameter")},
-        "certified": worst.get("parameter_lower"),
-        "certified_from_bits": (worst.get("bit_level") or {}).get("epsilon_lower"),
-        **{key: worst.get(key) for key in ("confidence", "evidence")},
-        "rules": rules_of(worst),
-        "witness": worst.get("witness_file"),
-        "witness_sha256": _digest(worst) or None,
-    }
-    references = []
-    for hexadecimal in filter(None, map(_digest, violated)):
-        # a witness is named by its hash (RFC 6920), because a report has no address of its own
-        text = base64.urlsafe_b64encode(bytes.fromhex(hexadecimal)).decode().rstrip("=")
-        references.append({"type": "EVIDENCE", "url": f"ni:///sha-256;{text}"})
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "id": f"x_DPWITNESS-{digest}",
-        "modified": modified,
-        "published": modified,
-        "summary": line(f"{library or name}: {name} does not keep the privacy claim {claim}", 120),
-        "details": "\n\n".join(line(part, 1500) for part in details if part),
-        "references": references,
-        "credits": [{"name": "dpwitness", "type": "TOOL"}],
-        "database_specific": {key: value for key, value in measured.items() if value is not None},
-        **({"affected": [_affected(library, violated, group)]} if library else {}),
-    }
-
-
-def _digest(result: Json) -> str:
-    """Return the SHA-256 of the witness in hexadecimal digits; empty if there is no witness."""
-    witness = result.get("witness")
-    return str(witness.get("sha256") or "") if isinstance(witness, Mapping) else ""
-
-
-def _affected(library: str, violated: Sequence[Json], group: Sequence[Json]) -> Json:
-    """Return the affected package with the releases that were audited."""
-
-    def releases(results: Iterable[Json]) -> list[str]:
-        return sorted({release_of(result)[1] for result in results} - {""}, key=_version_key)
-
-    name = re.sub(r"[-_.]+", "-", library).lower()
-    package = {"ecosystem": "PyPI", "name": name, "purl": f"pkg:pypi/{name}"}
-    versions = releases(violated)
-    if not versions:
-        return {"package": package}
-    cleared = releases(result for result in group if result.get("verdict") in _CLEARED)
-    later = [each for each in cleared if _version_key(each) > _version_key(versions[-1])]
-    end = {"fixed": later[0]} if later else {"last_affected": versions[-1]}
-    return {
-        "package": package,
-        "ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": versions[0]}, end]}],
-        "versions": versions,
-    }
-
-
-def _version_key(version: str) -> Version:
-    """Return the sort key of a version; versions that PyPI would not accept come first."""
-    try:
-        return Version(version)
-    except InvalidVersion:
-        return Version("0")
-
-
-def _now() -> str:
-    """Return the time of ``SOURCE_DATE_EPOCH``, or now, in RFC 3339 format."""
-    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
-    moment = (
-        datetime.datetime.fromtimestamp(int(epoch), datetime.UTC)
-        if epoch.isdigit()
-        else datetime.datetime.now(datetime.UTC)
-    )
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -43,7 +43,6 @@ from dpwitness.reports.plots.numbers import (
     call_loss_bars,
     draw_calls,
     draw_event,
-    draw_guess_bounds,
     draw_looks,
     draw_overview,
     draw_pairs,
@@ -51,7 +50,6 @@ from dpwitness.reports.plots.numbers import (
     draw_scores,
     draw_search,
     has_event,
-    has_guess_bounds,
     has_looks,
     has_pairs,
     has_scores,
@@ -347,9 +345,6 @@ PLOTS = {
         "Loss by call", lambda r: bool(call_loss_bars(r)), draw_calls, (0.15, 0.45, 0.12, 0.3)
     ),
     "canaries": Plot("Scores of canaries", has_scores, draw_scores, (0.72, 0.45, 0.12, 0.3)),
-    "guesses": Plot(
-        "Certified against guesses", has_guess_bounds, draw_guess_bounds, (0.72, 0.45, 0.12, 0.3)
-    ),
 }
 
 
@@ -369,8 +364,8 @@ def plot(result: Result | Json, kind: str | None = None, *, axes: Axes | None = 
         ``event`` (distribution of the outputs, and the guesses), ``profile`` (privacy profile),
         ``tradeoff`` (trade-off curve), ``looks`` (bound over the runs), ``pairs`` (candidate
         pairs), ``search`` (sensitivity search), ``scaling`` (utility), ``calls`` (privacy loss of a
-        trace's calls), ``canaries`` (scores) or ``guesses`` (bound over the number of guesses). By
-        default the first kind that the result has data for.
+        trace's calls) or ``canaries`` (scores). By default the first kind that the result has data
+        for.
     axes : matplotlib.axes.Axes, optional
         Axes to draw on. By default new axes of a standard size.
 

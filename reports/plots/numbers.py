@@ -1,6 +1,6 @@
 """Plots of numbers: certified over claimed for several audits, the outputs that an event guesses,
 the bound over the runs, candidate pairs, a sensitivity search, the privacy loss of a trace's calls,
-errors over a parameter, and the scores and guesses of canaries.
+errors over a parameter, and the scores of canaries.
 """
 
 from __future__ import annotations
@@ -548,43 +548,3 @@ def draw_scores(axes: Axes, result: Json) -> None:
         fontsize=7,
         transform=axes.transAxes,
     )
-
-
-def has_guess_bounds(result: Json) -> bool:
-    """Return whether a result has certified bounds by the number of guesses."""
-    return has_scores(result) and len(result["picture"].get("course") or []) > 1
-
-
-def draw_guess_bounds(axes: Axes, result: Json) -> None:
-    """Draw the bound that each number of guesses would certify alone, and mark the chosen number of
-    guesses.
-    """
-    course = np.array(
-        [(float(r), number(lower) or 0.0) for r, _, lower in result["picture"]["course"]]
-    )
-    chosen, certified = float(result["guesses"]), number(result.get("parameter_lower")) or 0.0
-    claim = claim_of(result)
-    parameters = [certified, *course[:, 1]]
-    if claim is not None:
-        parameters.append(claim.parameter)
-        _draw_level(axes, claim.parameter, f"claimed {claim}", color=INK, linestyle="--")
-    axes.plot(course[:, 0], course[:, 1], color=BLUE, linewidth=1.4, marker=".")
-    broken = claim is not None and certified > claim.parameter
-    draw_markers(
-        axes, [chosen], [certified], marker="D" if broken else "o", color=RED if broken else INK
-    )
-    axes.text(
-        0.98,
-        0.04,
-        f"{certified:.4g} certified by {chosen:g} guesses",
-        ha="right",
-        fontsize=SMALL,
-        transform=axes.transAxes,
-    )
-    axes.set(
-        xscale="log",
-        ylim=(0.0, 1.2 * max([*parameters, 0.1])),
-        xlabel="guesses",
-        ylabel=f"certified {result.get('parameter', 'epsilon')}",
-    )
-    set_log_ticks(axes.xaxis, course[0, 0], course[-1, 0])

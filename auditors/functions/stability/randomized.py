@@ -297,7 +297,11 @@ def _tested(tested: Comparisons, event: _Event, rng: Generator) -> tuple[LawTest
                 for runs in (outcomes[side], [each[side] for each in fresh])
             )
             counts.append(int(np.sum(beyond)))
-            drifts |= _drifts(metric, before, outcomes[side]) or depends(beyond, news)
+            # a transformation that keeps state: most later outputs of the input are further from
+            # the earlier ones than any of these from the others
+            reach = float(np.max(_nearest(_distances(metric, before, before, own=True))))
+            later = _nearest(_distances(metric, outcomes[side], before))
+            drifts |= bool(np.mean(_beyond(later, reach, 1)) > 0.5) or depends(beyond, news)
     except (Incomparable, TypeError) as error:
         tested.reason = tested.reason or str(error)
         return None, False
@@ -342,16 +346,6 @@ def _event(
 def _failed(*sides: Sequence[Any]) -> bool:
     """Return whether a run has no output."""
     return any(isinstance(outcome, Failure | Unfinished) for side in sides for outcome in side)
-
-
-def _drifts(metric: Metric, before: Sequence[Any], after: Sequence[Any]) -> bool:
-    """Return whether most later outputs of an input are further from the earlier ones than any of
-    these from the others.
-    """
-    reach = float(np.max(_nearest(_distances(metric, before, before, own=True))))
-    # share of test outputs that are new, beyond all distances seen before, of a transformation
-    # that keeps state
-    return bool(np.mean(_beyond(_nearest(_distances(metric, after, before)), reach, 1)) > 0.5)
 
 
 def _distances(
