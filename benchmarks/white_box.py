@@ -87,10 +87,11 @@ def ball_audit() -> float:
     returned.
     """
     mechanism, pair, _ = searched("CM08 Algorithm 1, printed noise, d=2")
-    near = worst_output(mechanism, pair).output
+    center = worst_output(mechanism, pair).output
+    distance = ("distance", lambda outputs: np.linalg.norm(outputs - center, axis=1))
     return median(
         audit(
-            mechanism, pair=pair, near=near, trials=2_000_000, bits=False, seed=seed
+            mechanism, pair=pair, scores=[distance], trials=2_000_000, bits=False, seed=seed
         ).epsilon_lower
         for seed in range(3)
     )

@@ -18,7 +18,6 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from dpwitness.auditors.audit.after_test import (
     separate_causes,
@@ -106,7 +105,6 @@ def audit(
     name: str | None = None,
     stop: str | None = None,
     bits: bool = True,
-    near: ArrayLike | None = None,
     scores: Sequence[Any] | None = None,
     time_limit: float = 300.0,
     progress: Progress | None = None,
@@ -169,8 +167,6 @@ def audit(
         (the default), when any violation is certified (the default of sequential audits), or never.
     bits : bool
         Whether to audit the low bits of floating-point outputs as well.
-    near : array, optional
-        An output, for example from `worst_output`. Balls around it are tried as events too.
     scores : list of callables or of pairs (name, callable), optional
         Functions of the outputs, as `sample` returns them, that may distinguish the datasets. Each
         returns a number for every output, an array (n,), or several numbers, (n, k) or a dict of
@@ -258,7 +254,6 @@ def audit(
         time_limit,
         progress,
         target,
-        near,
         stop=stop,
         bits=bool(bits) and not sequential,
         causes=bool(causes),
@@ -316,9 +311,7 @@ def audit(
             **({} if trace else {"trace": False}),
             **({} if causes else {"causes": False}),
         }
-        identity = identity_of(
-            mechanism, options.target, pairs, candidates, options.near, **settings
-        )
+        identity = identity_of(mechanism, options.target, pairs, candidates, **settings)
         sampler.ledger = AuditLedger(opened, identity, options.name, trials)
         totals = () if total is None else extension_totals(sampler.ledger, total)
         if announce is not None:
@@ -389,9 +382,6 @@ def _run(
         keys = sampler.settled(
             "scores", lambda: [[score.name, list(score.keys)] for score in usable]
         )
-        if options.near is not None:
-            options = replace(options, near=None)
-            sampler.note("events around a single output are not tried together with scores")
         options = _with_scores(
             sampler, options, tuple(replace(by_name[name], keys=tuple(each)) for name, each in keys)
         )

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from dpwitness.auditors.events.learning import expected_certificate, learn
 from dpwitness.auditors.events.outputs import Outputs, Score
@@ -34,7 +33,6 @@ from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
     InvalidArgument,
     require_integer,
-    require_numbers,
     require_one_of,
     require_positive,
     require_probability,
@@ -148,7 +146,6 @@ class AuditOptions:
     time_limit: float
     progress: Progress | None
     target: Json | None
-    near: FloatArray | None
     stop: str = "never"
     bits: bool = False  # whether low bits are audited
     # of a sequential audit: the smallest violation that it looks for, as a multiple of the claim
@@ -194,7 +191,6 @@ def validated_options(
     time_limit: float = 300.0,
     progress: Progress | None = None,
     target: Json | None = None,
-    near: ArrayLike | None = None,
     **settings: Any,
 ) -> AuditOptions:
     """Return the options of an audit, with `settings` that are valid already. Raise InvalidArgument
@@ -215,7 +211,6 @@ def validated_options(
         raise InvalidArgument(f"audit: time_limit must be at most 1e9 seconds, got {time_limit!r}")
     require_run_options(executor, progress, name, "audit")
     require_type("target", target, dict, "be a dict", "audit", optional=True)
-    point = None if near is None else require_numbers("near", near, "audit").ravel()
     return AuditOptions(
         name or name_of(mechanism),
         claim,
@@ -227,7 +222,6 @@ def validated_options(
         float(time_limit),
         progress,
         target or describe_target(mechanism),
-        point,
         **settings,
     )
 

@@ -410,7 +410,6 @@ class Training:
             options.claim,
             alpha=error,
             rounds=self.rounds,
-            near=options.near,
             shift=options.shift,
             earlier=self.learned,
         )
@@ -441,9 +440,7 @@ def train(
     rounds, error = budget - max(missing, 0), options.alpha * (1 - EARLY_ALPHA)
     sides = both_sides(known)
     sampler.note(*opaque_type_notes(*sides), *unrepeated_text_notes(*sides))
-    learned = learn(
-        *sides, options.claim, alpha=error, rounds=rounds, near=options.near, shift=options.shift
-    )
+    learned = learn(*sides, options.claim, alpha=error, rounds=rounds, shift=options.shift)
     few = sum(learned.rates) * sum(map(len, sides)) < RARE_GUESSES
     # more outputs improve the order of a model whose score is chance to more than 0.3 %
     few = few or (

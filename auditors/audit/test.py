@@ -407,14 +407,12 @@ class SequentialTest:
         """Learn the next event; return its rule, and its expected counts as the prior."""
         options, sides = self.options, both_sides(self.training_sides)
         level = equivalent_level(options.alpha)
-        near, shift = options.near, options.shift
         self.learned = learn(
             *sides,
             options.claim,
             alpha=level,
             rounds=rounds,
-            near=near,
-            shift=shift,
+            shift=options.shift,
             earlier=self.learned,
         )
         prior = [min(max(float(rate), 0.0), 1.0) * rows for rate in self.learned.rates]

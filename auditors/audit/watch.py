@@ -408,7 +408,7 @@ def _run_slice(
         pairs = audited_pairs(mechanism, watched.pair)
         sampler.planned = MIN_RUNS_PER_PAIR * len(pairs)
         options, probed = run_probes(sampler, options, pairs)
-        parts = identity_of(mechanism, options.target, pairs, [], None, claim=claim.identity)
+        parts = identity_of(mechanism, options.target, pairs, [], claim=claim.identity)
         # the outputs under one seed show changes outside of the source file
         identity = {
             "kind": "watch",

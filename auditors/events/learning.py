@@ -60,7 +60,6 @@ from dpwitness.auditors.events.scorers import (
     Scorer,
     counts_suffice,
     find_atoms,
-    fit_distance,
     fit_line,
     fit_medians,
     fit_model,
@@ -280,17 +279,15 @@ def learn(
     *,
     alpha: float,
     rounds: int,
-    near: FloatArray | None = None,
     shift: FloatArray | None = None,
     earlier: Learned | None = None,
 ) -> Learned:
     """Return the event with the largest expected certificate, learned from training outputs on D1
     and on D0.
 
-    `alpha` and `rounds` are those of the later test of `claim`. Balls around the output `near` are
-    tried too, and the log-odds for a `shift` of the numbers from D0 to D1 under the same noise. The
-    prior precisions of `earlier`, learned from fewer of these outputs, are the starting point of
-    the model's.
+    `alpha` and `rounds` are those of the later test of `claim`. The log-odds for a `shift` of the
+    numbers from D0 to D1 under the same noise are tried too. The prior precisions of `earlier`,
+    learned from fewer of these outputs, are the starting point of the model's.
     """
     goal = CertificateGoal(claim, alpha, rounds)
     data, rng = _training_set(outputs1, outputs0, rounds)
@@ -298,7 +295,7 @@ def learn(
         best: _Candidate | None = None
         precision: dict[str, float] | None = None
         for candidate in _candidates(
-            data, goal, near, shift, rng, earlier.precision if earlier else None
+            data, goal, shift, rng, earlier.precision if earlier else None
         ):
             if best is None or _beats(candidate, best):
                 best = candidate
@@ -431,7 +428,6 @@ def _rough_scores(data: Training, fitted: NDArray[np.bool_]) -> Iterator[FloatAr
 def _candidates(
     data: Training,
     goal: CertificateGoal,
-    near: FloatArray | None,
     shift: FloatArray | None,
     rng: np.random.Generator,
     start: dict[str, float] | None,
@@ -491,9 +487,6 @@ def _candidates(
             boosted = None if single_column else fit_trees(data, model, scores)
             if boosted is not None:
                 yield _scored_candidate("trees", *boosted, data, goal, rng)
-    distance = None if near is None else fit_distance(data, near)
-    if distance is not None:
-        yield _scored_candidate("distance", distance, None, data, goal, rng)
     if atoms is not None and not single_column:
         yield _atom_candidate(data, goal, *atoms, model_candidate, rng)
 

@@ -21,7 +21,6 @@ from dpwitness.auditors.events.features import (
 )
 from dpwitness.auditors.events.rules import (
     Atoms,
-    Ball,
     Intervals,
     Lattice,
     LowBits,
@@ -96,8 +95,6 @@ def columns_of(event: Event) -> int:
         return event.score.width
     if isinstance(event, Atoms):
         return int(event.rows.shape[1])
-    if isinstance(event, Ball):
-        return len(event.center)
     return int(getattr(event, "column", 0)) + 1
 
 
@@ -263,22 +260,6 @@ _RULES: dict[type, Rules] = {
         *_COLUMN,
         ("below must be a number", lambda rule: _is_number(rule.below)),
         ("side must be -1 or 1", lambda rule: _is_integer(rule.side, -1, 1) and rule.side),
-    ),
-    Ball: (
-        (
-            "center must be a finite vector",
-            lambda rule: (
-                _is_float_array(rule.center)
-                and 1 <= len(rule.center) <= COLUMNS
-                and np.isfinite(rule.center).all()
-            ),
-        ),
-        ("inner must be a number", lambda rule: _is_number(rule.inner)),
-        (
-            "outer must be a number, at least inner",
-            lambda rule: _is_number(rule.outer) and rule.inner <= rule.outer,
-        ),
-        ("inside must be -1 or 1", lambda rule: _is_integer(rule.inside, -1, 1) and rule.inside),
     ),
     Binned: (
         (

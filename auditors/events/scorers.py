@@ -43,14 +43,7 @@ from dpwitness.auditors.events.features import (
 )
 from dpwitness.auditors.events.outputs import MIN_ROWS_PER_ATOM, Distinct, Training
 from dpwitness.auditors.events.posterior import cell_counts
-from dpwitness.auditors.events.rules import (
-    Ball,
-    Intervals,
-    Threshold,
-    WeightedScore,
-    distances,
-    mask_other_values,
-)
+from dpwitness.auditors.events.rules import Intervals, Threshold, WeightedScore, mask_other_values
 from dpwitness.auditors.statistics.columns import (
     SHARED_CURVES,
     median_shift,
@@ -440,33 +433,6 @@ def find_atoms(
     place = np.full(size, -1, dtype=np.intp)
     place[keep] = np.arange(len(keep))
     return data.matrix[found.first[keep]], place[found.place]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DistanceScorer:
-    """Distance from a given output; `sign` is +1 if outputs near it are evidence for D1."""
-
-    center: FloatArray
-    sign: int
-
-    def score(self, matrix: FloatArray) -> FloatArray:
-        distance = distances(matrix[:, 1:], self.center)
-        return -self.sign * np.where(np.isnan(distance), np.inf, distance)
-
-    def event(self, low: float, high: float) -> Event:
-        inner, outer = (-high, -low) if self.sign > 0 else (low, high)
-        return Ball(self.center, inner if np.isfinite(inner) else 0.0, outer, self.sign)
-
-
-def fit_distance(data: Training, center: FloatArray) -> DistanceScorer | None:
-    """Return the scorer of the distance from a given output; None if the number of
-    columns differs.
-    """
-    if data.matrix.shape[1] != len(center) + 1:
-        return None
-    distance = distances(data.matrix[:, 1:], center)
-    near = np.argsort(distance)[: max(len(distance) // 1000, 20)]
-    return DistanceScorer(center, 1 if data.label[near].mean() >= data.label.mean() else -1)
 
 
 NodeTable = tuple[NDArray[Any], ...]  # the fields of a `Trees` block, in order

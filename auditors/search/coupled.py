@@ -6,7 +6,7 @@ difference of their outputs, so two runs show what an audit needs thousands for:
 moves the output, in units of the noise. The search scores thousands of pairs in this way. It draws
 them from the values that the code itself suggests (its constants, numbers of rows among them), from
 boundaries of types and of the calendar, and from rows that repeat; most later pairs are random
-changes of the best.
+changes of the best, and of those on which the user's own code takes a branch for the first time.
 
 A score only ranks: it takes one or a few seeds, and no test counts its runs. A pair that moves the
 output no further than the catalog does is not suggested.
@@ -17,9 +17,12 @@ from __future__ import annotations
 import contextlib
 import datetime
 import math
+import sys
+import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
@@ -47,6 +50,8 @@ _BOUNDARIES = sorted(
     | {edge + step for bits in (7, 8, 15, 16, 31, 32) for edge in (2**bits,) for step in (-1, 0)}
 )
 _MOST_VALUES = 64  # values of each column
+# beginnings of files that are not a user's own: libraries, and code without a file
+_NOT_OWN = (*(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")), "<frozen")
 
 NUMBER, STRUCTURE, EXACT = range(3)  # kinds of differences: see `_Coupled.difference`
 
@@ -74,11 +79,44 @@ class _Scored:
     size: float
 
 
+class _Branches:
+    """Steps from line to line that runs take in a user's own code, outside of libraries."""
+
+    def __init__(self) -> None:
+        self.seen: set[tuple[CodeType, int, int]] = set()
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Add the steps of the block, unless a debugger or another tool watches this thread."""
+        if sys.gettrace() is not None:
+            yield
+            return
+        sys.settrace(self._entered)
+        try:
+            yield
+        finally:
+            sys.settrace(None)
+
+    def _entered(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
+        code, last = frame.f_code, frame.f_lineno
+        module = str(frame.f_globals.get("__name__"))
+        if module.startswith("dpwitness.") or code.co_filename.startswith(_NOT_OWN):
+            return None
+
+        def step(frame: FrameType, event: str, _: Any) -> Callable[..., Any]:
+            nonlocal last
+            self.seen.add((code, last, frame.f_lineno))
+            last = frame.f_lineno
+            return step
+
+        return step
+
+
 class _Coupled:
     """Coupled runs of a mechanism, and the spread of each number of its outputs."""
 
     def __init__(self, stage: Stage) -> None:
-        self.stage, self.runs = stage, 0
+        self.stage, self.runs, self.branches = stage, 0, _Branches()
         self.counts_left = 0  # pairs whose structures are counted
         # the worker of a target seeds the global generators itself
         self.seeding = not isinstance(getattr(stage.run, "__self__", None), Target)
@@ -105,7 +143,9 @@ class _Coupled:
         Kinds are numbers that move, in units of their spread; another structure; and numbers that
         move although they have no noise.
         """
-        one, zero = self.output(pair.d1, seed), self.output(pair.d0, seed)
+        with self.branches.watched():
+            one = self.output(pair.d1, seed)
+        zero = self.output(pair.d0, seed)
         if one.codes[0] != zero.codes[0] or one.values.shape != zero.values.shape:
             return STRUCTURE, 1.0
         a, b = one.values[0], zero.values[0]
@@ -405,21 +445,24 @@ def coupled_pairs(
                 least[kind] = runs.typical(pair, kind) if kind == STRUCTURE else size
         runs.counts_left = counts
         best: dict[int, list[_Scored]] = {}  # the best pairs of each kind
+        branching: list[Draft] = []  # drafts that take a branch first
         for number in range(pairs):
-            parents = [scored for kept in best.values() for scored in kept]
+            parents = [scored.draft for kept in best.values() for scored in kept] + branching
             fresh = not parents or number < pairs // 3 or number % 3 == 0
             draft = (
                 drafts.draft()
                 if fresh
-                else drafts.changed(parents[int(drafts.rng.integers(len(parents)))].draft)
+                else drafts.changed(parents[int(drafts.rng.integers(len(parents)))])
             )
-            drafted = drafts.pair(draft)
+            drafted, known = drafts.pair(draft), len(runs.branches.seen)
             if drafted is not None:
                 scored = _Scored(draft, drafted, *runs.scored(drafted, 2 + number % _MORE_SEEDS))
                 kept = best.setdefault(scored.kind, [])
                 kept.extend([scored] if scored.size > 0 else [])
                 kept.sort(key=lambda each: -each.size)
                 del kept[12:]  # parents of later drafts
+                branching.extend([draft] if len(runs.branches.seen) > known else [])
+                del branching[:-12]
             if monotonic() > end:
                 break
         found = [

@@ -54,7 +54,6 @@ def identity_of(
     target: Json | None,
     pairs: Sequence[Pair],
     scores: Sequence[Score],
-    near: Any,
     **settings: Any,
 ) -> Identity:
     """Return the parts by name: the target and its source, pairs, scores, settings, and versions of
@@ -72,7 +71,6 @@ def identity_of(
         ),
         "pair": [pair.to_json() for pair in pairs],
         "scores": [[score.to_json(), _code_hash(score.function)] for score in scores],
-        "near": None if near is None else to_jsonable(near),
         "batch": mechanism.batch if isinstance(mechanism, Target) else None,
         **settings,
         "version of dpwitness": version("dpwitness"),

@@ -27,7 +27,6 @@ from dpwitness.auditors.events.features import (
 )
 from dpwitness.auditors.events.rules import (
     Atoms,
-    Ball,
     Intervals,
     Lattice,
     LowBits,
@@ -42,7 +41,6 @@ CLASSES = (
         "Intervals",
         "Lattice",
         "Atoms",
-        "Ball",
         "Threshold",
         "Restricted",
         "Binned",
@@ -94,7 +92,7 @@ def random_simple_event(rng: Generator) -> Event:
     """Return a rule without other rules inside."""
     size = int(rng.integers(1, 5))
     low, high = _limits(rng)
-    kind = int(rng.integers(6))
+    kind = int(rng.integers(5))
     if kind == 0:
         return LowBits(
             _column(rng), float(rng.choice([-40.0, -53.5, np.inf])), int(rng.choice([-1, 1]))
@@ -116,8 +114,6 @@ def random_simple_event(rng: Generator) -> Event:
             else None
         )
         return Atoms(rows, _guesses(rng, size), names, exact)
-    if kind == 4:
-        return Ball(rng.normal(size=size), low, high, int(rng.choice([-1, 1])))
     return Threshold(_score(rng), low, high)
 
 

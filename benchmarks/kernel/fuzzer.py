@@ -128,7 +128,6 @@ TEXTS = {
         "intervals",
         "lattice",
         "atoms",
-        "ball",
         "threshold",
         "restricted",
     ),

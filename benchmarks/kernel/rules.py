@@ -28,7 +28,6 @@ from dpwitness.auditors.events.features import (
 )
 from dpwitness.auditors.events.rules import (
     Atoms,
-    Ball,
     Intervals,
     Lattice,
     LowBits,
@@ -78,9 +77,6 @@ SIMPLE: tuple[Event, ...] = (
         np.array([[1.0, 3.0], [1.0, INF]]),
     ),
     Atoms(np.array([[1.0], [2.0]]), np.array([1.0, -1.0])),
-    Ball(TWO, 0.0, 2.0, 1),
-    Ball(ONE, 1.0, INF, -1),
-    Ball(ONE, 1.0, 1.0, -1),
     Threshold(WeightedScore(2, (), 0.5, (("a", 1.0), ("b", INF))), -INF, 1.0),
 )
 EVENTS: tuple[Event, ...] = (

@@ -66,7 +66,7 @@ _INTERNAL = {
     "core.numerics.noise": "SphericalNoise",
     "core.claims.accounting": "AccountedDP",
     "auditors.events.event": "Binned Restricted",
-    "auditors.events.rules": "Atoms Ball Intervals Lattice LowBits Threshold WeightedScore",
+    "auditors.events.rules": "Atoms Intervals Lattice LowBits Threshold WeightedScore",
     "auditors.events.features": (
         "Affine Distances Levels Places Products ProjectedRamps Ramps SignedLog Sorted Trees "
         "WhitenedDistances"

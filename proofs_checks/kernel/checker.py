@@ -162,12 +162,6 @@ RULES = {  # fields of the classes of events, scores and features
         "names?": TEXTS,
         "exact?": Array("pairs 2", None),
     },
-    "Ball": {
-        "center": Array("columns", BOUNDED),
-        "inner": EXTENDED,
-        "outer": EXTENDED,
-        "inside": {-1, 1},
-    },
     "Threshold": {"score": ANY, "low": EXTENDED, "high": EXTENDED},
     "Restricted": {
         "event": ANY,
@@ -199,7 +193,7 @@ RULES = {  # fields of the classes of events, scores and features
 }
 # kinds
 SIMPLE = {
-    **{name: name.lower() for name in ("Intervals", "Lattice", "Atoms", "Ball", "Threshold")},
+    **{name: name.lower() for name in ("Intervals", "Lattice", "Atoms", "Threshold")},
     "LowBits": "low bits",
 }
 NESTED = {**SIMPLE, "Restricted": "restricted"}
@@ -1044,15 +1038,11 @@ def directions(rule, names):
             len(found["loss"]) == len(inner) + 1, "event: the losses are not those of its cells"
         )
         return 2
-    if name in ("Threshold", "Ball"):
-        low, high = (
-            found[limit]
-            for limit in (("low", "high") if name == "Threshold" else ("inner", "outer"))
-        )
+    if name == "Threshold":
+        low, high = found["low"], found["high"]
         require(low <= high, "event: its first limit exceeds its second")
-        if name == "Threshold":
-            check_score(found["score"])
-        return max(1, (low > 0 if name == "Ball" else math.isfinite(low)) + math.isfinite(high))
+        check_score(found["score"])
+        return max(1, math.isfinite(low) + math.isfinite(high))
     if name == "Atoms":
         count = len(found["guesses"])
         known = all(

@@ -272,9 +272,6 @@ class KnownLaplace:
 
 case("audit/violated")(lambda: dpw.audit(weak_sum, claim="pure:1", pair=PAIR, trials=4_000, seed=6))
 case("audit/sound")(lambda: dpw.audit(sound_sum, claim="pure:1", pair=PAIR, trials=4_000, seed=6))
-case("audit/near")(
-    lambda: dpw.audit(sound_sum, claim="pure:1", pair=PAIR, trials=4_000, seed=6, near=[0.0])
-)
 case("audit/many pairs")(
     lambda: dpw.audit(weak_sum, claim="pure:1", domain=domains.Records(3), trials=6_000, seed=6)
 )

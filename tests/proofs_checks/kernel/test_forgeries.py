@@ -175,7 +175,6 @@ CUTS = {"column": 0, "edges": array(1.0, 2.0), "guesses": array(-1.0, 0.0, 1.0)}
         (event_of("Intervals", "intervals", **CUTS | {"edges": array(2.0, 1.0)}), 1),
         (event_of("Intervals", "intervals", **CUTS | {"guesses": array(-1.0, 1.0)}), 1),
         (event_of("Intervals", "intervals", **CUTS | {"guesses": array(-1.0, 0.5, 1.0)}), 1),
-        (event_of("Ball", "ball", center=array(1.0), inner=2.0, outer=1.0, inside=1), 1),
         (
             event_of(
                 "Affine", "affine", at=array(0, dtype="<i8"), center=array(0.0), scale=array(1.0)
