@@ -3,6 +3,8 @@ none, and a choice is the same in each run.
 """
 
 import itertools
+import math
+import sys
 from collections import Counter
 
 import numpy as np
@@ -10,7 +12,9 @@ import pytest
 
 import dpwitness as dpw
 from dpwitness import domains
+from dpwitness.auditors.audit import pair_choice
 from dpwitness.auditors.search.catalogue import pairs_for
+from dpwitness.auditors.search.coupled import coupled_pairs
 
 PEOPLE = domains.Table(
     {"age": (0, 110), "city": ["Oslo", "Bergen", "Hamar"]},
@@ -108,3 +112,48 @@ def test_a_mechanism_that_keeps_its_own_state_is_not_searched():
     noisy.seeded = False
     found = dpw.audit(noisy, claim="pure:1", domain=SHARES, trials=50_000, seed=1)
     assert all("coupled" not in score.pair.why for score in found.pairs)
+
+
+def behind_branches(values):
+    """Three conditions of which each is checked only where the one before holds."""
+    found = 0
+    if any(math.sin(50 * v + 2) > 0.995 for v in values):
+        found += 1
+        if any(math.sin(70 * v + 1) > 0.995 for v in values):
+            found += 1
+            if any(math.sin(90 * v + 3) > 0.995 for v in values):
+                found += 1
+    return sum(values) + 4 * (found == 3)
+
+
+def deep_runs(seed, watched):
+    """Return how many runs of a search of 2000 pairs meet the first two conditions; with another
+    tracer in place, the search sees no branches.
+    """
+    deep = 0
+
+    def query(values):
+        nonlocal deep
+        deep += any(math.sin(50 * v + 2) > 0.995 for v in values) and any(
+            math.sin(70 * v + 1) > 0.995 for v in values
+        )
+        return behind_branches(values)
+
+    def search(*arguments):
+        *most, _, _ = arguments
+        before = sys.gettrace()
+        sys.settrace(None if watched else lambda *_: None)
+        try:
+            return coupled_pairs(*most, 2000, 60.0)
+        finally:
+            sys.settrace(before)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pair_choice, "coupled_pairs", search)
+        audit(query, SHARES, seed=seed, trials=2_000)
+    return deep
+
+
+def test_datasets_that_take_a_new_branch_are_kept():
+    found = [[deep_runs(seed, watched) for seed in range(1, 4)] for watched in (True, False)]
+    assert sum(found[0]) > 1.5 * sum(found[1])
