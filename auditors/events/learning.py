@@ -336,9 +336,7 @@ def learn_simple(
         return None
     with _threads().limit(limits=1, user_api="blas"):
         first = next(
-            _candidates(
-                data, CertificateGoal(claim, alpha, rounds, rough=True), None, None, rng, None
-            ),
+            _candidates(data, CertificateGoal(claim, alpha, rounds, rough=True), None, rng, None),
             None,
         )
     return None if first is None else first.event

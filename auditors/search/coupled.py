@@ -454,14 +454,14 @@ def coupled_pairs(
                 if fresh
                 else drafts.changed(parents[int(drafts.rng.integers(len(parents)))])
             )
-            drafted, known = drafts.pair(draft), len(runs.branches.seen)
+            drafted, steps = drafts.pair(draft), len(runs.branches.seen)
             if drafted is not None:
                 scored = _Scored(draft, drafted, *runs.scored(drafted, 2 + number % _MORE_SEEDS))
                 kept = best.setdefault(scored.kind, [])
                 kept.extend([scored] if scored.size > 0 else [])
                 kept.sort(key=lambda each: -each.size)
                 del kept[12:]  # parents of later drafts
-                branching.extend([draft] if len(runs.branches.seen) > known else [])
+                branching.extend([draft] if len(runs.branches.seen) > steps else [])
                 del branching[:-12]
             if monotonic() > end:
                 break
