@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -131,7 +130,7 @@ def _run_audits(
     if args.search and _has_queries(mechanism):
         mechanism, target, pairs, notes = _search_adversary(mechanism, target, pairs, args, seed)
     elif args.search:
-        pairs, options["near"], notes = _search_pairs(args, mechanism, options["domain"], name)
+        pairs, notes = _search_pairs(args, mechanism, options["domain"], name)
     common_options = {
         "claim": claim_of(args, mechanism),
         "confidence": args.confidence,
@@ -207,10 +206,8 @@ def _search_adversary(
 
 def _search_pairs(
     args: argparse.Namespace, mechanism: Any, domain: Any, name: str
-) -> tuple[list[Pair], Any, tuple[str, ...]]:
-    """Return the worst pairs of the domain, an output with infinite privacy loss if there is one,
-    and a note.
-    """
+) -> tuple[list[Pair], tuple[str, ...]]:
+    """Return the worst pairs of the domain, and a note."""
     from dpwitness.auditors.density.search import worst_output
     from dpwitness.auditors.search.search import search
 
@@ -222,13 +219,11 @@ def _search_pairs(
     found = search(mechanism, domain, claim, seconds=seconds, seed=seed)
     if not found:
         raise InvalidArgument(f"--search: no pair of the domain of {name} could be evaluated")
-    (pair, value), near = found[0], None
+    pair, value = found[0]
     estimate = f"{claim.symbol} = {value:.4g} estimated from a few runs"
     if claim.is_pure and has_capability(mechanism, WhiteBox):
-        worst = worst_output(mechanism, pair, seed=seed)
-        estimate = worst.describe()
-        near = worst.output if math.isinf(worst.loss) and worst.ray is None else None
-    return [pair for pair, _ in found], near, (f"pair found by a search of the domain: {estimate}",)
+        estimate = worst_output(mechanism, pair, seed=seed).describe()
+    return [pair for pair, _ in found], (f"pair found by a search of the domain: {estimate}",)
 
 
 def trace(args: argparse.Namespace) -> int:
