@@ -164,7 +164,7 @@ def require_integer(
 def require_one_of(name: str, value: Any, options: Collection[Any], owner: str = "") -> Any:
     """Return `value`; raise InvalidArgument unless it is one of `options`."""
     # arrays, which compare entry by entry, are never an option
-    known = isinstance(value, str | int | float | None) and value in options
+    known = isinstance(value, (str, int, float, type(None))) and value in options
     if not known:
         raise _fail(name, f"be one of {', '.join(map(repr, options))}", value, owner)
     return value

@@ -272,7 +272,7 @@ _STAND_INS: dict[str, type] = {
 }
 
 
-@functools.cache
+@functools.lru_cache(maxsize=None)
 def stand_in(name: str, base: type, fields: Any = ()) -> Any:
     """Return the stand-in class of this name, cached per (name, base, fields); `fields` are the
     item names of a named tuple.
