@@ -99,7 +99,7 @@ class Bar(Progress):
         self._line.close()
 
 
-class Cell(Progress):
+class NotebookBar(Progress):
     """Progress bar below a notebook cell, updated in place."""
 
     def __init__(
@@ -166,7 +166,7 @@ def progress_bar() -> Progress:
     if shell is not None and "text/html" in shell.display_formatter.active_types:
         from IPython.display import display
 
-        return Cell(display)
+        return NotebookBar(display)
     return _terminal_progress()
 
 

@@ -363,14 +363,14 @@ class _Discovery:
         from dpwitness.auditors.scanning.calls import wanted
         from dpwitness.auditors.scanning.proposals import mechanisms
         from dpwitness.auditors.scanning.scan import mapped
-        from dpwitness.mechanisms.wrappers.programs.inside.recorded_calls import Plugin, Recorder
+        from dpwitness.mechanisms.wrappers.programs.inside.recorded_calls import CallKeeper, Plugin
 
         if hasattr(config, "workerinput"):
             raise pytest.UsageError("--dp-discover needs one process: leave -n out")
         self.file = config.invocation_params.dir / config.getoption("--dp-discover")
         self.calls: list[Json] = []
         found, _ = mapped([config.rootpath])
-        recorder = Recorder(wanted(found, mechanisms(found)), self.calls.append)
+        recorder = CallKeeper(wanted(found, mechanisms(found)), self.calls.append)
         config.pluginmanager.register(Plugin(recorder, math.inf, pytest.exit), "dpwitness-recorder")
 
     def pytest_sessionfinish(self) -> None:

@@ -31,7 +31,7 @@ from dpwitness.mechanisms.wrappers.programs.target import Target
 __all__ = [
     "SUITES",
     "Case",
-    "Outcome",
+    "CaseOutcome",
     "Suite",
     "compare",
     "run_all",
@@ -123,7 +123,7 @@ class Suite:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CaseOutcome:
     """Result of a case, and its comparison with the truth.
 
     Attributes
@@ -193,7 +193,7 @@ def run_case(
     executor: Executor | None = None,
     progress: Progress | None = None,
     store: Store | None = None,
-) -> Outcome:
+) -> CaseOutcome:
     """Audit one case and compare its verdict with the truth.
 
     Parameters
@@ -261,7 +261,7 @@ def run_case(
         data["notes"] = [*data["notes"], note]
         word = "violated" if case.truth.breaks(result.claim) else "kept"
         data["expected"] = f"{word}: {result.claim.symbol} = {figure(case.truth.parameter)}"
-    return Outcome(case, result, data, right, why)
+    return CaseOutcome(case, result, data, right, why)
 
 
 def compare(
@@ -479,7 +479,7 @@ def _check_claim(id: str, *, seconds: float, quick: bool, seed: int) -> Json:
 
 def run_cases_in_parallel(
     suite: Suite, cases: Sequence[Case], workers: int, **options: Any
-) -> Iterator[Outcome]:
+) -> Iterator[CaseOutcome]:
     """Audit cases in a pool of processes, expensive cases first, and yield each outcome when it is
     finished.
 
@@ -507,7 +507,7 @@ def run_cases_in_parallel(
                     trials=0,
                     requested=case.trials or suite.trials,
                 )
-                yield Outcome(case, result, reports.result_json(result), None)
+                yield CaseOutcome(case, result, reports.result_json(result), None)
 
 
 def _cost(case: Case) -> int:
@@ -526,7 +526,7 @@ def _cases_by_name(name: str) -> dict[str, Case]:
     return {case.name: case for case in suite_of(name).cases()}
 
 
-def _run_in_worker(suite: str, name: str, options: dict[str, Any]) -> Outcome:
+def _run_in_worker(suite: str, name: str, options: dict[str, Any]) -> CaseOutcome:
     """Run one case in a worker. Fields that cannot be pickled, or that the caller has already, are
     dropped from the outcome.
     """

@@ -316,7 +316,7 @@ def _next_steps(entries: Sequence[Entry]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class CardColumn:
     """Column of the table of all audits: `head`, `text` (entry -> markdown of the cell) and `value`
     (entry -> sort key).
     """
@@ -336,41 +336,41 @@ def sort_worst_first(entries: Sequence[Entry]) -> list[Entry]:
     )
 
 
-def columns(entries: Sequence[Entry]) -> list[Column]:
+def columns(entries: Sequence[Entry]) -> list[CardColumn]:
     """Return the columns of the table of audits, without optional columns that would be empty."""
     results = [entry.result for entry in entries]
     found = [
-        Column("audit", lambda e: link(e.name, e.slug), lambda e: e.name),
+        CardColumn("audit", lambda e: link(e.name, e.slug), lambda e: e.name),
         *(
-            [Column("test", lambda e: code(e.result.get("test") or "-"))]
+            [CardColumn("test", lambda e: code(e.result.get("test") or "-"))]
             if any(r.get("test") for r in results)
             else []
         ),
-        Column("claim", lambda e: code(e.result["claim"]) if e.result.get("claim") else "-"),
-        Column("relation", lambda e: escaped_markdown(e.result.get("relation") or "-")),
+        CardColumn("claim", lambda e: code(e.result["claim"]) if e.result.get("claim") else "-"),
+        CardColumn("relation", lambda e: escaped_markdown(e.result.get("relation") or "-")),
         *(
-            [Column("expected", lambda e: escaped_markdown(e.result.get("expected") or "-"))]
+            [CardColumn("expected", lambda e: escaped_markdown(e.result.get("expected") or "-"))]
             if any(r.get("expected") for r in results)
             else []
         ),
-        Column("verdict", _format_verdict, lambda e: _rank(e.result.get("verdict"))),
-        Column("certified", _format_certified, lambda e: _ratio(e.result)),
+        CardColumn("verdict", _format_verdict, lambda e: _rank(e.result.get("verdict"))),
+        CardColumn("certified", _format_certified, lambda e: _ratio(e.result)),
     ]
     if any(_format_enclosure(r) for r in results):
-        found.append(Column("enclosure", lambda e: _format_enclosure(e.result) or "-"))
+        found.append(CardColumn("enclosure", lambda e: _format_enclosure(e.result) or "-"))
     return [
         *found,
-        Column(
+        CardColumn(
             "limit",
             lambda e: figure(e.result.get("limit")),
             lambda e: number(e.result.get("limit")),
         ),
-        Column(
+        CardColumn(
             "certified / limit",
             lambda e: f"{share:.1%}" if (share := _share(e.result)) is not None else "-",
             lambda e: _share(e.result),
         ),
-        Column(
+        CardColumn(
             "detectable",
             lambda e: (
                 figure(e.result.get("detectable")) if _lower_bound(e.result) is not None else "-"
@@ -379,7 +379,7 @@ def columns(entries: Sequence[Entry]) -> list[Column]:
                 number(e.result.get("detectable")) if _lower_bound(e.result) is not None else None
             ),
         ),
-        Column(
+        CardColumn(
             "low bits",
             lambda e: (
                 "distinguishable"
@@ -389,7 +389,7 @@ def columns(entries: Sequence[Entry]) -> list[Column]:
                 else "-"
             ),
         ),
-        Column("cost", lambda e: cost(e.result), lambda e: number(e.result.get("trials"))),
+        CardColumn("cost", lambda e: cost(e.result), lambda e: number(e.result.get("trials"))),
     ]
 
 

@@ -187,7 +187,7 @@ _EVERYTHING = Intervals(0, np.empty(0), np.ones(1), 1)  # guesses D1 on every ou
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class OutputPart:
     """Part of the outputs: `region` guesses D1 on every output that is in this part or in a later
     one; None if these are all outputs.
     """
@@ -247,7 +247,7 @@ def _affordable(sampler: Sampler, options: AuditOptions) -> int:
     return int(min(wanted, left * sampler.done / max(sampler.spent, 1e-9)))
 
 
-def divide(sides: BothSides, first: int = 0) -> list[Part]:
+def divide(sides: BothSides, first: int = 0) -> list[OutputPart]:
     """Return the parts of the outputs, in the order in which they are tested: exceptions, repeated
     values, values.
 
@@ -260,20 +260,22 @@ def divide(sides: BothSides, first: int = 0) -> list[Part]:
         [both.names[code].startswith("raises ") for code in codes.tolist()], dtype=np.bool_
     )
     names = sorted({both.names[code].partition(" with (")[0] for code in codes[raised].tolist()})
-    parts = [Part("exceptions", ", ".join(names[:_MAX_SHOWN]), codes[raised])] if names else []
+    parts = (
+        [OutputPart("exceptions", ", ".join(names[:_MAX_SHOWN]), codes[raised])] if names else []
+    )
     returned = codes[~raised]
     if not len(returned):
         return parts
     region = Restricted(_EVERYTHING, returned) if parts else None
     mask = _repeated_values(both.take(np.flatnonzero(np.isin(both.codes, returned))), first)
     if mask is None:
-        return [*parts, Part("values", "", returned, region=region)]
+        return [*parts, OutputPart("values", "", returned, region=region)]
     event, words = mask
     others = Restricted(_EVERYTHING, returned, event, inside=False)
     return [
         *parts,
-        Part("repeated values", words, returned, event, region=region),
-        Part("values", "", returned, event, inside=False, region=others),
+        OutputPart("repeated values", words, returned, event, region=region),
+        OutputPart("values", "", returned, event, inside=False, region=others),
     ]
 
 
@@ -309,7 +311,7 @@ def _repeated_values(outputs: Outputs, first: int) -> tuple[Event, str] | None:
 
 
 def _learn(
-    options: AuditOptions, parts: Sequence[Part], sides: BothSides, rounds: int
+    options: AuditOptions, parts: Sequence[OutputPart], sides: BothSides, rounds: int
 ) -> list[Cause]:
     """Return a cause with an event for each part; nothing unless a part before the values is
     expected to violate the claim.
@@ -396,7 +398,7 @@ def _count(
     options: AuditOptions,
     probed: ProbedPair,
     causes: Sequence[Cause],
-    parts: Sequence[Part],
+    parts: Sequence[OutputPart],
     rounds: int,
 ) -> tuple[Cause, ...]:
     """Count the events of all causes in the same fresh rounds, and return the causes with bounds

@@ -44,7 +44,7 @@ from dpwitness.auditors.audit.pair_choice import (
 )
 from dpwitness.auditors.audit.probe import (
     ProbedPair,
-    Training,
+    TrainedPair,
     probe_pair,
     probe_pairs,
     sample_first_chunk,
@@ -354,7 +354,7 @@ def confirm(
             single_event(event), 0.0, "given", event if isinstance(event, Binned) else None
         )
         wide = replace(options, width=max(probed.width, columns_of(event)))
-        for test in run_test(sampler, wide, probed, Training(learned, (), sampler.remaining, 0)):
+        for test in run_test(sampler, wide, probed, TrainedPair(learned, (), sampler.remaining, 0)):
             yield Findings(options, test=test)
 
     return conclude(sampler, options, stages())

@@ -51,7 +51,7 @@ MOST = 10**12  # largest number of runs
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Prediction:
     """Prediction for one number of runs; None where a number does not apply."""
 
     trials: int
@@ -113,7 +113,7 @@ class Plan:
     workers: int
     seconds_per_run: float | None
     expected_seconds: float | None
-    rows: tuple[Row, ...]
+    rows: tuple[Prediction, ...]
     assumes: tuple[str, ...]
 
     @property
@@ -369,7 +369,7 @@ def plan(
             shortfall = max(0.0, as_deviations(chance_of(rehearsed, law)) - reached)
     center = trials or needed or (10**6 if own else MOST)
     sizes = {int(float(f"{center * part:.3g}")) for part in (0.1, 0.3, 1.0, 3.0, 10.0)}
-    rows = list[Row]()
+    rows = list[Prediction]()
     for runs in sorted({min(max(size, LEAST), MOST) for size in sizes} | {center}):
         found, least, median = None, None, None
         shown = own and rehearsed is not None and runs in (needed, trials) and runs <= REHEARSED
@@ -384,7 +384,9 @@ def plan(
             median = limit_of_law(law, claim, budget, error_of(claim, 1 - confidence))
         else:
             least = _smallest_parameter(claim, kind, power, partial(chance_of, runs))
-        rows.append(Row(runs, found, least, median, cost.time(runs, tried) if cost else None))
+        rows.append(
+            Prediction(runs, found, least, median, cost.time(runs, tried) if cost else None)
+        )
     notes = list(claim_notes)
     if not own and rehearsed is not None:
         notes.insert(

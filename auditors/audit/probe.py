@@ -382,7 +382,7 @@ _LEAST_EXPECTED = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Training:
+class TrainedPair:
     """First event of a pair, the outputs that trained the event, and the number of remaining
     rounds.
 
@@ -417,7 +417,7 @@ class Training:
 
 def train(
     sampler: Sampler, options: AuditOptions, probed: ProbedPair, known: Sequence[BothSides]
-) -> Training:
+) -> TrainedPair:
     """Train the first event on a share of the remaining runs and the known outputs of the pair.
 
     With a small budget, and if the event is so rare that few training outputs chose it, the test
@@ -455,7 +455,7 @@ def train(
     planned = 2 * single - wanted if staged or more else 0
     weight = first_weight(learned.expected, options.claim, planned / rounds)
     first, weight = sampler.settled(f"plan {probed.index}", lambda: (planned, weight))
-    return Training(
+    return TrainedPair(
         learned, tuple(known), rounds, first, weight, {1.0: LOOK_ALPHA_SHARE} if staged else {}
     )
 

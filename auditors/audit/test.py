@@ -28,7 +28,7 @@ from dpwitness.auditors.audit.options import (
 from dpwitness.auditors.audit.probe import (
     BothSides,
     ProbedPair,
-    Training,
+    TrainedPair,
     both_sides,
     complete_sides,
     repeat_probe,
@@ -160,7 +160,7 @@ class EventTest:
 
 
 def run_test(
-    sampler: Sampler, options: AuditOptions, probed: ProbedPair, training: Training
+    sampler: Sampler, options: AuditOptions, probed: ProbedPair, training: TrainedPair
 ) -> Iterator[EventTest]:
     """Test the trained event, and a better event if the first test trains one. One certificate
     combines both tests (`combination`).

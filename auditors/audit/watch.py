@@ -58,7 +58,7 @@ from dpwitness.auditors.statistics.anytime import (
 )
 from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, Part, Prior, Tally
 from dpwitness.auditors.witnesses.audit_records import identity_of
-from dpwitness.auditors.witnesses.store import Entry, Identity, Store, insert_statement
+from dpwitness.auditors.witnesses.store import Identity, Store, StoredAudit, insert_statement
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.witnesses.witness_reader import read_part
 from dpwitness.auditors.workers.fitness import Unfit
@@ -171,7 +171,7 @@ def epoch_id(slice_id: str, number: int, plan: Json) -> str:
     return hashlib.sha256(content.encode()).hexdigest()[:12]
 
 
-def read_release(store: Store, entry: Entry) -> Release:
+def read_release(store: Store, entry: StoredAudit) -> Release:
     """Return the sum of the slices in a store. Raise InvalidArgument if they cannot be read."""
     rows = store.rows("facts", "audit = ?", entry.id)
     try:
@@ -204,7 +204,7 @@ def read_release(store: Store, entry: Entry) -> Release:
         ) from None
 
 
-def write_slice(store: Store, entry: Entry, new: Slice, epochs: dict[str, Json]) -> None:
+def write_slice(store: Store, entry: StoredAudit, new: Slice, epochs: dict[str, Json]) -> None:
     """Add a slice with the epochs that it begins, and remove the mark that it has begun, in one
     transaction.
     """
@@ -302,7 +302,7 @@ class _Call:
     claim: Claim
     failure: str = ""
     release: str = ""
-    entry: Entry | None = None
+    entry: StoredAudit | None = None
     known: Release = field(default_factory=Release)
 
 
@@ -433,7 +433,7 @@ def _run_slice(
 
 def _entry(
     store: Store, identity: Identity, name: str, target: str, report: Callable[[str], None]
-) -> Entry:
+) -> StoredAudit:
     """Return the entry of a release in the store, and report a new one with the parts in which it
     differs from the last.
     """

@@ -53,7 +53,7 @@ _CLIP = 12.0  # bound on log-odds, and on standardized distances from the middle
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Guesses:
+class GuessOrder:
     """Canaries in the order in which they are guessed."""
 
     # indices of the canaries, most certain first, without canaries whose coins were revealed
@@ -72,7 +72,7 @@ class Guesses:
         return np.concatenate([[0.0], np.cumsum(1 / (1 + np.exp(-factor * self.odds)))])
 
 
-def ordered(scores: FloatArray, coins: np.ndarray, rng: np.random.Generator) -> Guesses:
+def ordered(scores: FloatArray, coins: np.ndarray, rng: np.random.Generator) -> GuessOrder:
     """Order canaries by the certainty of a guess about them. The guesses depend on `coins` only
     through the revealed coins.
     """
@@ -99,7 +99,7 @@ def ordered(scores: FloatArray, coins: np.ndarray, rng: np.random.Generator) -> 
     odds = np.clip(features @ _fit(features[sample], coins[sample]), -_CLIP, _CLIP)
     remaining = shuffled[~revealed[shuffled]]
     chosen = remaining[np.argsort(-np.abs(odds[remaining]), kind="stable")]
-    return Guesses(chosen, odds[chosen] > 0, np.abs(odds[chosen]))
+    return GuessOrder(chosen, odds[chosen] > 0, np.abs(odds[chosen]))
 
 
 def _fit(features: FloatArray, coins: np.ndarray) -> FloatArray:
@@ -282,7 +282,9 @@ def audit_canaries(
     )
 
 
-def _planned_guesses(theorem: Theorem, guessed: Guesses, alpha: float) -> list[tuple[int, float]]:
+def _planned_guesses(
+    theorem: Theorem, guessed: GuessOrder, alpha: float
+) -> list[tuple[int, float]]:
     """Return the numbers of guesses to test, each with its share of the error."""
     most, size, claim = guessed.chosen.size, theorem.canaries, theorem.claim
     # choose by the expected bound, which does not use the coins of the guessed canaries
@@ -316,7 +318,7 @@ def _gaussian_epsilon(
     return certified_epsilon(GDP(1.0), mu, theorem.delta)
 
 
-def _picture(canaries: Canaries, guessed: Guesses, best: GuessTest) -> CanaryPicture:
+def _picture(canaries: Canaries, guessed: GuessOrder, best: GuessTest) -> CanaryPicture:
     """Return histograms of the scores for plots, which certify nothing. The outermost cells also
     count the scores beyond the edges.
     """

@@ -54,7 +54,7 @@ _SHIFT_UPDATES = 5  # updates of the shift
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Draws:
+class WeightedOutputs:
     """Outputs drawn from r, with their privacy losses and importance weights p/r."""
 
     loss: FloatArray
@@ -123,7 +123,7 @@ class PairOrder:
         """Return whether outputs are moved."""
         return bool(np.any(self.shift != 0))
 
-    def draw(self, size: int) -> Draws:
+    def draw(self, size: int) -> WeightedOutputs:
         """Draw outputs from the mixture r, with their losses and weights."""
         rows = rows_of(self.mechanism, self.pair.d1, size, self.rng)
         plain, alone = np.ones(size, dtype=bool), np.zeros(size, dtype=bool)
@@ -152,7 +152,7 @@ class PairOrder:
             ceiling = np.where(alone & plain, _MAX_WEIGHT, found)
         with np.errstate(invalid="ignore"):
             loss = np.where(np.isneginf(log_p), -np.inf, log_p - log_q)
-        return Draws(loss, weight, rows, ceiling, plain)
+        return WeightedOutputs(loss, weight, rows, ceiling, plain)
 
     def _weight(self, rows: FloatArray, log_p: FloatArray) -> FloatArray:
         """Return the importance weights p/r."""
@@ -218,7 +218,7 @@ class PairOrder:
         with np.errstate(invalid="ignore"):
             loss = np.where(log_p > -700, log_p - log_q, -np.inf)
         weight = self._weight(points, log_p)
-        grid = Draws(loss, weight, points, weight, np.zeros(len(points), dtype=bool))
+        grid = WeightedOutputs(loss, weight, points, weight, np.zeros(len(points), dtype=bool))
         # X may be a little larger between the points of the grid
         return lambda epsilon: min(_MAX_WEIGHT, 1.02 * float(grid.values(epsilon).max()) + 1e-12)
 
@@ -305,8 +305,8 @@ def limits_from_samples(
 
 def _epsilon_limits(
     value_bound: Callable[[float], float],
-    first: Draws,
-    main: Draws,
+    first: WeightedOutputs,
+    main: WeightedOutputs,
     delta: float,
     center: float,
     alphas: tuple[float, float, float, float],
@@ -343,7 +343,9 @@ def _epsilon_limits(
     return low, highs[0], highs[1]
 
 
-def _operating_points(first: Draws, main: Draws, alpha: float) -> list[tuple[float, float]]:
+def _operating_points(
+    first: WeightedOutputs, main: WeightedOutputs, alpha: float
+) -> list[tuple[float, float]]:
     """Return up to five events {L > t} with limits of P(L > t) and of Q(L > t) = E_P e^-L 1(L > t).
 
     The thresholds are quantiles of the positive losses in the pilot.

@@ -13,15 +13,15 @@ import numpy as np
 from scipy.special import betaincinv
 
 from dpwitness.auditors.density.bounded_mean import (
-    Draws,
     PairOrder,
+    WeightedOutputs,
     continuous_columns,
     limits_from_samples,
 )
 from dpwitness.auditors.density.density_check import log_densities, rows_of
 from dpwitness.auditors.density.limit import parameter_of
-from dpwitness.auditors.density.result import End, Found
-from dpwitness.auditors.density.search import Loss, WorstOutput, support_rows, worst_output
+from dpwitness.auditors.density.result import End, RouteBounds
+from dpwitness.auditors.density.search import PairLoss, WorstOutput, support_rows, worst_output
 from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw
 from dpwitness.auditors.statistics.mean_limits import Stakes, lower_mean
@@ -39,7 +39,7 @@ _NO_LARGER_LOSS = (
 )
 
 
-def bounds_from_law(law: EnclosedLaw, claim: Claim) -> Found:
+def bounds_from_law(law: EnclosedLaw, claim: Claim) -> RouteBounds:
     """Return the bounds, the privacy profile and the best attack that follow from the law of the
     loss.
     """
@@ -74,7 +74,7 @@ def bounds_from_law(law: EnclosedLaw, claim: Claim) -> Found:
         np.max([side.hockey_stick(epsilons) for side in sides], axis=0) for sides in (lower, upper)
     ]
     curves = [np.max([_best_attack(side) for side in sides], axis=0) for sides in (lower, upper)]
-    return Found(
+    return RouteBounds(
         law.route,
         (End(parameters[0], "numerical", ends[0]),),
         (End(parameters[1], label, ends[1]),),
@@ -89,8 +89,8 @@ def bounds_from_law(law: EnclosedLaw, claim: Claim) -> Found:
 
 
 def with_worst_output(
-    found: Found, mechanism: Any, pair: Pair, seed: int, law: EnclosedLaw | None
-) -> Found:
+    found: RouteBounds, mechanism: Any, pair: Pair, seed: int, law: EnclosedLaw | None
+) -> RouteBounds:
     """Return the bounds with the output that has the largest loss that a search finds, and raised
     to this loss unless the law is exact. Outputs that are not rows of numbers are not searched.
 
@@ -185,7 +185,7 @@ def bounds_from_samples(
     trials: int,
     alpha: float,
     streams: list[np.random.Generator],
-) -> Found:
+) -> RouteBounds:
     """Return bounds from bounded means for both orders of the pair.
 
     The lower bound may err for either order, the upper bound for the order with the larger value
@@ -222,7 +222,7 @@ def bounds_from_samples(
             [End(math.inf, statistical, highs[0])],
         )
     sound = bool(uppers[0].value <= claim.parameter or len(uppers) == 1)
-    return Found(
+    return RouteBounds(
         f"bounded mean, {sides[0].method}",
         (lower,),
         tuple(uppers),
@@ -248,7 +248,7 @@ def largest_loss_near_worst(
     positive density, then with probability one the outputs with such a loss have positive mass.
     Atoms are not moved: they count only where the mechanism's support lists them.
     """
-    loss = Loss(mechanism, pair)
+    loss = PairLoss(mechanism, pair)
     rows = np.vstack([rows_of(mechanism, dataset, 2048, rng) for dataset in (pair.d0, pair.d1)])
     if worst.output.shape != rows.shape[1:]:
         return 0.0
@@ -361,7 +361,7 @@ def _confirm_renyi(
     first, main = order.draw(pilot), order.draw(max(1000, trials - 6 * pilot))
     scale = (a - 1) * middle
 
-    def values(draws: Draws) -> FloatArray:
+    def values(draws: WeightedOutputs) -> FloatArray:
         with np.errstate(over="ignore"):
             return np.asarray(
                 draws.weight * np.exp(np.clip((a - 1) * draws.loss - scale, -700.0, 300.0))

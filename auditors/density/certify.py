@@ -34,7 +34,7 @@ from dpwitness.auditors.density.density_check import (
 )
 from dpwitness.auditors.density.mismatch import TOLERANCE, Mismatch, check_scale, smallest_mismatch
 from dpwitness.auditors.density.proved.bounds import proved_bounds
-from dpwitness.auditors.density.result import CertifyResult, End, Found, decide
+from dpwitness.auditors.density.result import CertifyResult, End, RouteBounds, decide
 from dpwitness.auditors.density.routes import enclosed_law
 from dpwitness.auditors.search.catalogue import pairs_for, require_domain
 from dpwitness.auditors.search.search import search
@@ -211,7 +211,7 @@ def certify(
             if isinstance(error, Underflow)
             else f"the mechanism raises {type(error).__name__}: {error}"
         )
-        found = Found("none", (), (), np.empty(0), np.empty(0), np.empty(0))
+        found = RouteBounds("none", (), (), np.empty(0), np.empty(0), np.empty(0))
         low, high, doubts = End(0.0, "numerical", 0.0), End(math.inf, "none", math.inf), [note]
         proved, mismatch, runs = None, None, 2 * checked_runs
     shown, route = found, found.route
@@ -266,7 +266,7 @@ def _confirm(
     mechanism: Any,
     pair: Pair,
     claim: Claim,
-    found: Found,
+    found: RouteBounds,
     law: EnclosedLaw | None,
     trials: int,
     alpha: float,
@@ -291,7 +291,7 @@ def _confirm(
 
 
 def _decide(
-    found: Found,
+    found: RouteBounds,
     objection: str | None,
     mismatch: Mismatch,
     claim: Claim,

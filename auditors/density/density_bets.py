@@ -44,7 +44,7 @@ _MAX_COLUMNS = 8  # largest number of columns that are scaled or shifted separat
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class SampledSide:
     """Outputs of one dataset with the values of the log-densities."""
 
     rows: FloatArray
@@ -55,7 +55,7 @@ class Side:
     jumps: NDArray[np.bool_]  # outputs next to which the density differs, as it does at an atom
     alone: NDArray[np.bool_]  # outputs that may be atoms: those with a jump, and repeated ones
 
-    def part(self, rows: slice | NDArray[np.intp]) -> Side:
+    def part(self, rows: slice | NDArray[np.intp]) -> SampledSide:
         """Return some of the outputs."""
         fields = ("rows", "own", "other", "jumps", "alone")
         return replace(self, **{name: getattr(self, name)[rows] for name in fields})
@@ -89,12 +89,12 @@ class Bet:
     """An alternative: ln g/p at the outputs of side 0 (D1) or 1 (D0), and w."""
 
     name: str
-    log_ratio: Callable[[int, Side], FloatArray]
+    log_ratio: Callable[[int, SampledSide], FloatArray]
     w: float
     which: tuple[int, ...] = (0, 1)
     masses: str = "kept"  # mass of atoms in g: that of p, none, or given by the ratio itself
 
-    def gain(self, i: int, side: Side, known: dict[bytes, float]) -> float:
+    def gain(self, i: int, side: SampledSide, known: dict[bytes, float]) -> float:
         """Return the logarithm of the capital won on side `i`."""
         ratio = np.minimum(self.log_ratio(i, side), 600.0)
         logs = np.logaddexp(math.log1p(-self.w), math.log(self.w) + ratio)
@@ -106,7 +106,7 @@ class Bet:
         return float(np.nan_to_num(logs.sum(), nan=-np.inf))
 
 
-def log_capital_won(sides: list[Side]) -> tuple[float, str]:
+def log_capital_won(sides: list[SampledSide]) -> tuple[float, str]:
     """Return ln of the capital won on both datasets together, and the name of the alternative that
     won most.
     """
@@ -122,7 +122,7 @@ def log_capital_won(sides: list[Side]) -> tuple[float, str]:
     return float(logsumexp(gains)) - math.log(len(gains)), name
 
 
-def _best_alternatives(sides: list[Side], known: list[dict[bytes, float]]) -> list[Bet]:
+def _best_alternatives(sides: list[SampledSide], known: list[dict[bytes, float]]) -> list[Bet]:
     """Return the alternatives that would have won most on earlier outputs, on one dataset or on
     both.
     """
@@ -136,15 +136,15 @@ def _best_alternatives(sides: list[Side], known: list[dict[bytes, float]]) -> li
     return [bet for value, bet in scored[:BACKED] if value > 0]
 
 
-def _alternatives(sides: list[Side], known: list[dict[bytes, float]]) -> list[Bet]:
+def _alternatives(sides: list[SampledSide], known: list[dict[bytes, float]]) -> list[Bet]:
     """Return all alternatives for these outputs."""
     tables = [_frequencies(side, logs) for side, logs in zip(sides, known, strict=True)]
 
-    def other(i: int, part: Side) -> FloatArray:
+    def other(i: int, part: SampledSide) -> FloatArray:
         with np.errstate(invalid="ignore"):
             return part.other - part.own
 
-    def frequent(i: int, part: Side) -> FloatArray:
+    def frequent(i: int, part: SampledSide) -> FloatArray:
         table, left = tables[i]
         return np.array([table.get(row.tobytes(), left) for row in part.rows])
 
@@ -160,7 +160,7 @@ def _alternatives(sides: list[Side], known: list[dict[bytes, float]]) -> list[Be
         [np.subtract(*np.percentile(side.rows, [75, 25], axis=0)) for side in sides], axis=0
     )
 
-    def mapped(scale: FloatArray, shift: FloatArray) -> Callable[[int, Side], FloatArray]:
+    def mapped(scale: FloatArray, shift: FloatArray) -> Callable[[int, SampledSide], FloatArray]:
         return lambda i, part: part.mapped(centers[i], scale, shift)
 
     columns = [np.eye(k)[j] for j in moving] if len(moving) <= _MAX_COLUMNS else []
@@ -184,7 +184,7 @@ def _alternatives(sides: list[Side], known: list[dict[bytes, float]]) -> list[Be
 
 def _bets(
     name: str,
-    log_ratio: Callable[[int, Side], FloatArray],
+    log_ratio: Callable[[int, SampledSide], FloatArray],
     shares: Sequence[float] = (0.5,),
     which: tuple[int, ...] = (0, 1),
     masses: str = "kept",
@@ -194,7 +194,7 @@ def _bets(
     return [Bet(name.format(w), ratio, w, which, masses) for w in shares]
 
 
-def _frequencies(side: Side, known: dict[bytes, float]) -> tuple[dict[bytes, float], float]:
+def _frequencies(side: SampledSide, known: dict[bytes, float]) -> tuple[dict[bytes, float], float]:
     """Return log-ratios for the observed frequencies of atoms, and one for all other outputs, which
     share the remaining mass.
 
@@ -218,7 +218,7 @@ def _frequencies(side: Side, known: dict[bytes, float]) -> tuple[dict[bytes, flo
     return {key: math.log(counts[key] / total) - known[key] for key in known}, left
 
 
-def _crowds(side: Side, i: int) -> list[Bet]:
+def _crowds(side: SampledSide, i: int) -> list[Bet]:
     """Return bets on balls, for several numbers of neighbors, where outputs crowd most compared
     with the density.
     """
@@ -254,7 +254,13 @@ def _crowds(side: Side, i: int) -> list[Bet]:
 
 
 def _in_ball(
-    _: int, part: Side, *, scale: FloatArray, middle: FloatArray, radius: float, content: float
+    _: int,
+    part: SampledSide,
+    *,
+    scale: FloatArray,
+    middle: FloatArray,
+    radius: float,
+    content: float,
 ) -> FloatArray:
     """Return ln g/p for the uniform law on a ball, of which `content` is the log-volume."""
     inside = np.sum((part.rows / scale - middle) ** 2, axis=1) <= radius**2

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, expit
 
-from dpwitness.auditors.density.density_bets import LogDensity, Side, log_capital_won
+from dpwitness.auditors.density.density_bets import LogDensity, SampledSide, log_capital_won
 from dpwitness.auditors.statistics.anytime import log_dependence
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import log_density_at
@@ -167,7 +167,7 @@ class CheckedOracle:
     """Outputs on which a density agreed with its sampler."""
 
     losses: tuple[FloatArray, FloatArray]  # ln p/q at the outputs of D1 and of D0
-    sides: tuple[Side, Side]  # the outputs on D1 and on D0
+    sides: tuple[SampledSide, SampledSide]  # the outputs on D1 and on D0
     threshold: float  # ln of the capital at which the density would have been refused
 
     @property
@@ -233,7 +233,7 @@ def check_oracle(mechanism: Any, pair: Pair, size: int, rng: np.random.Generator
     return CheckedOracle(losses, (first, second), math.log(1 / _BET_ALARM))
 
 
-def _check_outputs_possible(name: str, side: Side) -> None:
+def _check_outputs_possible(name: str, side: SampledSide) -> None:
     """Raise BadOracle if a drawn output has density zero, also after moves by a few units in the
     last place.
     """
@@ -255,7 +255,7 @@ def make_side(
     own: FloatArray,
     other: FloatArray,
     rng: np.random.Generator,
-) -> Side:
+) -> SampledSide:
     """Return the outputs with their densities, continuous columns and possible atoms.
 
     The density differs next to an atom, on one side or on both.
@@ -269,14 +269,14 @@ def make_side(
             with np.errstate(all="ignore"):
                 same = [np.abs(density(rows + s * step) - own) <= 1e-2 for s in (-1.0, 1.0)]
         except Exception:  # log_density may fail at impossible outputs
-            return Side(rows, own, other, density, np.zeros_like(columns), jumps, alone)
+            return SampledSide(rows, own, other, density, np.zeros_like(columns), jumps, alone)
         jumps = ~(same[0] & same[1])
         _, at, counts = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
         alone = jumps | (counts[at.ravel()] > 1)
-    return Side(rows, own, other, density, columns, jumps, alone)
+    return SampledSide(rows, own, other, density, columns, jumps, alone)
 
 
-def _check_repeated(name: str, side: Side) -> None:
+def _check_repeated(name: str, side: SampledSide) -> None:
     """Raise BadOracle if an output repeats too often for a density, and not as often as an atom
     with this mass.
 
@@ -306,7 +306,7 @@ def _check_repeated(name: str, side: Side) -> None:
         )
 
 
-def _check_zeros(side: Side, other: Side, name: str) -> None:
+def _check_zeros(side: SampledSide, other: SampledSide, name: str) -> None:
     """Raise Underflow if the other density, which is zero at outputs of this side, becomes zero
     only by underflow.
     """
@@ -425,7 +425,7 @@ def _check_ratio(losses: tuple[FloatArray, FloatArray]) -> None:
             )
 
 
-def _check_total(name: str, side: Side, rng: np.random.Generator) -> None:
+def _check_total(name: str, side: SampledSide, rng: np.random.Generator) -> None:
     """Raise BadOracle if the density does not integrate to one.
 
     Uses the bridge identity with a normal law that is fitted to the first fifth of the outputs, and

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from dpwitness.auditors.density.density_bets import BACKED, SCALE_STEPS, TESTED, Bet, Side
+from dpwitness.auditors.density.density_bets import BACKED, SCALE_STEPS, TESTED, Bet, SampledSide
 from dpwitness.auditors.density.density_check import (
     SCALE_ALARM,
     BadOracle,
@@ -101,10 +101,12 @@ def _alternatives(checked: CheckedOracle, size: int) -> tuple[float, list[Bet]]:
     centers = [side.center for side in checked.sides]
     none, between = np.zeros(len(centers[0])), centers[0] - centers[1]
 
-    def mapped(scale: float, shift: FloatArray) -> Callable[[int, Side], FloatArray]:
+    def mapped(scale: float, shift: FloatArray) -> Callable[[int, SampledSide], FloatArray]:
         return lambda i, side: side.mapped(centers[i], none + scale, shift)
 
-    def smallest_change(ratio: Callable[[int, Side], FloatArray], which: tuple[int, ...]) -> float:
+    def smallest_change(
+        ratio: Callable[[int, SampledSide], FloatArray], which: tuple[int, ...]
+    ) -> float:
         """Return the change that is noticed best if it is as small as `size` outputs can show."""
         scores = np.concatenate([np.clip(ratio(i, some[i]), -1, 1) for i in which])
         information = max(float(np.mean(scores**2)) / _TEST_CHANGE**2, 1e-12)
@@ -257,7 +259,7 @@ def smallest_mismatch(
     return Mismatch(scale, odd, atom if atom > 0 else math.inf, runs)
 
 
-def _smallest_atom_error(side: Side, size: float, needed: float) -> float:
+def _smallest_atom_error(side: SampledSide, size: float, needed: float) -> float:
     """Return the smallest noticed error of the likeliest output's probability; 0 if no output
     repeats.
     """

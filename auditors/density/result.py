@@ -61,7 +61,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
+class RouteBounds:
     """Bounds that one route gives for a pair: the claim's parameter, the privacy profile and the
     best attack.
     """
@@ -78,7 +78,7 @@ class Found:
     worst: WorstOutput | None = None
     notes: tuple[str, ...] = ()
 
-    def with_lower(self, value: float, why: str, epsilon: float) -> Found:
+    def with_lower(self, value: float, why: str, epsilon: float) -> RouteBounds:
         """Return these bounds with another lower bound."""
         return replace(self, lowers=(*self.lowers, End(value, why, epsilon)))
 

@@ -1,9 +1,9 @@
 """Search for the worst output under pure DP with a density: maximize |log p(y) - log q(y)| over all
 outputs y.
 
-`Loss` is the privacy loss as a function of outputs, with a bound on its rounding error. The search
-includes infinity and singular points. Where the density is continuous, |L(y)| at a single y proves
-that no smaller epsilon holds. Claims CM-05 and CM-06.
+`PairLoss` is the privacy loss as a function of outputs, with a bound on its rounding error. The
+search includes infinity and singular points. Where the density is continuous, |L(y)| at a single y
+proves that no smaller epsilon holds. Claims CM-05 and CM-06.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def support_rows(mechanism: Any, pair: Pair) -> FloatArray:
     return np.vstack([s.reshape(len(s), -1) for s in supports])
 
 
-class Loss:
+class PairLoss:
     """Privacy loss log p - log q of a pair, with P the law on D1, for many outputs at once."""
 
     def __init__(self, mechanism: Any, pair: Pair) -> None:
@@ -121,7 +121,7 @@ class Loss:
         return share if share > 0.1 else 0.0
 
 
-def _search_atoms(loss: Loss, rows: FloatArray) -> FloatArray:
+def _search_atoms(loss: PairLoss, rows: FloatArray) -> FloatArray:
     """Return the output with the largest loss found by coordinate search.
 
     The search starts from the best outputs. A column may take any value seen in this column, or a
@@ -208,7 +208,7 @@ def worst_output(
     rng = np.random.default_rng(require_integer("seed", seed, "worst_output", least=0))
     samples = require_integer("samples", samples, "worst_output", most=10**7)
     starts = None if starts is None else require_numbers("starts", starts, "worst_output")
-    loss = Loss(mechanism, pair)
+    loss = PairLoss(mechanism, pair)
     if has_capability(mechanism, HasSupport):
         listed = None
         with suppress(InvalidArgument, MemoryError):  # too many outputs
@@ -238,7 +238,7 @@ def worst_output(
     return other if other.loss > atom.loss else atom
 
 
-def _worst_of(loss: Loss, rows: FloatArray) -> WorstOutput:
+def _worst_of(loss: PairLoss, rows: FloatArray) -> WorstOutput:
     """Return the WorstOutput among `rows`, with its loss and kind."""
     output = rows[int(np.argmax(loss(rows)))]
     value = float(loss(output[None, :])[0])
@@ -253,7 +253,7 @@ def _worst_of(loss: Loss, rows: FloatArray) -> WorstOutput:
 def _search_continuous(
     mechanism: Any,
     pair: Pair,
-    loss: Loss,
+    loss: PairLoss,
     first: FloatArray,
     second: FloatArray,
     rows: FloatArray,
@@ -292,7 +292,7 @@ def _search_continuous(
     return _worst_of(loss, best[None, :])
 
 
-def _refine_grid(loss: Loss, pool: FloatArray) -> FloatArray:
+def _refine_grid(loss: PairLoss, pool: FloatArray) -> FloatArray:
     """Return candidates for the best output in one dimension, from ever finer grids between the
     neighbors of the best points.
 
@@ -309,7 +309,7 @@ def _refine_grid(loss: Loss, pool: FloatArray) -> FloatArray:
 
 
 def _search_locally(
-    loss: Loss,
+    loss: PairLoss,
     pool: FloatArray,
     values: FloatArray,
     spread: FloatArray,
@@ -417,7 +417,7 @@ def _nelder_mead(objective: Batch, start: FloatArray, unit: FloatArray) -> Float
     return np.asarray(start + result.x * unit)
 
 
-def _mode(loss: Loss, side: int, sample: FloatArray, spread: FloatArray) -> FloatArray:
+def _mode(loss: PairLoss, side: int, sample: FloatArray, spread: FloatArray) -> FloatArray:
     """Return the likeliest output of one dataset.
 
     Minimizes p^(-2/(k-1)), which is quadratic around a singularity of the kind 1/r^(k-1).
@@ -448,7 +448,9 @@ def _mode(loss: Loss, side: int, sample: FloatArray, spread: FloatArray) -> Floa
     return point
 
 
-def _singular(loss: Loss, side: int, point: FloatArray, spread: FloatArray, rng: Generator) -> bool:
+def _singular(
+    loss: PairLoss, side: int, point: FloatArray, spread: FloatArray, rng: Generator
+) -> bool:
     """Return whether only one of the densities grows without bound towards `point`: steadily, each
     time the distance shrinks tenfold.
     """
@@ -487,7 +489,7 @@ def _directions(
 
 
 def _unbounded_ray(
-    loss: Loss,
+    loss: PairLoss,
     modes: list[FloatArray],
     center: FloatArray,
     spread: FloatArray,

@@ -28,7 +28,7 @@ from dpwitness.auditors.events.event import CELL_QUANTILES, Binned, Event, train
 from dpwitness.auditors.events.features import values_of
 from dpwitness.auditors.events.outputs import (
     Outputs,
-    Training,
+    TrainingSet,
     concatenate,
     row_keys,
     signs_may_differ,
@@ -36,9 +36,9 @@ from dpwitness.auditors.events.outputs import (
 from dpwitness.auditors.events.posterior import (
     CertificateGoal,
     Choice,
-    Draws,
+    PosteriorDraws,
     ScoreLaw,
-    Table,
+    ScoreTable,
     cell_counts,
     direct_choice,
     draw_atoms,
@@ -153,7 +153,7 @@ def learn_float_bits(
     return best
 
 
-def best_interval(data: Training, claim: Claim, rounds: int) -> float:
+def best_interval(data: TrainingSet, claim: Claim, rounds: int) -> float:
     """Return the largest parameter that `rounds` runs would certify from an interval of one column,
     or from all outputs outside of it.
 
@@ -185,7 +185,7 @@ def best_interval(data: Training, claim: Claim, rounds: int) -> float:
     return float(goal.value(right, wrong, 1).max(initial=0.0))
 
 
-def best_one_sided(data: Training, goal: CertificateGoal) -> float:
+def best_one_sided(data: TrainingSet, goal: CertificateGoal) -> float:
     """Return the largest parameter that the later test would certify from values that occur on one
     side only, in any column.
 
@@ -269,7 +269,7 @@ class _Candidate:
     event: Event
     event_at: Callable[[float, float], Event]
     scorer: Scorer | None
-    table: Table
+    table: ScoreTable
 
 
 def learn(
@@ -344,7 +344,7 @@ def learn_simple(
 
 def _training_set(
     outputs1: Outputs, outputs0: Outputs, rounds: int
-) -> tuple[Training, np.random.Generator]:
+) -> tuple[TrainingSet, np.random.Generator]:
     """Return the training set of both sides, without signs of zeros if they do not differ, and a
     seeded random generator.
     """
@@ -352,7 +352,7 @@ def _training_set(
     if both.signs and not signs_may_differ(both, len(outputs1)):
         both = both.unsigned()
     rng = np.random.default_rng(np.random.SeedSequence(len(both), spawn_key=(0x1EA2, rounds)))
-    return Training.build(both, len(outputs1), rng), rng
+    return TrainingSet.build(both, len(outputs1), rng), rng
 
 
 def expected_certificate(
@@ -399,7 +399,7 @@ def expected_certificate(
     )
 
 
-def _rough_scores(data: Training, fitted: NDArray[np.bool_]) -> Iterator[FloatArray]:
+def _rough_scores(data: TrainingSet, fitted: NDArray[np.bool_]) -> Iterator[FloatArray]:
     """Yield scores of the outputs that are not in `fitted`, by orders learned from the outputs in
     `fitted`.
     """
@@ -424,7 +424,7 @@ def _rough_scores(data: Training, fitted: NDArray[np.bool_]) -> Iterator[FloatAr
 
 
 def _candidates(
-    data: Training,
+    data: TrainingSet,
     goal: CertificateGoal,
     shift: FloatArray | None,
     rng: np.random.Generator,
@@ -490,7 +490,7 @@ def _candidates(
 
 
 def _subset_needs_model(
-    data: Training,
+    data: TrainingSet,
     line: Scorer,
     goal: CertificateGoal,
     rng: np.random.Generator,
@@ -514,7 +514,7 @@ def _scored_candidate(
     method: str,
     scorer: Scorer,
     held_out: FloatArray | None,
-    data: Training,
+    data: TrainingSet,
     goal: CertificateGoal,
     rng: np.random.Generator,
 ) -> _Candidate:
@@ -532,15 +532,17 @@ def _scored_candidate(
 
 def _choose_thresholds(
     score: FloatArray, label: NDArray[np.bool_], goal: CertificateGoal, rng: np.random.Generator
-) -> tuple[Choice, Table]:
+) -> tuple[Choice, ScoreTable]:
     """Return the thresholds on a score with the largest expected certificate, and the counts of the
     score.
     """
-    table = Table.build(score, label)
+    table = ScoreTable.build(score, label)
 
-    def draw(which: int | None) -> tuple[NDArray[np.intp], Draws]:
+    def draw(which: int | None) -> tuple[NDArray[np.intp], PosteriorDraws]:
         part = table.half(label, which)
-        return np.arange(len(part.total)), Draws.of(part.total, draw_shares(part, goal, rng), rng)
+        return np.arange(len(part.total)), PosteriorDraws.of(
+            part.total, draw_shares(part, goal, rng), rng
+        )
 
     return validated_choice(draw, goal)[0], table
 
@@ -552,7 +554,7 @@ def _beats(later: _Candidate, earlier: _Candidate) -> bool:
 
 
 def _atom_candidate(
-    data: Training,
+    data: TrainingSet,
     goal: CertificateGoal,
     rows: FloatArray,
     place: NDArray[np.intp],
@@ -571,7 +573,7 @@ def _atom_candidate(
         assert model.scorer is not None
         cells = np.searchsorted(model.table.bounds, model.scorer.score(rows), side="left")
 
-    def draw(which: int | None) -> tuple[NDArray[np.intp], Draws]:
+    def draw(which: int | None) -> tuple[NDArray[np.intp], PosteriorDraws]:
         label, atom_index = (
             (data.label, place) if which is None else (data.label[which::2], place[which::2])
         )
@@ -604,6 +606,6 @@ def _atom_candidate(
         return Atoms(listed, guesses[used], names, exact)
 
     ranks, method = np.arange(len(rows), dtype=float), "atoms" if exact is None else "exact values"
-    table = Table(ranks[1:], ranks, ones, total, atom_index)
+    table = ScoreTable(ranks[1:], ranks, ones, total, atom_index)
     event = event_at(choice.lower, choice.upper)
     return _Candidate(method, choice, event, event_at, None, table)

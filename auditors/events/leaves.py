@@ -183,7 +183,7 @@ def _long_double_extras(flat: NDArray[Any], high: Floats) -> Extras:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Texts:
+class TextColumns:
     """Columns of a row that hold hashes of texts, and the columns with hashes of the texts without
     their numbers.
 
@@ -210,7 +210,7 @@ class Leaves:
     filled: dict[int, float] = dataclasses.field(default_factory=dict)
     loose: list[float] = dataclasses.field(default_factory=list)
     # `rest`, and a negative `first`, are relative to the extra columns
-    texts: list[Texts] = dataclasses.field(default_factory=list)
+    texts: list[TextColumns] = dataclasses.field(default_factory=list)
     opaque: set[str] = dataclasses.field(default_factory=set)  # types of objects that have no parts
     # printable text of each hash
     printable: dict[float, str] = dataclasses.field(default_factory=dict)
@@ -234,7 +234,7 @@ class Leaves:
     def hashed(self, kind: str, codes: list[float]) -> None:
         """Append extra columns of hashes, as pooled texts of this kind."""
         if codes:
-            self.texts.append(Texts(kind, -self.extras - 1, self.extras, len(codes), 1, True))
+            self.texts.append(TextColumns(kind, -self.extras - 1, self.extras, len(codes), 1, True))
             self.extra(*codes)
 
     def row(self) -> list[float]:
@@ -248,7 +248,7 @@ class Leaves:
             extra[place] = value
         return self.numbers + extra + self.loose
 
-    def placed(self) -> tuple[Texts, ...]:
+    def placed(self) -> tuple[TextColumns, ...]:
         """Return the text columns with their positions in the finished row."""
         main = len(self.numbers)
         return tuple(
@@ -629,7 +629,7 @@ def _add_text_parts(kind: str, text: str, leaves: Leaves, at: int) -> None:
     """Append the numbers of a text, and the hash of the text without them; `at` is the column of
     the text's hash.
     """
-    leaves.texts.append(Texts(kind, at, leaves.extras))
+    leaves.texts.append(TextColumns(kind, at, leaves.extras))
     rest, numbers = split_numbers(text)
     leaves.extra(rest)
     leaves.loose.extend(numbers)
@@ -637,7 +637,7 @@ def _add_text_parts(kind: str, text: str, leaves: Leaves, at: int) -> None:
 
 def _add_texts(items: list[str], leaves: Leaves) -> None:
     """Append many texts at once, each as `_add_text` does."""
-    leaves.texts.append(Texts("str", len(leaves.numbers), leaves.extras, len(items)))
+    leaves.texts.append(TextColumns("str", len(leaves.numbers), leaves.extras, len(items)))
     for text in items:
         code, rest, numbers = text_columns(text)
         leaves.numbers.extend((code, float(len(text))))

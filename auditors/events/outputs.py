@@ -28,7 +28,7 @@ from dpwitness.auditors.events.leaves import (
     EXACT_LIMIT,
     Extras,
     Leaves,
-    Texts,
+    TextColumns,
     columns_of,
     floats,
     text_hash,
@@ -69,7 +69,7 @@ class Outputs:
     # the structure or text of each code, for printing
     names: dict[float, str] = field(default_factory=dict)
     # structure code -> columns that hold hashes of texts
-    texts: dict[float, tuple[Texts, ...]] = field(default_factory=dict)
+    texts: dict[float, tuple[TextColumns, ...]] = field(default_factory=dict)
     # types of the objects in the outputs that cannot be decomposed
     opaque: frozenset[str] = frozenset()
     # index of the first of the last columns, which hold only signs of zeros; 0 if there are none
@@ -137,7 +137,7 @@ def concatenate(parts: Sequence[Outputs]) -> Outputs:
     """Return the outputs of several batches as one batch."""
     width = max(part.values.shape[1] for part in parts)
     names: dict[float, str] = {}
-    texts: dict[float, tuple[Texts, ...]] = {}
+    texts: dict[float, tuple[TextColumns, ...]] = {}
     for part in parts:
         names.update(part.names)
         texts.update(part.texts)
@@ -230,7 +230,7 @@ def _encode_objects(items: Sequence[Any]) -> Outputs:
     """Encode a sequence of arbitrary Python objects, one output each."""
     rows: list[list[float]] = []
     codes, names, opaque = np.empty(len(items)), dict[float, str](), set[str]()
-    texts: dict[float, tuple[Texts, ...]] = {}
+    texts: dict[float, tuple[TextColumns, ...]] = {}
     for i, item in enumerate(items):
         leaves = Leaves()
         try:
@@ -396,7 +396,7 @@ class Distinct:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Training:
+class TrainingSet:
     """Training outputs in random order: a matrix (structure code first), and for each row whether
     it came from D1.
 
@@ -411,7 +411,7 @@ class Training:
     distinct: Distinct | None = None
 
     @classmethod
-    def build(cls, outputs: Outputs, ones: int, rng: np.random.Generator) -> Training:
+    def build(cls, outputs: Outputs, ones: int, rng: np.random.Generator) -> TrainingSet:
         """Build the training set from outputs, of which the first `ones` are from D1."""
         order = rng.permutation(len(outputs))
         matrix = outputs.matrix()[order]
@@ -421,9 +421,9 @@ class Training:
             matrix, order < ones, outputs.names, distinct.place if repeats else None, distinct
         )
 
-    def rows(self, which: NDArray[np.bool_]) -> Training:
+    def rows(self, which: NDArray[np.bool_]) -> TrainingSet:
         """Return the training set restricted to some rows."""
-        return Training(
+        return TrainingSet(
             self.matrix[which],
             self.label[which],
             self.names,

@@ -118,7 +118,7 @@ class CertificateGoal:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
+class ScoreTable:
     """Training counts of a score in about 200 cells of ascending order, finest in the tails; equal
     scores share a cell.
     """
@@ -130,7 +130,7 @@ class Table:
     cell: NDArray[np.intp]  # cell of each output
 
     @classmethod
-    def build(cls, score: FloatArray, label: NDArray[np.bool_]) -> Table:
+    def build(cls, score: FloatArray, label: NDArray[np.bool_]) -> ScoreTable:
         """Build the table from the scores of all training outputs and their labels (whether an
         output came from D1).
         """
@@ -159,14 +159,14 @@ class Table:
         cell[order] = np.repeat(np.arange(len(starts)), total.astype(int))
         return cls(bounds, mean, np.add.reduceat(label[order].astype(float), starts), total, cell)
 
-    def half(self, label: NDArray[np.bool_], which: int | None) -> Table:
+    def half(self, label: NDArray[np.bool_], which: int | None) -> ScoreTable:
         """Return the same cells with counts of the even outputs (0), of the odd outputs (1), or of
         all (None).
         """
         if which is None:
             return self
         cell, label, size = self.cell[which::2], label[which::2], len(self.total)
-        return Table(self.bounds, self.mean, *cell_counts(cell, label, size), cell)
+        return ScoreTable(self.bounds, self.mean, *cell_counts(cell, label, size), cell)
 
     @property
     def zeros(self) -> FloatArray:
@@ -178,10 +178,12 @@ class Table:
         """Total number of outputs."""
         return float(self.total.sum())
 
-    def mirrored(self) -> Table:
+    def mirrored(self) -> ScoreTable:
         """Return the table of the negated score with the two datasets exchanged."""
         cell = len(self.total) - 1 - self.cell
-        return Table(-self.bounds[::-1], -self.mean[::-1], self.zeros[::-1], self.total[::-1], cell)
+        return ScoreTable(
+            -self.bounds[::-1], -self.mean[::-1], self.zeros[::-1], self.total[::-1], cell
+        )
 
     def threshold(self, cell: int) -> float:
         """Return the score that separates `cell` from the cells below it; infinite at both ends."""
@@ -205,7 +207,7 @@ def cell_counts(
 
 
 @dataclass(frozen=True)
-class Draws:
+class PosteriorDraws:
     """Posterior draws of the masses of the cells, in ascending order, under D1 (p) and D0 (q):
     (draws, cells) each.
 
@@ -221,7 +223,7 @@ class Draws:
     @classmethod
     def of(
         cls, total: FloatArray, odds_share: FloatArray, rng: Generator, other: float = 0.0
-    ) -> Draws:
+    ) -> PosteriorDraws:
         """Draw the masses, given total counts of the cells, draws of D1's share of each cell, and
         the count of outputs in no cell.
         """
@@ -296,7 +298,7 @@ class Choice:
 
 
 def validated_choice(
-    draw: Callable[[int | None], tuple[NDArray[np.intp], Draws]], goal: CertificateGoal
+    draw: Callable[[int | None], tuple[NDArray[np.intp], PosteriorDraws]], goal: CertificateGoal
 ) -> tuple[Choice, NDArray[np.intp]]:
     """Return the choice with the largest expected certificate, with a minimum mass of events found
     by two-fold cross-validation.
@@ -333,7 +335,7 @@ def validated_choice(
 
 
 def direct_choice(
-    draw: Callable[[int | None], tuple[NDArray[np.intp], Draws]], goal: CertificateGoal
+    draw: Callable[[int | None], tuple[NDArray[np.intp], PosteriorDraws]], goal: CertificateGoal
 ) -> tuple[Choice, NDArray[np.intp]]:
     """Return the choice with the largest mean certificate over the draws, without cross-validation:
     for a small number of cells.
@@ -342,7 +344,7 @@ def direct_choice(
     return _best_choice(draws, goal, 0.0), order
 
 
-def _best_choice(draws: Draws, goal: CertificateGoal, least: float) -> Choice:
+def _best_choice(draws: PosteriorDraws, goal: CertificateGoal, least: float) -> Choice:
     """Return the choice with the largest mean certificate over the draws, among events with mass at
     least `least`.
 
@@ -395,7 +397,7 @@ def _refined_grid(grid: NDArray[np.intp], k: int, most: int) -> NDArray[np.intp]
     )
 
 
-def draw_shares(table: Table, goal: CertificateGoal, rng: Generator) -> FloatArray:
+def draw_shares(table: ScoreTable, goal: CertificateGoal, rng: Generator) -> FloatArray:
     """Draw D1's share of each cell from the posterior in which the log-odds are a curve in the
     score: (draws, cells).
     """
@@ -434,7 +436,7 @@ def draw_shares(table: Table, goal: CertificateGoal, rng: Generator) -> FloatArr
 
 def draw_atoms(
     ones: FloatArray, total: FloatArray, prior: FloatArray, rng: Generator
-) -> tuple[NDArray[np.intp], Draws]:
+) -> tuple[NDArray[np.intp], PosteriorDraws]:
     """Return the order of atoms by the posterior mean of D1's share, and draws of their masses in
     that order.
 
@@ -470,7 +472,7 @@ def draw_atoms(
     once = total == 1
     number = np.count_nonzero(once)
     again = min(1.0, (2 * np.count_nonzero(total == 2) + 1) / (number + 1))
-    return order, Draws.of(np.where(once, again, total), share, rng, (1 - again) * number)
+    return order, PosteriorDraws.of(np.where(once, again, total), share, rng, (1 - again) * number)
 
 
 def _shift_log_odds(share: FloatArray, by: FloatArray) -> FloatArray:
@@ -504,7 +506,7 @@ class ScoreLaw:
         return ScoreLaw(self.mass[::-1], -self.loss[::-1], self.size)
 
 
-def score_law(table: Table, claim: Claim, rng: np.random.Generator) -> ScoreLaw | None:
+def score_law(table: ScoreTable, claim: Claim, rng: np.random.Generator) -> ScoreLaw | None:
     """Return the distribution of a score estimated from its training counts; None if one side has
     no outputs.
     """
@@ -520,7 +522,7 @@ def score_law(table: Table, claim: Claim, rng: np.random.Generator) -> ScoreLaw 
     return law
 
 
-def _extrapolate_tail(law: ScoreLaw, table: Table, delta: float) -> ScoreLaw:
+def _extrapolate_tail(law: ScoreLaw, table: ScoreTable, delta: float) -> ScoreLaw:
     """Return the distribution with its topmost cell split, down to mass delta / 100.
 
     The extrapolation assumes that the score is normal in its tail, and that the loss is linear with
@@ -558,7 +560,7 @@ def _extrapolate_tail(law: ScoreLaw, table: Table, delta: float) -> ScoreLaw:
     )
 
 
-def _fit_cells(table: Table, part: NDArray[np.bool_], scale: float) -> Fit:
+def _fit_cells(table: ScoreTable, part: NDArray[np.bool_], scale: float) -> Fit:
     """Fit a logistic regression of the dataset label on the score, over the selected cells."""
     features = np.column_stack(
         [np.ones(part.sum()), (table.mean[part] - table.mean[part][0]) / scale]

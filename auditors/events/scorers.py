@@ -41,7 +41,7 @@ from dpwitness.auditors.events.features import (
     propose_blocks,
     values_of,
 )
-from dpwitness.auditors.events.outputs import MIN_ROWS_PER_ATOM, Distinct, Training
+from dpwitness.auditors.events.outputs import MIN_ROWS_PER_ATOM, Distinct, TrainingSet
 from dpwitness.auditors.events.posterior import cell_counts
 from dpwitness.auditors.events.rules import Intervals, Threshold, WeightedScore, mask_other_values
 from dpwitness.auditors.statistics.columns import (
@@ -91,7 +91,7 @@ class LineScorer:
         return Intervals(self.column - 1, np.array(edges), np.array(guesses))
 
 
-def fit_line(data: Training) -> LineScorer | None:
+def fit_line(data: TrainingSet) -> LineScorer | None:
     """Return the scorer of the only column that varies, if it holds only finite numbers; otherwise
     None.
 
@@ -135,7 +135,7 @@ class ModelScorer:
 
 
 def fit_model(
-    data: Training,
+    data: TrainingSet,
     like: ModelScorer | None = None,
     start: dict[str, float] | None = None,
     *,
@@ -262,7 +262,7 @@ def fit_model(
     return whole if part is None or part.log_evidence < whole.log_evidence else part
 
 
-def fit_shift(data: Training, shift: FloatArray) -> list[ModelScorer]:
+def fit_shift(data: TrainingSet, shift: FloatArray) -> list[ModelScorer]:
     """Return the log-odds of numbers that move by `shift` from D0 to D1 and have independent
     Laplace or normal noise.
 
@@ -308,7 +308,7 @@ def fit_shift(data: Training, shift: FloatArray) -> list[ModelScorer]:
     ]
 
 
-def fit_medians(data: Training, *, clear: bool) -> ModelScorer | None:
+def fit_medians(data: TrainingSet, *, clear: bool) -> ModelScorer | None:
     """Return the log-odds of numbers with Laplace noise that move by the difference of the medians
     of D1 and D0; None if no number moves.
 
@@ -338,7 +338,7 @@ def repeated(values: Values) -> FloatArray | None:
 
 
 def _rows_to_fit(
-    data: Training, exact: FloatArray | None, most: int
+    data: TrainingSet, exact: FloatArray | None, most: int
 ) -> tuple[NDArray[np.intp], FloatArray, FloatArray]:
     """Return rows to fit a model to, and how often each came from D1 and from D0; each distinct
     output once if outputs repeat.
@@ -361,7 +361,7 @@ def _rows_to_fit(
 
 
 def _structures(
-    data: Training, blocks: list[tuple[Block, FloatArray]]
+    data: TrainingSet, blocks: list[tuple[Block, FloatArray]]
 ) -> tuple[tuple[str, float], ...]:
     """Return the score of each output structure, largest first; empty if there is only one
     structure.
@@ -385,7 +385,9 @@ def _structures(
     return tuple(found[:16])
 
 
-def held_out_scores(data: Training, fit: Callable[[Training], Scorer | None]) -> FloatArray | None:
+def held_out_scores(
+    data: TrainingSet, fit: Callable[[TrainingSet], Scorer | None]
+) -> FloatArray | None:
     """Return the score of each output by a scorer that was fitted without that output; None if a
     fit finds none.
     """
@@ -399,7 +401,7 @@ def held_out_scores(data: Training, fit: Callable[[Training], Scorer | None]) ->
 
 
 def fit_trees(
-    data: Training, model: ModelScorer, held_out: FloatArray
+    data: TrainingSet, model: ModelScorer, held_out: FloatArray
 ) -> tuple[ModelScorer, FloatArray] | None:
     """Return the model with boosted trees added, and its held-out scores; None if trees do not
     improve the score.
@@ -420,7 +422,7 @@ def counts_suffice(distinct: int, outputs: int) -> bool:
 
 
 def find_atoms(
-    data: Training, *, always: bool = False
+    data: TrainingSet, *, always: bool = False
 ) -> tuple[FloatArray, NDArray[np.intp]] | None:
     """Return the distinct outputs and each row's index among them (-1 if not included); None if
     there are too many distinct outputs.

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dpwitness.auditors.scanning.noise_map import (
     Function,
+    FunctionParameter,
     NoiseMap,
-    Parameter,
     constructor_parameters,
     scale_names,
 )
@@ -89,7 +89,7 @@ def made_up_calls(found: NoiseMap, function: Function) -> Iterator[Json]:
         }
 
 
-def _is_left_open(parameter: Parameter) -> bool:
+def _is_left_open(parameter: FunctionParameter) -> bool:
     """Return whether a parameter without a value by default states a claim or bounds, or its
     default makes all runs equal.
     """
@@ -98,7 +98,7 @@ def _is_left_open(parameter: Parameter) -> bool:
     return bool(privacy_parameters([parameter.name]) or _BOUNDS.fullmatch(parameter.name))
 
 
-def _known(parameter: Parameter) -> str:
+def _known(parameter: FunctionParameter) -> str:
     """Return a value that the name of a parameter suggests; empty if it suggests none."""
     name = parameter.name.lower().strip("_")
     for notion in privacy_parameters([parameter.name]):
@@ -157,7 +157,7 @@ def _labels(known: Sequence[str]) -> list[str]:
 
 def _choices(
     found: NoiseMap,
-    parameter: Parameter,
+    parameter: FunctionParameter,
     function: Function,
     forms: Mapping[str, str],
     *,
@@ -191,7 +191,7 @@ def _choices(
     return [forms.get(each, each) for each in tried]
 
 
-def _object_of(found: NoiseMap, parameter: Parameter, depth: int = 0) -> str:
+def _object_of(found: NoiseMap, parameter: FunctionParameter, depth: int = 0) -> str:
     """Return the source of an object of the class that a type hint, or else the name, tells, if it
     is one of the files; otherwise an empty text.
     """

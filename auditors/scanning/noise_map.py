@@ -58,7 +58,7 @@ COMMON_LAWS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class FunctionParameter:
     """Parameter of a function: name, and default and type hint as source; `required` without a
     default.
     """
@@ -135,7 +135,7 @@ class Function:
     module: str
     file: Path
     line: int
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[FunctionParameter, ...]
     doc: str
     owner: str = ""
     static: bool = False
@@ -390,7 +390,7 @@ class _File(ast.NodeVisitor):
         if any("dataclass" in ast.unparse(each) for each in node.decorator_list):
             maker = f"{path}.__init__"
             fields = tuple(
-                Parameter(
+                FunctionParameter(
                     each.target.id,
                     "" if each.value is None else ast.unparse(each.value),
                     ast.unparse(each.annotation),
@@ -491,7 +491,7 @@ def _function(
     if owner and "staticmethod" not in decorators:
         pairs = pairs[1:]
     parameters = tuple(
-        Parameter(
+        FunctionParameter(
             each.arg,
             "" if default is None else ast.unparse(default),
             "" if each.annotation is None else ast.unparse(each.annotation),
@@ -592,7 +592,7 @@ def scale_names(found: NoiseMap, function: Function) -> list[str]:
     ]
 
 
-def constructor_parameters(found: NoiseMap, function: Function) -> Iterator[Parameter]:
+def constructor_parameters(found: NoiseMap, function: Function) -> Iterator[FunctionParameter]:
     """Yield the parameters of the constructor of a method's class."""
     path = found.constructors.get(function.owner, "")
     if path and not function.static:

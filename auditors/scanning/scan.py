@@ -92,7 +92,7 @@ class Scanned:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ScanOutcome:
     """Outcome of the audits of one target.
 
     Attributes
@@ -301,7 +301,7 @@ def audits(
     seed: int,
     progress: Callable[[str], None],
     shown: Callable[[Proposal, str], None] = lambda *_: None,
-) -> Iterator[Outcome]:
+) -> Iterator[ScanOutcome]:
     """Write the target file, and yield the outcome of each target within a time budget: traced
     first, those whose trace exceeds the claim before the others. `shown` is called with what a
     trace shows.
@@ -322,7 +322,7 @@ def audits(
         for position, each in enumerate(order):
             share = (end - now()) / (len(order) - position)
             if now() >= end and position:
-                yield Outcome(
+                yield ScanOutcome(
                     each, why="the time budget was spent before its audit: raise --seconds"
                 )
                 continue
@@ -346,7 +346,7 @@ def _trace(target: Target, seed: int) -> str:
     return "; ".join(each.message for each in found.findings if each.kind != "SOURCE")
 
 
-def _audited(target: Target, proposal: Proposal, seconds: float, seed: int) -> Outcome:
+def _audited(target: Target, proposal: Proposal, seconds: float, seed: int) -> ScanOutcome:
     """Audit a target under each of its relations, until one is not refuted."""
     results: list[AuditResult] = []
     each = min(seconds / len(proposal.relations) - _LEARNING, _MOST_SECONDS)
@@ -362,12 +362,12 @@ def _audited(target: Target, proposal: Proposal, seconds: float, seed: int) -> O
                 domain = replace(domain, relation=relation)
             results.append(audit(target, domain=domain, **options))
         except (InvalidArgument, MechanismFailed) as error:
-            return Outcome(proposal, why=" ".join(str(error).split())[:200])
+            return ScanOutcome(proposal, why=" ".join(str(error).split())[:200])
         if results[-1].verdict is not Verdict.SUSPECT:
-            return Outcome(proposal, results[-1])
+            return ScanOutcome(proposal, results[-1])
     fresh = {"seed": seed + 1, "pair": results[0].pair, "domain": None}  # many targets are audited
     try:
         again = audit(target, **options | fresh)
     except (InvalidArgument, MechanismFailed) as error:
-        return Outcome(proposal, why=" ".join(str(error).split())[:200])
-    return Outcome(proposal, results[0] if again.verdict is Verdict.SUSPECT else again)
+        return ScanOutcome(proposal, why=" ".join(str(error).split())[:200])
+    return ScanOutcome(proposal, results[0] if again.verdict is Verdict.SUSPECT else again)

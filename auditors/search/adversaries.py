@@ -150,18 +150,18 @@ def find_adversary(
     # The empty kind comes first: an adversary whose usual answer is empty never moves to its
     # next stage.
     search.kinds = ("", *(kind for kind, _ in counts.most_common(4)))
-    best: list[_Scored] = []
+    best: list[_ScoredAdversary] = []
     for adversary, place in search.candidates(best, rng):
         # All adversaries get the same randomness, so that scores differ by the adversary alone.
         value = search.expected(adversary, place, 1000, search.summaries)
-        best.append(_Scored(adversary, place, value))
+        best.append(_ScoredAdversary(adversary, place, value))
         best.sort(key=lambda scored: -scored.value)
         del best[4 * _FINALISTS :]
         search.tried += 1
         if search.tried >= evaluations or time.monotonic() > deadline:
             break
     finalists = [
-        _Scored(adversary, place, search.expected(adversary, place, 3000, list))
+        _ScoredAdversary(adversary, place, search.expected(adversary, place, 3000, list))
         for adversary, place, _ in best[:_FINALISTS]
     ]
     winner = max(finalists, key=lambda scored: scored.value)
@@ -174,7 +174,7 @@ def find_adversary(
     )
 
 
-class _Scored(NamedTuple):
+class _ScoredAdversary(NamedTuple):
     """Adversary with the index of its pair and its score."""
 
     adversary: Adversary
@@ -197,7 +197,9 @@ class _Search:
     tried: int = 0
     kinds: tuple[str, ...] = ("",)
 
-    def candidates(self, best: list[_Scored], rng: Generator) -> Iterator[tuple[Adversary, int]]:
+    def candidates(
+        self, best: list[_ScoredAdversary], rng: Generator
+    ) -> Iterator[tuple[Adversary, int]]:
         """Yield adversaries to score, each with the index of its pair, without end.
 
         First come single queries of a list, then the full list in order, then random strategies.

@@ -70,7 +70,7 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scored:
+class _ScoredDraft:
     """A draft with the kind and the size of the difference that its pair makes."""
 
     draft: Draft
@@ -444,7 +444,7 @@ def coupled_pairs(
             if size > least[kind]:
                 least[kind] = runs.typical(pair, kind) if kind == STRUCTURE else size
         runs.counts_left = counts
-        best: dict[int, list[_Scored]] = {}  # the best pairs of each kind
+        best: dict[int, list[_ScoredDraft]] = {}  # the best pairs of each kind
         branching: list[Draft] = []  # drafts that take a branch first
         for number in range(pairs):
             parents = [scored.draft for kept in best.values() for scored in kept] + branching
@@ -456,7 +456,9 @@ def coupled_pairs(
             )
             drafted, steps = drafts.pair(draft), len(runs.branches.seen)
             if drafted is not None:
-                scored = _Scored(draft, drafted, *runs.scored(drafted, 2 + number % _MORE_SEEDS))
+                scored = _ScoredDraft(
+                    draft, drafted, *runs.scored(drafted, 2 + number % _MORE_SEEDS)
+                )
                 kept = best.setdefault(scored.kind, [])
                 kept.extend([scored] if scored.size > 0 else [])
                 kept.sort(key=lambda each: -each.size)
@@ -473,10 +475,10 @@ def coupled_pairs(
 
 
 def _suggestions(
-    runs: _Coupled, best: dict[int, list[_Scored]], least: dict[int, float]
-) -> list[_Scored]:
+    runs: _Coupled, best: dict[int, list[_ScoredDraft]], least: dict[int, float]
+) -> list[_ScoredDraft]:
     """Return the pairs whose differences are beyond those of the catalog with most seeds."""
-    found: list[_Scored] = []
+    found: list[_ScoredDraft] = []
     for kind in (EXACT, STRUCTURE, NUMBER):
         if kind == EXACT and least[kind]:
             continue

@@ -26,7 +26,7 @@ from hypothesis import HealthCheck, Phase, find, settings, target
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky, NoSuchExample
 
-from dpwitness.auditors.density.search import Loss, sampled, support_rows, worst_output
+from dpwitness.auditors.density.search import PairLoss, sampled, support_rows, worst_output
 from dpwitness.auditors.events.learning import expected_certificate
 from dpwitness.auditors.events.outputs import WrongShape
 from dpwitness.auditors.search.catalogue import pairs_for, require_domain, require_settings, shrunk
@@ -442,7 +442,7 @@ def loss_score(mechanism: Any, pilot: Sequence[Pair], seed: int) -> tuple[Score,
 
     def score(pair: Pair, tail: FloatArray) -> tuple[float, FloatArray | None]:
         """Return the largest loss, and the output that attains it."""
-        loss = Loss(mechanism, pair)
+        loss = PairLoss(mechanism, pair)
         if discrete:
             try:
                 rows = support_rows(mechanism, pair)
@@ -485,7 +485,7 @@ def profile_score(mechanism: Any, claim: Claim, seed: int, pair: Pair) -> float:
     is delta. For other notions, it is the largest parameter that an event {L >= t} with at least
     ten hits implies.
     """
-    loss, rng = Loss(mechanism, pair), np.random.default_rng(seed)
+    loss, rng = PairLoss(mechanism, pair), np.random.default_rng(seed)
     zero, one = (loss.signed(sampled(mechanism, d, 2048, rng))[0] for d in (pair.d0, pair.d1))
     return max(_estimate(claim, one), _estimate(claim, -zero))
 

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment, linprog
 
-from dpwitness.auditors.traces.calls import Calls
+from dpwitness.auditors.traces.calls import CallTable
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.wrappers.recording.primitives import LOCATION_LAWS
@@ -56,7 +56,7 @@ class Alignment:
 
 
 def align(
-    replay: Callable[[list[Any]], Json], recorded: Json, replayed: Json, calls: Calls
+    replay: Callable[[list[Any]], Json], recorded: Json, replayed: Json, calls: CallTable
 ) -> Alignment | str | None:
     """Return the alignment of a recording with the other dataset; None if none was found, a reason
     if a proof shows that there is none.
@@ -119,7 +119,7 @@ class ShiftedNoise:
     def __init__(
         self,
         replay: Callable[[list[Any]], Json],
-        calls: Calls,
+        calls: CallTable,
         which: list[int],
         output: FloatArray,
     ) -> None:
@@ -252,7 +252,7 @@ def _smallest_values(laws: Sequence[str]) -> FloatArray:
 
 
 def draws_matter(
-    replay: Callable[[list[Any]], Json], calls: Calls, which: list[int], numbers: Any
+    replay: Callable[[list[Any]], Json], calls: CallTable, which: list[int], numbers: Any
 ) -> bool:
     """Return whether shifts of the draws of calls `which` change the output from `numbers`."""
     if not which:
@@ -265,7 +265,7 @@ def draws_matter(
     )
 
 
-def scale_of(calls: Calls, i: int) -> FloatArray:
+def scale_of(calls: CallTable, i: int) -> FloatArray:
     """Return the scale of the numbers that a call draws; 1 if the scale is unknown."""
     scale = np.atleast_1d(np.asarray(calls.scale(i), dtype=float))
     if calls.law(i) == "one_sided_geometric":
@@ -351,7 +351,7 @@ def noise_law(replay: Replay, recorded: Json) -> NoiseLaw | str:
     Returns ``"mixed"`` if the output is not linear in the draws, ``"unknown"`` if the law is
     unknown for another reason.
     """
-    calls = Calls(replay(None)["table"])
+    calls = CallTable(replay(None)["table"])
     output = np.asarray(recorded["numbers"], dtype=float)
     located = [i for i in range(len(calls)) if calls.law(i) in LOCATION_LAWS]
     free = [i for i in located if calls.output(i) is not None]

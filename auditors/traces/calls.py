@@ -118,7 +118,7 @@ def _worst_law(epsilon: float, delta: float) -> LossLaw:
     return finite([delta, (1 - delta) - keep, keep, 0.0], [0.0, keep, (1 - delta) - keep, delta])
 
 
-def add(losses: Losses, name: str, law: str, call: Call) -> float:
+def add(losses: Losses, name: str, law: str, call: CallNumbers) -> float:
     """Add the loss of one call to `losses`, and return the loss at delta = 0."""
     if law in _PLAIN:
         return 0.0
@@ -163,7 +163,7 @@ def add(losses: Losses, name: str, law: str, call: Call) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallNumbers:
     """Numbers of one call: change of each entry of its input, scale, and declared values (NaN if
     not declared).
     """
@@ -178,7 +178,7 @@ class Call:
     alone: int = 0  # 1 if inputs that are not numbers differ
 
 
-def _add_laplace_like(losses: Losses, name: str, law: str, call: Call) -> float:
+def _add_laplace_like(losses: Losses, name: str, law: str, call: CallNumbers) -> float:
     """Add the losses of Laplace-like noise by entry, and return their sum."""
     if (
         law in ("laplace", "geometric", "exponential")
@@ -209,7 +209,7 @@ def _add_laplace_like(losses: Losses, name: str, law: str, call: Call) -> float:
     return total
 
 
-def _selection_law(law: str, call: Call) -> LossLaw | None:
+def _selection_law(law: str, call: CallNumbers) -> LossLaw | None:
     """Return the loss law of a draw among finitely many outcomes, from the call's inputs on both
     sides; None if the inputs do not fit.
     """
@@ -271,7 +271,7 @@ def distance(moves: FloatArray, norm: str) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Calls:
+class CallTable:
     """Columns of the table of calls that `recording.session.Session.replay` returns."""
 
     table: Json
@@ -279,7 +279,7 @@ class Calls:
     moved: dict[int, FloatArray] = field(default_factory=dict)
     # scale used inside a primitive, at a line, if not as declared
     drawn_scale: dict[tuple[str, str], float] = field(default_factory=dict)
-    _known_calls: dict[int, Call] = field(default_factory=dict, init=False)
+    _known_calls: dict[int, CallNumbers] = field(default_factory=dict, init=False)
 
     def __len__(self) -> int:
         return len(self.table["primitive"])
@@ -364,7 +364,7 @@ class Calls:
                 return True
         return False
 
-    def call(self, i: int) -> Call:
+    def call(self, i: int) -> CallNumbers:
         """Return the numbers of one call, from the table and the shifts of the noise."""
         if i in self._known_calls:
             return self._known_calls[i]
@@ -384,7 +384,7 @@ class Calls:
             value if isinstance(value, float) else float(np.max(value)) for value in declared
         )
         description = float(moves[0]) if moves.size == 1 else distance(moves, norm)
-        found = Call(
+        found = CallNumbers(
             moves,
             description,
             scale,
@@ -531,7 +531,7 @@ def inner_scales(tables: list[Json]) -> dict[tuple[str, str], float]:
     scale differs from the declared one.
     """
     seen: dict[tuple[str, str], list[tuple[float, float, bool]]] = {}
-    for calls in map(Calls, tables):
+    for calls in map(CallTable, tables):
         for i, inner in enumerate(calls.table["inner"]):
             if inner is not None and calls.law(i) in _ADDITIVE and not math.isnan(inner[1]):
                 scale = calls.table["scale"][i]

@@ -22,7 +22,7 @@ from dpwitness.auditors.traces.alignment import (
     draws_matter,
     noise_law,
 )
-from dpwitness.auditors.traces.calls import Calls, record_count
+from dpwitness.auditors.traces.calls import CallTable, record_count
 from dpwitness.auditors.traces.evidence import Finding
 from dpwitness.auditors.traces.sessions import PairSession
 from dpwitness.core.claims import Claim
@@ -38,10 +38,10 @@ FOR_ALL_NOISE = ", whatever the noise"
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class PairEvidence:
     """Calls, findings and privacy loss of one pair."""
 
-    calls: Calls
+    calls: CallTable
     findings: tuple[Finding, ...] = ()
     suspicions: tuple[Finding, ...] = ()  # may be chance; become findings if an audit confirms them
     loss: float = math.nan
@@ -71,13 +71,13 @@ class Evidence:
             if f.kind in _COUPLED and not (f.kind == "OUTPUT" and f.message.endswith(FOR_ALL_NOISE))
         )
 
-    def without(self, findings: tuple[Finding, ...]) -> Evidence:
+    def without(self, findings: tuple[Finding, ...]) -> PairEvidence:
         """Return the evidence without these findings."""
         return replace(self, findings=tuple(f for f in self.findings if f not in findings))
 
     def with_finding(
         self, kind: str, message: str, where: str = "", *, certain: bool = True
-    ) -> Evidence:
+    ) -> PairEvidence:
         """Return the evidence with a finding, or a suspicion if not `certain`, unless its kind is
         known for the same primitive.
         """
@@ -90,11 +90,11 @@ class Evidence:
         group = (*group, Finding(kind, message, where))
         return replace(self, findings=group) if certain else replace(self, suspicions=group)
 
-    def with_note(self, note: str) -> Evidence:
+    def with_note(self, note: str) -> PairEvidence:
         """Return the evidence with a note, unless the note is known."""
         return self if note in self.notes else replace(self, notes=(*self.notes, note))
 
-    def with_loss(self, runs: PairSession) -> Evidence:
+    def with_loss(self, runs: PairSession) -> PairEvidence:
         """Return the evidence with the composed loss and the charged epsilon, and notes on calls
         that are not counted.
         """
@@ -115,7 +115,7 @@ class Evidence:
             found = replace(found, priced=False).with_note(note)
         return found
 
-    def with_loss_findings(self, claim: Claim) -> Evidence:
+    def with_loss_findings(self, claim: Claim) -> PairEvidence:
         """Return the evidence with findings where the composed loss exceeds the claim, or the
         epsilon charged to the accountant.
         """
@@ -137,7 +137,7 @@ class Evidence:
         return found
 
 
-def aligned(runs: PairSession, evidence: Evidence, run: Run) -> tuple[Evidence, bool]:
+def aligned(runs: PairSession, evidence: PairEvidence, run: Run) -> tuple[PairEvidence, bool]:
     """Try to align a recording with the other dataset. Return whether an alignment was found."""
     recorded, replayed = run
 
@@ -162,8 +162,8 @@ def _is_cheapest(runs: PairSession, found: Alignment) -> bool:
 
 
 def alignment_holds(
-    runs: PairSession, evidence: Evidence, pairs: Sequence[Run]
-) -> tuple[Evidence, bool]:
+    runs: PairSession, evidence: PairEvidence, pairs: Sequence[Run]
+) -> tuple[PairEvidence, bool]:
     """Return whether another recording has an alignment of the same size, or noise has the same
     effect on both sides.
 
@@ -184,11 +184,11 @@ def alignment_holds(
     return evidence, equal
 
 
-def _moves_alike(runs: PairSession, evidence: Evidence, run: Run) -> bool:
+def _moves_alike(runs: PairSession, evidence: PairEvidence, run: Run) -> bool:
     """Return whether another recording is aligned by shifts of the same sizes as `evidence`."""
     if run[1]["differences"]:
         return False
-    other, found = aligned(runs, Evidence(Calls(run[1]["table"])), run)
+    other, found = aligned(runs, PairEvidence(CallTable(run[1]["table"])), run)
     if not found:
         return False
     sizes = [
@@ -198,7 +198,7 @@ def _moves_alike(runs: PairSession, evidence: Evidence, run: Run) -> bool:
     return close(*sizes)
 
 
-def alignment_repeats(runs: PairSession, evidence: Evidence) -> bool:
+def alignment_repeats(runs: PairSession, evidence: PairEvidence) -> bool:
     """Return whether all of some new recordings are aligned like `evidence`, or all outputs differ
     by one constant.
 
@@ -212,7 +212,7 @@ def alignment_repeats(runs: PairSession, evidence: Evidence) -> bool:
     return all(_moves_alike(runs, evidence, run) for run in pairs)
 
 
-def _same_slopes(runs: PairSession, calls: Calls, recorded: Json) -> bool:
+def _same_slopes(runs: PairSession, calls: CallTable, recorded: Json) -> bool:
     """Return whether each number of the output moves equally on both sides if all draws move
     together.
     """
@@ -253,8 +253,8 @@ def _noise_law_on(runs: PairSession, recordings: Sequence[Json], dataset: Any) -
 
 
 def laws_compared(
-    runs: PairSession, evidence: Evidence, recordings: Sequence[Json]
-) -> tuple[Evidence, bool]:
+    runs: PairSession, evidence: PairEvidence, recordings: Sequence[Json]
+) -> tuple[PairEvidence, bool]:
     """Compare the laws of the noise on both datasets, if known. Return whether the laws are equal
     and the remaining shift is known.
 

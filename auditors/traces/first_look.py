@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.traces.alignment import scale_of
-from dpwitness.auditors.traces.calls import Calls
-from dpwitness.auditors.traces.coupling import CHARGED, Evidence
+from dpwitness.auditors.traces.calls import CallTable
+from dpwitness.auditors.traces.coupling import CHARGED, PairEvidence
 from dpwitness.auditors.traces.evidence import TraceEvidence
 from dpwitness.auditors.traces.pair_analysis import REPEATS, UNFAITHFUL, examine, glance, outcome
-from dpwitness.auditors.traces.sessions import PairSession, Recorder, Steps, opened
+from dpwitness.auditors.traces.sessions import PairSession, SessionRecorder, Steps, opened
 from dpwitness.auditors.workers.rounds import is_builtin_mechanism
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
@@ -59,7 +59,7 @@ class TooLate(Stopped):
     """The traced runs took too long, which depends on the machine."""
 
 
-class _LimitedRecorder(Recorder):
+class _LimitedRecorder(SessionRecorder):
     """Recorder that raises Stopped beyond the limits of its runs: TooLate beyond the limit of their
     time.
     """
@@ -86,7 +86,9 @@ def is_traceable(mechanism: Any) -> bool:
 
 
 @contextmanager
-def _recorder(mechanism: Any, seed: int, limits: Limits, time_limit: float) -> Iterator[Recorder]:
+def _recorder(
+    mechanism: Any, seed: int, limits: Limits, time_limit: float
+) -> Iterator[SessionRecorder]:
     with opened(mechanism, [], min(time_limit, _WAITING * limits.seconds)) as step:
         yield _LimitedRecorder(step, seed, limits)
 
@@ -158,7 +160,7 @@ def worst_evidence(
     return best, note, shift
 
 
-def _output_shift(recorder: Recorder, pair: Pair, claim: Claim) -> FloatArray | None:
+def _output_shift(recorder: SessionRecorder, pair: Pair, claim: Claim) -> FloatArray | None:
     """Return by how much each number of the output moves from D0 to D1 under the same noise, on
     average over recordings.
 
@@ -182,7 +184,9 @@ def _output_shift(recorder: Recorder, pair: Pair, claim: Claim) -> FloatArray | 
     return shift if np.isfinite(shift).all() and shift.any() else None
 
 
-def _evidence_on(recorder: Recorder, pair: Pair, claim: Claim, mechanism: Any) -> TraceEvidence:
+def _evidence_on(
+    recorder: SessionRecorder, pair: Pair, claim: Claim, mechanism: Any
+) -> TraceEvidence:
     before = recorder.runs
     evidence = examine(recorder, pair, claim, (), seeded=bool(getattr(mechanism, "seeded", True)))
     expected = getattr(mechanism, "expected_findings", None) or {}
@@ -216,7 +220,7 @@ def _evidence_on(recorder: Recorder, pair: Pair, claim: Claim, mechanism: Any) -
     )
 
 
-def _partial_doubt(runs: PairSession, evidence: Evidence) -> str:
+def _partial_doubt(runs: PairSession, evidence: PairEvidence) -> str:
     """Return why a part of the output, or a part of the noise, is not accounted for; empty if all
     parts are.
 
@@ -248,7 +252,7 @@ def _partial_doubt(runs: PairSession, evidence: Evidence) -> str:
             f"{kind} {place} of the output is {value} in {REPEATS} runs, so that no recorded "
             "noise accounts for it"
         )
-    calls = Calls(runs.recorder.replay(recorded, runs.first)["table"])
+    calls = CallTable(runs.recorder.replay(recorded, runs.first)["table"])
     unpriced = [
         calls.name(i)
         for i in calls.kinds()
@@ -287,7 +291,7 @@ def _parts(run: Json) -> set[tuple[str, int, str]]:
     return numbers | {("text", k, repr(value)) for k, value in enumerate(run["texts"])}
 
 
-def _noise_reaches_output(runs: PairSession, evidence: Evidence) -> bool:
+def _noise_reaches_output(runs: PairSession, evidence: PairEvidence) -> bool:
     """Return whether the output determines the noise of all calls with a loss: shifts of their
     draws move the output independently.
 

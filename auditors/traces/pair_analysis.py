@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.traces.calls import Calls, inner_scales
+from dpwitness.auditors.traces.calls import CallTable, inner_scales
 from dpwitness.auditors.traces.coupling import (
     FOR_ALL_NOISE,
-    Evidence,
+    PairEvidence,
     Run,
     aligned,
     alignment_holds,
@@ -27,7 +27,7 @@ from dpwitness.auditors.traces.coupling import (
     laws_compared,
 )
 from dpwitness.auditors.traces.evidence import Finding
-from dpwitness.auditors.traces.sessions import PairSession, Recorder
+from dpwitness.auditors.traces.sessions import PairSession, SessionRecorder
 from dpwitness.auditors.workers.fitness import check_exception_text
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
@@ -49,15 +49,15 @@ _SYSTEM = (
 )
 
 
-def glance(recorder: Recorder, pair: Pair, promise: Claim) -> float:
+def glance(recorder: SessionRecorder, pair: Pair, promise: Claim) -> float:
     """Return a score of how bad a pair looks after one recording and one replay. A search over
     pairs maximizes the score.
     """
     runs = PairSession.of(recorder, pair, promise)
     recorded = runs.record()
     replayed = runs.replay(recorded)
-    calls = Calls(replayed["table"])
-    evidence, loose = Evidence(calls), calls.loose()
+    calls = CallTable(replayed["table"])
+    evidence, loose = PairEvidence(calls), calls.loose()
     if loose and replayed["output"]:
         evidence, _ = aligned(runs, evidence, (recorded, replayed))
     evidence = evidence.with_loss(runs)
@@ -81,8 +81,8 @@ def glance(recorder: Recorder, pair: Pair, promise: Claim) -> float:
 
 
 def examine(
-    recorder: Recorder, pair: Pair, promise: Claim, asked: tuple[str, ...], *, seeded: bool
-) -> Evidence:
+    recorder: SessionRecorder, pair: Pair, promise: Claim, asked: tuple[str, ...], *, seeded: bool
+) -> PairEvidence:
     """Return all evidence from recordings of one pair under the user's claim.
 
     `asked` are names of the primitives that the user gave; `seeded` states whether the seed should
@@ -94,7 +94,7 @@ def examine(
         again, pairs, unfaithful = _recordings(runs)
     recordings = [recorded for recorded, _ in pairs]
     scales = inner_scales([replayed["table"] for _, replayed in pairs])
-    evidence = Evidence(Calls(pairs[0][1]["table"], drawn_scale=scales))
+    evidence = PairEvidence(CallTable(pairs[0][1]["table"], drawn_scale=scales))
     evidence = _with_unseen_draws(runs, evidence, pairs, unfaithful, asked)
     if seeded:
         evidence = _with_unseeded_draws(runs, evidence, recordings)
@@ -111,7 +111,10 @@ def examine(
     others = (
         []
         if evidence.calls.moved
-        else [Evidence(Calls(b["table"], drawn_scale=scales)).with_loss(runs) for _, b in pairs[1:]]
+        else [
+            PairEvidence(CallTable(b["table"], drawn_scale=scales)).with_loss(runs)
+            for _, b in pairs[1:]
+        ]
     )
     evidence = evidence.with_loss(runs)
     for other in others:  # the largest loss of all replays
@@ -120,11 +123,11 @@ def examine(
     for finding in evidence.calls.findings():
         evidence = evidence.with_finding(finding.kind, finding.message, finding.where)
     evidence = _with_coupled_confirmed(runs, evidence.with_loss_findings(runs.claim), recordings)
-    doubt = "" if evidence.findings else _doubt(runs, Calls(again["table"]), pairs)
+    doubt = "" if evidence.findings else _doubt(runs, CallTable(again["table"]), pairs)
     return replace(evidence, doubt=doubt, loss=math.nan) if doubt else evidence
 
 
-def _doubt(runs: PairSession, calls: Calls, pairs: list[Run]) -> str:
+def _doubt(runs: PairSession, calls: CallTable, pairs: list[Run]) -> str:
     """Return why the recorded calls do not account for the outputs: none was recorded, or no draw
     reaches the output. Empty otherwise.
     """
@@ -188,8 +191,12 @@ def _recordings(runs: PairSession) -> tuple[Json, list[Run], str]:
 
 
 def _with_unseen_draws(
-    runs: PairSession, evidence: Evidence, pairs: list[Run], difference: str, asked: tuple[str, ...]
-) -> Evidence:
+    runs: PairSession,
+    evidence: PairEvidence,
+    pairs: list[Run],
+    difference: str,
+    asked: tuple[str, ...],
+) -> PairEvidence:
     """Add findings for randomness that the record does not contain. `difference` describes a replay
     that is not faithful.
     """
@@ -226,7 +233,9 @@ def _with_unseen_draws(
     return evidence
 
 
-def _with_unseeded_draws(runs: PairSession, evidence: Evidence, recordings: list[Json]) -> Evidence:
+def _with_unseeded_draws(
+    runs: PairSession, evidence: PairEvidence, recordings: list[Json]
+) -> PairEvidence:
     """Add findings for randomness that the seed does not decide."""
     calls, keys = evidence.calls, [recorded["key"] for recorded in recordings]
     found = [(f"{place} is made without a seed", "") for place in recordings[0]["unseeded"]]
@@ -243,7 +252,7 @@ def _with_unseeded_draws(runs: PairSession, evidence: Evidence, recordings: list
     return evidence
 
 
-def _with_strict_findings(evidence: Evidence, pairs: list[Run]) -> Evidence:
+def _with_strict_findings(evidence: PairEvidence, pairs: list[Run]) -> PairEvidence:
     """Add findings for runs that share all noise: the code causes every difference."""
     for _, replayed in pairs:
         if replayed["lost"]:
@@ -260,7 +269,7 @@ def _with_strict_findings(evidence: Evidence, pairs: list[Run]) -> Evidence:
     return evidence
 
 
-def _with_differences(evidence: Evidence, replayed: Json) -> Evidence:
+def _with_differences(evidence: PairEvidence, replayed: Json) -> PairEvidence:
     """Add the differences of a replay's calls as findings."""
     for each in replayed["differences"]:
         evidence = evidence.with_finding(_finding_kind(each["kind"]), each["text"], each["where"])
@@ -273,8 +282,8 @@ def _finding_kind(kind: str) -> str:
 
 
 def _with_coupled_confirmed(
-    runs: PairSession, evidence: Evidence, recordings: list[Json]
-) -> Evidence:
+    runs: PairSession, evidence: PairEvidence, recordings: list[Json]
+) -> PairEvidence:
     """Keep findings from coupled runs of plain generators only if the laws of the noise confirm
     them.
     """
@@ -306,7 +315,9 @@ def _with_coupled_confirmed(
     return evidence
 
 
-def _with_loose_findings(runs: PairSession, evidence: Evidence, pairs: list[Run]) -> Evidence:
+def _with_loose_findings(
+    runs: PairSession, evidence: PairEvidence, pairs: list[Run]
+) -> PairEvidence:
     """Add findings for noise that is drawn without the data: differences that neither a shift of
     the noise nor chance explains.
     """
@@ -338,8 +349,8 @@ def _with_loose_findings(runs: PairSession, evidence: Evidence, pairs: list[Run]
 
 
 def _with_findings_for_all_noise(
-    runs: PairSession, evidence: Evidence, recordings: list[Json], pairs: list[Run]
-) -> Evidence:
+    runs: PairSession, evidence: PairEvidence, recordings: list[Json], pairs: list[Run]
+) -> PairEvidence:
     """Add findings for differences that occur in enough recordings of both sides to rule out chance
     under the claim.
     """

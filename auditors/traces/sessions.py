@@ -32,11 +32,11 @@ from dpwitness.mechanisms.wrappers.programs.worker_process import (
 from dpwitness.mechanisms.wrappers.recording import primitives as recorded_primitives
 from dpwitness.mechanisms.wrappers.recording.primitives import WrongPrimitive, entries_of
 from dpwitness.mechanisms.wrappers.recording.recorder import Stopped
-from dpwitness.mechanisms.wrappers.recording.session import Entry, Session
+from dpwitness.mechanisms.wrappers.recording.session import Entry, RecordingSession
 
 _TABLES = Path(recorded_primitives.__file__).with_name("tables")
 
-# ``step(name, **arguments)`` calls this method of a `Session`
+# ``step(name, **arguments)`` calls this method of a `RecordingSession`
 Steps = Callable[..., Any]
 
 
@@ -76,7 +76,7 @@ def validate_primitives(primitives: Any, owner: str, *, required: bool = True) -
 
 
 @dataclass(slots=True)
-class Recorder:
+class SessionRecorder:
     """Runs of one session under a root seed. Each run has a new seed; the runs and their CPU time
     are counted.
     """
@@ -131,14 +131,14 @@ class PairSession:
     other side can be left out.
     """
 
-    recorder: Recorder
+    recorder: SessionRecorder
     claim: Claim
     first: Any
     second: Any
     left_out: tuple[int, int] | None  # number of records, index of the missing record
 
     @classmethod
-    def of(cls, recorder: Recorder, pair: Pair, promise: Claim) -> PairSession:
+    def of(cls, recorder: SessionRecorder, pair: Pair, promise: Claim) -> PairSession:
         """Return the runs of a pair under the user's claim."""
         claim, sizes = promise.on(pair), [record_count(d) for d in (pair.d1, pair.d0)]
         if sizes[0] is None or sizes[1] is None or sizes[0] == sizes[1]:
@@ -206,7 +206,7 @@ def opened(mechanism: Any, primitives: list[Entry], time_limit: float) -> Iterat
             if entry[0] not in named
         ]
         seed, snapshot = global_generators.seed, global_generators.snapshot
-        with Session(
+        with RecordingSession(
             run, entries, seed=seed, snapshot=snapshot, home=home, time_limit=time_limit
         ) as session:
             yield lambda name, **arguments: getattr(session, name)(**arguments)

@@ -15,11 +15,11 @@ from dpwitness.auditors.audit.audit import Progress, audit
 from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.search.catalogue import audited_pairs, require_domain
 from dpwitness.auditors.search.search import explore
-from dpwitness.auditors.traces.coupling import Evidence
+from dpwitness.auditors.traces.coupling import PairEvidence
 from dpwitness.auditors.traces.evidence import FINDINGS
 from dpwitness.auditors.traces.pair_analysis import examine, glance
 from dpwitness.auditors.traces.result import TraceResult
-from dpwitness.auditors.traces.sessions import Recorder, opened, validate_primitives
+from dpwitness.auditors.traces.sessions import SessionRecorder, opened, validate_primitives
 from dpwitness.auditors.witnesses.kinds import (
     CardTable,
     Fact,
@@ -170,7 +170,7 @@ def trace(
         "primitives": {entry[0]: entry[1] for entry in entries},
     }
     with opened(mechanism, entries, time_limit) as step:
-        recorder = Recorder(step, seed)
+        recorder = SessionRecorder(step, seed)
         try:
             worst, *others = _choose_pairs(recorder, promise, searched, candidates, pairs)
             asked = tuple(entry[0] for entry in entries)
@@ -218,7 +218,7 @@ def trace(
     return _make_result(evidence, worst, result, fields | _costs(recorder, begin))
 
 
-def _costs(recorder: Recorder, begin: float) -> Json:
+def _costs(recorder: SessionRecorder, begin: float) -> Json:
     return {
         "runs": recorder.runs,
         "seconds": time.perf_counter() - begin,
@@ -227,7 +227,7 @@ def _costs(recorder: Recorder, begin: float) -> Json:
 
 
 def _choose_pairs(
-    recorder: Recorder,
+    recorder: SessionRecorder,
     promise: Claim,
     domain: Domain | None,
     candidates: list[Pair],
@@ -264,7 +264,7 @@ def _choose_pairs(
 
 
 def _make_result(
-    evidence: Evidence, pair: Pair, result: AuditResult | None, fields: Json
+    evidence: PairEvidence, pair: Pair, result: AuditResult | None, fields: Json
 ) -> TraceResult:
     """Return the TraceResult of the examined pair and the confirming audit."""
     confirmed = result is not None and result.verdict in (Verdict.VIOLATED, Verdict.SUSPECT)

@@ -27,13 +27,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dpwitness import auditors, mechanisms
-from dpwitness.auditors.events.leaves import Texts
+from dpwitness.auditors.events.leaves import TextColumns
 from dpwitness.auditors.events.outputs import Outputs, Score
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.store import (
-    Entry,
     Identity,
     Store,
+    StoredAudit,
     insert_statement,
     stage_number,
 )
@@ -228,7 +228,7 @@ def _part_from_json(part: dict[str, Any], arrays: dict[str, Any]) -> Segment:
         if fields is None:
             return None
         number, names, opaque, texts, signs = fields
-        held = {code: tuple(Texts(*each) for each in several) for code, several in texts}
+        held = {code: tuple(TextColumns(*each) for each in several) for code, several in texts}
         return Outputs(
             arrays[f"values{number}"],
             arrays[f"codes{number}"],
@@ -266,7 +266,7 @@ class AuditLedger:
     def __init__(self, store: Store, identity: Identity, name: str, planned: int) -> None:
         found = store.find(identity, name)
         self.store, self.resumed = store, found is not None
-        self.entry: Entry = found or store.begin(identity, name, planned)
+        self.entry: StoredAudit = found or store.begin(identity, name, planned)
         self.trouble = ""
         self._pending: list[tuple[str, tuple[Any, ...]]] = []
         self._due = 0.0

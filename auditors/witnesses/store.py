@@ -30,7 +30,7 @@ _MAX_AUDIT_NUMBER = 2**32  # larger numbers of audits are damaged
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StoredAudit:
     """An audit in a store, with `done` of `planned` runs. `result` is its result as JSON, or None
     until the audit ends.
     """
@@ -162,7 +162,7 @@ class Store:
                 "UPDATE audits SET checksum = ? WHERE id = ?", (checksum(row), audit)
             )
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[StoredAudit]:
         """Return the audits in the order in which they began, except audits whose row
         is damaged.
         """
@@ -173,7 +173,7 @@ class Store:
         read = [
             (*row[:3], json.loads(row[3]), *row[4:9], row[9] and json.loads(row[9])) for row in rows
         ]
-        return [Entry(*row) for row in read]
+        return [StoredAudit(*row) for row in read]
 
     def damage(self, *, spans: bool = False) -> list[Damage]:
         """Return the rows whose checksum is wrong. Rows of spans take long to read and are included
@@ -191,7 +191,7 @@ class Store:
                     )
         return found
 
-    def require_intact(self, entry: Entry) -> None:
+    def require_intact(self, entry: StoredAudit) -> None:
         """Raise InvalidArgument if a row of this audit is damaged."""
         for damage in self.damage():
             if damage.audit == entry.id:
@@ -205,7 +205,7 @@ class Store:
             f"{self.path}`; other audits of this store can be used"
         )
 
-    def find(self, identity: Identity, name: str) -> Entry | None:
+    def find(self, identity: Identity, name: str) -> StoredAudit | None:
         """Return the entry of this audit, or None. If the store is `renewed`, drop an audit of this
         name with other content.
 
@@ -233,7 +233,7 @@ class Store:
                 )
         return None
 
-    def begin(self, identity: Identity, name: str, planned: int) -> Entry:
+    def begin(self, identity: Identity, name: str, planned: int) -> StoredAudit:
         """Add an audit and return its entry."""
         with self.transaction() as connection:
             number = 1 + max(

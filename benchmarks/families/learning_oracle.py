@@ -20,8 +20,8 @@ from scipy.special import expit
 from dpwitness.auditors.audit.options import EARLY_ALPHA, RARE_GUESSES, is_staged, training_rounds
 from dpwitness.auditors.events.posterior import (
     CertificateGoal,
-    Draws,
-    Table,
+    PosteriorDraws,
+    ScoreTable,
     direct_choice,
     draw_shares,
     validated_choice,
@@ -94,12 +94,12 @@ def _learned_guess(
     label, place = label[mixed], place[mixed]
     finite = law.loss[np.isfinite(law.loss)]
     score = np.clip(law.loss, finite.min(initial=0.0) - 1, finite.max(initial=0.0) + 1)
-    table = Table.build(score[place], label)
+    table = ScoreTable.build(score[place], label)
     cells = np.arange(len(table.total))
 
-    def draw(which: int | None) -> tuple[NDArray[np.intp], Draws]:
+    def draw(which: int | None) -> tuple[NDArray[np.intp], PosteriorDraws]:
         part = table.half(label, which)
-        return cells, Draws.of(part.total, draw_shares(part, goal, rng), rng)
+        return cells, PosteriorDraws.of(part.total, draw_shares(part, goal, rng), rng)
 
     choice, _ = validated_choice(draw, goal)
     guess[score > table.threshold(choice.upper)] = 1.0
@@ -109,7 +109,7 @@ def _learned_guess(
 
 def _drawn_atoms(
     law: LossLaw, counts: NDArray[np.int64], goal: CertificateGoal, rng: Generator
-) -> tuple[NDArray[np.intp], Draws]:
+) -> tuple[NDArray[np.intp], PosteriorDraws]:
     """Return the order of the atoms by their expected share of D1, and draws of their masses, if
     each atom has one of the law's losses.
     """
@@ -121,4 +121,4 @@ def _drawn_atoms(
     cumulative = np.cumsum(weight[order], axis=1)
     uniform = rng.random((8 * goal.thresholds[0], len(order), 1))
     drawn = np.minimum((uniform > cumulative).sum(axis=2), len(share) - 1)
-    return order, Draws.of(counts.sum(axis=0)[order].astype(float), share[drawn], rng)
+    return order, PosteriorDraws.of(counts.sum(axis=0)[order].astype(float), share[drawn], rng)

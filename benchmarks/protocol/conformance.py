@@ -21,8 +21,8 @@ from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.mechanisms.wrappers.programs.program import (
     PROTOCOL,
-    Command,
     Program,
+    ProgramSlot,
     Sent,
     dataset_json,
     excerpt,
@@ -64,7 +64,7 @@ class _Skip(Exception):
 
 
 def check_protocol(
-    slot: Command, pair: tuple[Any, Any] | None = None, time_limit: float = 10.0
+    slot: ProgramSlot, pair: tuple[Any, Any] | None = None, time_limit: float = 10.0
 ) -> Iterator[Finding]:
     """Test a program for conformance with the protocol, and yield the finding of each step.
 
@@ -88,7 +88,7 @@ def check_protocol(
 class _ConformanceTest:
     """Test steps in order. The program is started again after a step in which it ended."""
 
-    def __init__(self, slot: Command, pair: tuple[Any, Any] | None, time_limit: float) -> None:
+    def __init__(self, slot: ProgramSlot, pair: tuple[Any, Any] | None, time_limit: float) -> None:
         self.slot, self.pair, self.limit = slot, pair, time_limit
         self.running: Program | None = None
         self.chosen: list[tuple[Any, Any]] = []

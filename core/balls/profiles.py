@@ -53,7 +53,7 @@ def _unbounded(shift: Ball) -> Ball:
 
 
 @dataclass(frozen=True, slots=True)
-class Gaussian:
+class GaussianProfile:
     """Profile of normal laws whose means differ by `mu` standard deviations (Balle and Wang 2018,
     Theorem 8; Mironov 2017).
     """
@@ -78,7 +78,7 @@ class Gaussian:
 
 
 @dataclass(frozen=True, slots=True)
-class Laplace:
+class LaplaceProfile:
     """Profile of Laplace laws whose centers differ by `shift` scales (Mironov 2017,
     Proposition 6).
     """

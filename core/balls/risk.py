@@ -17,7 +17,13 @@ from flint import arb
 
 from dpwitness.core.balls.ball import Ball, Span, endpoints, over, span
 from dpwitness.core.balls.law import LaplaceLaw, LineLaw, NormalLaw
-from dpwitness.core.balls.profiles import Gaussian, Laplace, Radial, ShiftProfile, Singular
+from dpwitness.core.balls.profiles import (
+    GaussianProfile,
+    LaplaceProfile,
+    Radial,
+    ShiftProfile,
+    Singular,
+)
 from dpwitness.core.numerics.losses import Loss
 from dpwitness.core.numerics.noise import SphericalNoise
 from dpwitness.core.numerics.solvers import Problem, minimise
@@ -405,7 +411,7 @@ def shift_by(vector: Sequence[Ball], noise: SphericalNoise) -> ShiftProfile:
     """
     size = sum((x * x for x in vector), arb(0)).sqrt() * noise.rate
     if noise.kind == "gaussian":
-        return Gaussian(size)
+        return GaussianProfile(size)
     if noise.dimension == 1:
-        return Laplace(size)
+        return LaplaceProfile(size)
     return Radial(size, noise.dimension) if noise.kind == "gamma" else Singular(size)

@@ -16,14 +16,14 @@ from fractions import Fraction
 from flint import arb, fmpq
 
 from dpwitness.core.balls.ball import Ball, exponential_integral, laplace_mass, product
-from dpwitness.core.numerics.threshold_law import ABOVE, BELOW, NOT_ASKED, Noise
+from dpwitness.core.numerics.threshold_law import ABOVE, BELOW, NOT_ASKED, ThresholdNoise
 
 # sorted answers of the queries called below, then of those called above
 Marks = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 def pattern_masses(
-    rows: Sequence[Sequence[float]], answers: Sequence[float], center: float, noise: Noise
+    rows: Sequence[Sequence[float]], answers: Sequence[float], center: float, noise: ThresholdNoise
 ) -> list[Ball]:
     """Return the probability of each row of calls; 0 for a row that no run can produce."""
     masses: dict[Marks, Ball] = {}
@@ -43,7 +43,7 @@ def pattern_masses(
     return out
 
 
-def _stretches(row: Sequence[float], noise: Noise) -> list[list[int]] | None:
+def _stretches(row: Sequence[float], noise: ThresholdNoise) -> list[list[int]] | None:
     """Return, for each drawn threshold, the queries that it answers; None if no run can produce the
     row.
     """
@@ -63,7 +63,7 @@ def _stretches(row: Sequence[float], noise: Noise) -> list[list[int]] | None:
 
 
 def threshold_mass(
-    below: Sequence[float], above: Sequence[float], center: float, noise: Noise
+    below: Sequence[float], above: Sequence[float], center: float, noise: ThresholdNoise
 ) -> Ball:
     """Return P(every query in `below` lies below the noisy threshold and every query in `above`
     does not).

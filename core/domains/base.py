@@ -89,9 +89,9 @@ class Domain(ABC):
         """
         return None
 
-    def draws(self, rng: Generator) -> Draws[Any]:
+    def draws(self, rng: Generator) -> PairSampler[Any]:
         """Return a sampler of random pairs."""
-        return Draws(self, rng)
+        return PairSampler(self, rng)
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
         """Return coordinates of pairs for the `turn`-th start of a search.
@@ -133,7 +133,7 @@ class Domain(ABC):
         return False
 
 
-class Draws(Generic[D]):
+class PairSampler(Generic[D]):
     """Sampler of random neighboring pairs of a domain.
 
     The changed record lies first, in the middle or last, depending on `turn`. The other records lie

@@ -23,7 +23,7 @@ from dpwitness.core.domains.base import (
     DIGITS,
     MAX_ENTRIES,
     Domain,
-    Draws,
+    PairSampler,
     SearchSpace,
     changed_row_index,
     shorter,
@@ -423,7 +423,7 @@ class Table(Domain):
                 columns[spec.name] = spec.low + owners % spec.count
         return self._frame_of(list(zip(*(columns[spec.name] for spec in self.held), strict=True)))
 
-    def draws(self, rng: Generator) -> Draws[Table]:
+    def draws(self, rng: Generator) -> PairSampler[Table]:
         return _FrameSampler(self, rng)
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
@@ -507,7 +507,7 @@ def _parts(rows: list[_Row]) -> Iterator[Counter[_Row]]:
         yield from (Counter([row]) for row in dict.fromkeys(rows))
 
 
-class _FrameSampler(Draws[Table]):
+class _FrameSampler(PairSampler[Table]):
     """Random pairs of frames, converted from random pairs of `Rows`."""
 
     def __init__(self, domain: Table, rng: Generator) -> None:

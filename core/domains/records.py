@@ -25,7 +25,7 @@ from dpwitness.core.domains.base import (
     MAX_LISTED_CATEGORIES,
     PLACES,
     Domain,
-    Draws,
+    PairSampler,
     SearchSpace,
     between,
     changed_row_index,
@@ -200,7 +200,7 @@ class Tabular(Domain):
             yield self.paired(first, second, pair.why)
 
 
-class TableSampler(Draws[Tabular]):
+class TableSampler(PairSampler[Tabular]):
     """Sampler of random pairs of tables."""
 
     def __init__(self, domain: Tabular, rng: Generator) -> None:

@@ -29,7 +29,7 @@ from dpwitness.core.protocols.mechanism import FloatArray
 ABOVE, BELOW, NOT_ASKED = 1.0, 0.0, -1.0
 
 
-class Noise(NamedTuple):
+class ThresholdNoise(NamedTuple):
     """Noise scales and stopping rule of a threshold test."""
 
     threshold: float  # b
@@ -92,7 +92,7 @@ def patterns(length: int, cutoff: int) -> FloatArray:
 
 
 def _log_integral(
-    below: FloatArray, above: FloatArray, answers: FloatArray, center: float, noise: Noise
+    below: FloatArray, above: FloatArray, answers: FloatArray, center: float, noise: ThresholdNoise
 ) -> FloatArray:
     """Return the log-probability of each row of calls under one shared noisy threshold.
 
@@ -122,7 +122,7 @@ def _log_integral(
 
 
 def log_density(
-    outputs: FloatArray, answers: FloatArray, center: float, noise: Noise
+    outputs: FloatArray, answers: FloatArray, center: float, noise: ThresholdNoise
 ) -> FloatArray:
     """Return the log-mass of each row of calls, or its log-density if numbers are released:
     (size,).
@@ -151,7 +151,7 @@ def log_density(
 
 
 def _released_log_density(
-    rows: FloatArray, answers: FloatArray, center: float, noise: Noise
+    rows: FloatArray, answers: FloatArray, center: float, noise: ThresholdNoise
 ) -> FloatArray:
     """Return the log-density of rows with released numbers: (size,).
 
@@ -175,7 +175,7 @@ def _released_log_density(
 
 
 def _log_integral_up_to(
-    upper_limits: FloatArray, answers: FloatArray, center: float, noise: Noise
+    upper_limits: FloatArray, answers: FloatArray, center: float, noise: ThresholdNoise
 ) -> FloatArray:
     """Return log of the integral of f(z - T) prod_i F(z - q_i) over z <= a, for each a in
     `upper_limits`.
@@ -218,7 +218,9 @@ def _log_integral_up_to(
 
 
 @lru_cache(maxsize=256)
-def worst_pattern(length: int, center: float, noise: Noise) -> tuple[float, tuple[float, ...]]:
+def worst_pattern(
+    length: int, center: float, noise: ThresholdNoise
+) -> tuple[float, tuple[float, ...]]:
     """Return the largest log-ratio of a pattern's masses over pairs of answers in [0, 1]^length,
     and the pattern.
 

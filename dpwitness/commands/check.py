@@ -26,7 +26,7 @@ from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.core.values.wording import format_times
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.programs.worker_pool import target_names
-from dpwitness.suites import Case, Outcome, Suite, run_case, run_cases_in_parallel, suite_of
+from dpwitness.suites import Case, CaseOutcome, Suite, run_case, run_cases_in_parallel, suite_of
 from dpwitness.terminal import (
     NO_VERDICT,
     OK,
@@ -171,7 +171,7 @@ def suite(args: argparse.Namespace) -> int:
         raise InvalidArgument(f"-k must match a case of suite {args.name!r}, got {args.keyword!r}")
     out = sys.stderr if args.json else sys.stdout
     width = max(len(case.name) for case in chosen)
-    outcomes: list[Outcome] = []
+    outcomes: list[CaseOutcome] = []
     missing = {case.name: needed for case in chosen if (needed := case.missing())}
     for name, needed in missing.items():
         print(f"{name:<{width}}  not installed: {needed}", file=out, flush=True)
@@ -226,7 +226,7 @@ def suite(args: argparse.Namespace) -> int:
 
 def _run_in_turn(
     args: argparse.Namespace, suite: Suite, cases: Sequence[Case], options: dict[str, Any]
-) -> Iterator[Outcome]:
+) -> Iterator[CaseOutcome]:
     """Audit cases sequentially, each on all workers, and yield the outcomes; cases that a store
     holds as finished are not repeated.
     """

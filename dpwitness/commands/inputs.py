@@ -24,7 +24,7 @@ from dpwitness.core.values.dataframe_backends import UnsupportedData, library
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json, object_without_duplicates
 from dpwitness.core.values.validation import InvalidArgument, error_text
-from dpwitness.mechanisms.wrappers.programs.inside.target_runs import Unfit, check_call
+from dpwitness.mechanisms.wrappers.programs.inside.target_runs import UnusableTarget, check_call
 from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError, build_domain
 from dpwitness.terminal import redirected_stdout
 
@@ -276,5 +276,5 @@ def check_signature(mechanism: Any, name: str) -> None:
         found, kwargs = mechanism.func, mechanism.keywords
     try:
         check_call(found, name, kwargs)
-    except Unfit as error:
+    except UnusableTarget as error:
         raise InvalidArgument(str(error)) from None

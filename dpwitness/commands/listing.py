@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from dpwitness import mechanisms, reports
-from dpwitness.auditors.witnesses.store import Entry, Store, open_store, read_store
+from dpwitness.auditors.witnesses.store import Store, StoredAudit, open_store, read_store
 from dpwitness.clone import from_clone
 from dpwitness.commands.claims import list_claims
 from dpwitness.commands.common import print_json
@@ -399,7 +399,7 @@ def _list_stores(files: Sequence[str], as_json: bool) -> int:
     return OK
 
 
-def _require_intact(store: Store, entries: list[Entry]) -> None:
+def _require_intact(store: Store, entries: list[StoredAudit]) -> None:
     names = {entry.id: entry.name for entry in entries}
     for damage in store.damage():
         name = damage.name or names.get(damage.audit)
@@ -411,5 +411,5 @@ def _require_intact(store: Store, entries: list[Entry]) -> None:
         entry.require_consistent()
 
 
-def _format_state(entry: Entry) -> str:
+def _format_state(entry: StoredAudit) -> str:
     return f"{entry.verdict or 'not finished'}  {entry.done:,} of {entry.planned:,} runs"

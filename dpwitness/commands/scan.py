@@ -17,8 +17,8 @@ from dpwitness import reports
 from dpwitness.auditors.scanning.noise_map import Function, NoiseMap, Site
 from dpwitness.auditors.scanning.proposals import Proposal
 from dpwitness.auditors.scanning.scan import (
-    Outcome,
     Scanned,
+    ScanOutcome,
     audits,
     interpreter_path,
     located,
@@ -71,7 +71,7 @@ def scan(args: argparse.Namespace) -> int:
     if not args.quiet:
         print(f"limits: {described()}", file=sys.stderr)
     shown = not args.quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    now, outcomes = read_clock(args.clock), list[Outcome]()
+    now, outcomes = read_clock(args.clock), list[ScanOutcome]()
     with tempfile.TemporaryDirectory(prefix="dpwitness-scan-") as folder, redirected_stdout():
         begin, line = now(), Line(sys.stderr)
 
@@ -161,7 +161,7 @@ def _print_map(
 
 
 def _conclude(
-    args: argparse.Namespace, scan: Scanned, outcomes: Sequence[Outcome], file: Path
+    args: argparse.Namespace, scan: Scanned, outcomes: Sequence[ScanOutcome], file: Path
 ) -> int:
     """Write the report, print findings, what needs a person, and counts."""
     results = [outcome.result for outcome in outcomes if outcome.result is not None]
@@ -200,7 +200,7 @@ def _conclude(
     return code_after_write(code, failed)
 
 
-def _row(scan: Scanned, outcome: Outcome) -> Json:
+def _row(scan: Scanned, outcome: ScanOutcome) -> Json:
     site = outcome.proposal.sites[0]
     return {
         "function": outcome.proposal.function.path,
@@ -214,7 +214,7 @@ def _row(scan: Scanned, outcome: Outcome) -> Json:
     }
 
 
-def _finding(outcome: Outcome) -> str:
+def _finding(outcome: ScanOutcome) -> str:
     result = outcome.result
     said = "" if result is None else result.headline().partition(";")[0]
     return f"{_place(outcome.proposal)}: {said}"
@@ -226,7 +226,7 @@ def _place(proposal: Proposal) -> str:
 
 
 def _print(
-    args: argparse.Namespace, scan: Scanned, outcomes: Sequence[Outcome], verdicts: Counter[str]
+    args: argparse.Namespace, scan: Scanned, outcomes: Sequence[ScanOutcome], verdicts: Counter[str]
 ) -> None:
     for outcome in outcomes:
         if outcome.verdict in ("VIOLATED", "SUSPECT"):

@@ -181,7 +181,7 @@ class Laplace(PureMechanism, _NoisySum):
     def shift_ball(self, d1: Any, d0: Any) -> profiles.ShiftProfile | None:
         """Return the pair as a shift of continuous noise; None in discrete arithmetic."""
         shift = abs(arb(self._center(d1)) - self._center(d0)) / self.scale
-        return profiles.Laplace(shift) if self.arithmetic == "float" else None
+        return profiles.LaplaceProfile(shift) if self.arithmetic == "float" else None
 
     @available_if(lambda self: self.arithmetic != "float")
     def support(self, dataset: Any) -> FloatArray:
@@ -477,7 +477,7 @@ class Gaussian(_NoisySum):
     def shift_ball(self, d1: Any, d0: Any) -> profiles.ShiftProfile | None:
         """Return the pair as a shift of continuous noise; None in discrete arithmetic."""
         shift = abs(arb(self._center(d1)) - self._center(d0)) / self.sigma
-        return profiles.Gaussian(shift) if self.arithmetic == "float" else None
+        return profiles.GaussianProfile(shift) if self.arithmetic == "float" else None
 
     @available_if(lambda self: self.arithmetic == "grid")
     def support(self, dataset: Any) -> FloatArray:

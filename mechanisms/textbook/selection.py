@@ -43,7 +43,7 @@ from dpwitness.core.numerics.laplace_laws import (
     laplace_nodes,
     standard_laplace,
 )
-from dpwitness.core.numerics.threshold_law import Noise
+from dpwitness.core.numerics.threshold_law import ThresholdNoise
 from dpwitness.core.protocols.capabilities import one_law
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
@@ -420,7 +420,7 @@ class NoisyMax(_Selection):
         return np.where(possible, chosen, -np.inf)
 
     def _log_mass_balls(self, answers: list[Ball]) -> list[Ball]:
-        noise, found = Noise(self.scale, self.scale, 1), []
+        noise, found = ThresholdNoise(self.scale, self.scale, 1), []
         for i, answer in enumerate(answers):
             others = [float(q) for q in (*answers[:i], *answers[i + 1 :])]
             found.append(threshold_mass(others, [], float(answer), noise).log())

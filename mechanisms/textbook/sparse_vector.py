@@ -25,7 +25,7 @@ from dpwitness.core.balls.threshold import pattern_masses
 from dpwitness.core.numerics import threshold_law
 from dpwitness.core.numerics.draws import Draws, SampledByDraws
 from dpwitness.core.numerics.laplace_laws import as_vector
-from dpwitness.core.numerics.threshold_law import ABOVE, BELOW, Noise
+from dpwitness.core.numerics.threshold_law import ABOVE, BELOW, ThresholdNoise
 from dpwitness.core.protocols.capabilities import one_law
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
@@ -48,7 +48,7 @@ class _ThresholdTest(PureMechanism, SampledByDraws, FiniteSupport):
         require(self).positive("epsilon").integer("length", least=2).finite("threshold")
 
     @property
-    def noise(self) -> Noise:
+    def noise(self) -> ThresholdNoise:
         """Return the noise scales, the cut-off and the flags of the variant."""
         raise NotImplementedError
 
@@ -188,16 +188,16 @@ class SparseVector(_ThresholdTest):
             )
 
     @property
-    def noise(self) -> Noise:
+    def noise(self) -> ThresholdNoise:
         first = self.epsilon / (4 if self.variant == 4 else 2)
         second, c, no_cutoff = self.epsilon - first, self.cutoff, self.length + 1
         return {
-            1: Noise(1 / first, 2 * c / second, c),
-            2: Noise(c / first, 2 * c / second, c, reset=True),
-            3: Noise(1 / first, c / second, c, release=True),
-            4: Noise(1 / first, 1 / second, c),
-            5: Noise(1 / first, 0.0, no_cutoff),
-            6: Noise(1 / first, 1 / second, no_cutoff),
+            1: ThresholdNoise(1 / first, 2 * c / second, c),
+            2: ThresholdNoise(c / first, 2 * c / second, c, reset=True),
+            3: ThresholdNoise(1 / first, c / second, c, release=True),
+            4: ThresholdNoise(1 / first, 1 / second, c),
+            5: ThresholdNoise(1 / first, 0.0, no_cutoff),
+            6: ThresholdNoise(1 / first, 1 / second, no_cutoff),
         }[self.variant]
 
     @property
@@ -251,8 +251,8 @@ class AboveThreshold(_ThresholdTest):
     """
 
     @property
-    def noise(self) -> Noise:
-        return Noise(2 / self.epsilon, 4 / self.epsilon, 1)
+    def noise(self) -> ThresholdNoise:
+        return ThresholdNoise(2 / self.epsilon, 4 / self.epsilon, 1)
 
 
 @one_law
@@ -275,8 +275,8 @@ class BrokenSparseVector(_ThresholdTest):
     """
 
     @property
-    def noise(self) -> Noise:
-        return Noise(2 / self.epsilon, 2 / self.epsilon, self.length + 1)
+    def noise(self) -> ThresholdNoise:
+        return ThresholdNoise(2 / self.epsilon, 2 / self.epsilon, self.length + 1)
 
 
 def specimens() -> dict[str, Any]:

@@ -55,8 +55,8 @@ from dpwitness.proofs_checks.alignments.program import (
     Branch,
     Break,
     Formulas,
-    Noise,
-    Program,
+    LoopProgram,
+    NoiseCall,
     Statement,
     names_in,
     value,
@@ -111,7 +111,7 @@ class State:
 
 
 @dataclass
-class Outcome:
+class Segment:
     """One segment of both runs: the next state, facts about the drawn noise, and the conditions
     that the alignment must satisfy.
     """
@@ -121,7 +121,7 @@ class Outcome:
     required: list[Any] = field(default_factory=list)
 
 
-Draw = Callable[[Noise, dict[str, Any], Any], Any]
+Draw = Callable[[NoiseCall, dict[str, Any], Any], Any]
 Emit = Callable[[Append, Any, Any], None]
 
 
@@ -142,7 +142,7 @@ def execute(
             case Assign(name, expression):
                 new = value(expression, names, terms)
                 names[name] = terms.choose(active, new, names[name]) if name in names else new
-            case Noise():
+            case NoiseCall():
                 names[statement.name] = draw(statement, dict(names), active)
             case Append():
                 emit(statement, active, value(statement.value, names, terms))
@@ -167,7 +167,11 @@ class Coupling:
     """
 
     def __init__(
-        self, program: Program, alignment: Alignment, terms: Any, fresh: Callable[[Noise], Any]
+        self,
+        program: LoopProgram,
+        alignment: Alignment,
+        terms: Any,
+        fresh: Callable[[NoiseCall], Any],
     ) -> None:
         self.program, self.alignment, self.terms, self.fresh = program, alignment, terms, fresh
         self.weights = {
@@ -176,7 +180,7 @@ class Coupling:
             for name, weight in group.weights.items()
         }
 
-    def step(self, segment: int, state: State) -> Outcome:
+    def step(self, segment: int, state: State) -> Segment:
         """Run a segment (for the loop: one iteration) on both sides: left first, then right with
         the moved noise.
 
@@ -186,16 +190,16 @@ class Coupling:
         # for each side, the guards and values of the appends that ran
         appended: tuple[dict[int, Any], dict[int, Any]] = {}, {}
         calls: dict[str, tuple[dict[str, Any], Any, Any]] = {}
-        found = Outcome(State(dict(state.left), dict(state.right), dict(state.proof)))
+        found = Segment(State(dict(state.left), dict(state.right), dict(state.proof)))
 
-        def draw_left(noise: Noise, names: dict[str, Any], guard: Any) -> Any:
+        def draw_left(noise: NoiseCall, names: dict[str, Any], guard: Any) -> Any:
             drawn = self.fresh(noise)
             calls[noise.name] = names, guard, drawn
             if noise.law == "exponential":
                 found.facts.append(drawn >= 0)
             return drawn
 
-        def draw_right(noise: Noise, names: dict[str, Any], guard: Any) -> Any:
+        def draw_right(noise: NoiseCall, names: dict[str, Any], guard: Any) -> Any:
             if noise.name not in calls:
                 return self.fresh(noise)
             left, left_guard, drawn = calls[noise.name]
@@ -271,7 +275,9 @@ class Obligations:
         excludes.
     """
 
-    def __init__(self, program: Program, direction: tuple[int, int], alignment: Alignment) -> None:
+    def __init__(
+        self, program: LoopProgram, direction: tuple[int, int], alignment: Alignment
+    ) -> None:
         self.program, self.terms = program, Formulas()
         self.symbol = self.terms.symbol
         for _, noise in program.noises:
@@ -389,7 +395,10 @@ def solver_of(terms: Formulas, facts: Sequence[Any]) -> Any:
 
 
 def failed_obligation(
-    program: Program, direction: tuple[int, int], alignment: Alignment, invariants: Sequence[str]
+    program: LoopProgram,
+    direction: tuple[int, int],
+    alignment: Alignment,
+    invariants: Sequence[str],
 ) -> str:
     """Return the name of the first obligation that z3 does not prove; empty if the alignment is
     proved.

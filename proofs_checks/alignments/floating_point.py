@@ -19,10 +19,10 @@ from dpwitness.proofs_checks.alignments.program import (
     Append,
     Assign,
     Branch,
+    LoopProgram,
     Monomial,
-    Noise,
+    NoiseCall,
     Numbers,
-    Program,
     Untyped,
     type_of,
     value,
@@ -35,7 +35,7 @@ PUBLIC = 2**63  # bound of parameters and of the number of queries
 _ROUNDING = 1e-9
 
 
-def number_problem(program: Program) -> str:
+def number_problem(program: LoopProgram) -> str:
     """Return what is wrong with the numbers of a program: a divisor that is not positive, or an
     integer that may be too large; or "".
     """
@@ -166,7 +166,7 @@ _ANY = Sign.PLUS | Sign.NONZERO | Sign.NO_MINUS_ZERO
 _NOISE = {"laplace": Sign.NONZERO | Sign.NO_MINUS_ZERO, "exponential": _ANY}
 
 
-def zero_problem(program: Program) -> str:
+def zero_problem(program: LoopProgram) -> str:
     """Return which returned number may be -0.0, and what to do about it; or ""."""
     signs = _signs_of_variables(program)
     appended = (s.value for block in program.segments for s in walk(block) if isinstance(s, Append))
@@ -182,7 +182,7 @@ def zero_problem(program: Program) -> str:
     return ""
 
 
-def _signs_of_variables(program: Program) -> dict[str, Sign]:
+def _signs_of_variables(program: LoopProgram) -> dict[str, Sign]:
     """Return what holds of each real variable wherever it is read, whichever of its assignments
     came last.
     """
@@ -193,7 +193,7 @@ def _signs_of_variables(program: Program) -> dict[str, Sign]:
         | public
         | {program.query: Sign.UNKNOWN, program.index: Sign.PLUS, SIZE: Sign.PLUS}
     )
-    for noise in (statement for statement in statements if isinstance(statement, Noise)):
+    for noise in (statement for statement in statements if isinstance(statement, NoiseCall)):
         signs[noise.name] &= _NOISE[noise.law]
     found: dict[str, Sign] = {}
     while found != signs:  # each round takes properties away, so this ends

@@ -58,7 +58,7 @@ class Assign:
 
 
 @dataclass(frozen=True, slots=True)
-class Noise:
+class NoiseCall:
     """One noise call. `defined` are the variables that have values before the call."""
 
     name: str
@@ -91,7 +91,7 @@ class Break:
     """A ``break`` statement."""
 
 
-Statement = Assign | Noise | Append | Branch | Break
+Statement = Assign | NoiseCall | Append | Branch | Break
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class CostGroup:
 
 
 @dataclass(frozen=True)
-class Program:
+class LoopProgram:
     """A program that was read: statements before, in and after the loop, and the promise that is to
     be proved.
     """
@@ -154,13 +154,13 @@ class Program:
         return next((name for name in names if self.types[name] == "int"), "")
 
     @cached_property
-    def noises(self) -> list[tuple[int, Noise]]:
+    def noises(self) -> list[tuple[int, NoiseCall]]:
         """Noise calls with the numbers of their segments."""
         return [
             (k, noise)
             for k, block in enumerate(self.segments)
             for noise in walk(block)
-            if isinstance(noise, Noise)
+            if isinstance(noise, NoiseCall)
         ]
 
     @cached_property

@@ -42,9 +42,9 @@ from dpwitness.proofs_checks.alignments.program import (
     BREAK,
     SIZE,
     Append,
-    Noise,
+    LoopProgram,
+    NoiseCall,
     Numbers,
-    Program,
     value,
 )
 from dpwitness.proofs_checks.alignments.reader import read
@@ -289,7 +289,7 @@ def prove(
 
 
 def _ranked(
-    program: Program,
+    program: LoopProgram,
     pairs: list[tuple[list[float], list[float]]],
     members: list[Alignment],
     seed: int,
@@ -316,7 +316,7 @@ def _ranked(
     ]
 
 
-def _patterns(program: Program) -> list[tuple[list[float], list[float]]]:
+def _patterns(program: LoopProgram) -> list[tuple[list[float], list[float]]]:
     """Return pairs on which the losses of all queries add up: answers that rise, fall or change
     places (Ding et al. 2018).
     """
@@ -387,7 +387,7 @@ class Exact(Numbers):
 
 
 def run(
-    program: Program,
+    program: LoopProgram,
     parameters: Mapping[str, Any],
     queries: list[float],
     noise: Iterator[float],
@@ -401,7 +401,7 @@ def run(
     lists: defaultdict[str, list[Any]] = defaultdict(list)
     calls: list[Call] = []
 
-    def draw(call: Noise, *_: Any) -> Any:
+    def draw(call: NoiseCall, *_: Any) -> Any:
         calls.append((call.law, float(min(call.scale.at(public), Fraction(MOST)))))
         drawn = next(noise)
         return terms.constant(abs(drawn) if call.law == "exponential" else drawn, "real")
@@ -429,7 +429,7 @@ def run(
 
 
 def difference(
-    function: Any, program: Program, seed: int, terms: Any = Exact, runs: int = _RUNS
+    function: Any, program: LoopProgram, seed: int, terms: Any = Exact, runs: int = _RUNS
 ) -> str:
     """Return where a function and its program differ: in outputs, noise calls or exceptions, in
     runs with equal noise; empty if nowhere.

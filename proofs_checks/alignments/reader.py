@@ -34,9 +34,9 @@ from dpwitness.proofs_checks.alignments.program import (
     Assign,
     Branch,
     Break,
-    Noise,
+    LoopProgram,
+    NoiseCall,
     Numbers,
-    Program,
     Statement,
     Untyped,
     names_in,
@@ -60,7 +60,7 @@ _RESERVED = {"queries", "rng", *BUILTINS, BREAK}
 _LAWS = {"laplace": ["loc", "scale"], "exponential": ["scale"]}
 
 
-def read(function: Any) -> Program:
+def read(function: Any) -> LoopProgram:
     """Return the program of a function with the decorator `provable`. Raises InvalidArgument with
     the line that is outside the subset.
     """
@@ -100,7 +100,7 @@ class _Reader:
         """Return the error for a node that is outside the subset."""
         return self.fail(node, f"`{shown(node)}` is outside the provable subset")
 
-    def program(self) -> Program:
+    def program(self) -> LoopProgram:
         """Read the function."""
         self._modelled(self.tree)
         self._parameters()
@@ -130,7 +130,7 @@ class _Reader:
             item if self._is_list(item) else self.expression(item, extra)[0] for item in items
         )
         block, query, index, carried = found
-        program = Program(
+        program = LoopProgram(
             name=self.function.__name__,
             budget=budget,
             where=where,
@@ -246,7 +246,7 @@ class _Reader:
         block = self.block(loop.body)
         self.in_loop, self.defined = False, before
         changed = {
-            statement.name for statement in walk(block) if isinstance(statement, Assign | Noise)
+            statement.name for statement in walk(block) if isinstance(statement, Assign | NoiseCall)
         }
         carried = tuple(sorted(changed & before)) + (
             (BREAK,) if any(isinstance(s, Break) for s in walk(block)) else ()
@@ -503,6 +503,6 @@ class _Reader:
             self.defined.add(name)
         else:
             name = self._fresh("noise", "real").id
-        found.append(Noise(name, law, scale, self.line(call), defined))
+        found.append(NoiseCall(name, law, scale, self.line(call), defined))
         read = ast.Name(name, ast.Load())
         return ast.copy_location(read if plain else ast.BinOp(center, ast.Add(), read), call)

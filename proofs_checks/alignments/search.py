@@ -35,9 +35,9 @@ from dpwitness.proofs_checks.alignments.program import (
     Append,
     Assign,
     Branch,
-    Noise,
+    LoopProgram,
+    NoiseCall,
     Numbers,
-    Program,
     names_in,
     value,
     walk,
@@ -51,7 +51,7 @@ _TOLERANCE = 1e-9  # of costs in floating point
 Terms = list[tuple[int, ast.expr]]
 
 
-def alignments(program: Program) -> list[Alignment]:
+def alignments(program: LoopProgram) -> list[Alignment]:
     """Return the members of the template, simple ones first."""
     options = []
     sites = [statement.site for statement in walk(program.body) if isinstance(statement, Append)]
@@ -76,7 +76,7 @@ def alignments(program: Program) -> list[Alignment]:
     return [dict(each[k] for each, k in zip(options, chosen, strict=True)) for chosen in ordered]
 
 
-def _bases(program: Program, noise: Noise) -> list[ast.expr | None]:
+def _bases(program: LoopProgram, noise: NoiseCall) -> list[ast.expr | None]:
     """Return expressions whose difference between the runs offsets a move of the noise, in each
     expression that contains the noise.
     """
@@ -99,12 +99,12 @@ def _bases(program: Program, noise: Noise) -> list[ast.expr | None]:
     return list(found.values())
 
 
-def _signs(terms: Terms, noise: Noise) -> list[int]:
+def _signs(terms: Terms, noise: NoiseCall) -> list[int]:
     """Return the signs with which a noise is a term of a sum."""
     return [sign for sign, term in terms if isinstance(term, ast.Name) and term.id == noise.name]
 
 
-def _sums(program: Program) -> Iterator[tuple[Terms, Terms]]:
+def _sums(program: LoopProgram) -> Iterator[tuple[Terms, Terms]]:
     """Yield the terms of each sum in the program, and those with the values of variables that are
     assigned once.
     """
@@ -165,7 +165,7 @@ class Trial:
     drawn: dict[tuple[str, int], float] = field(default_factory=dict)
     output: int | None = None
 
-    def refutes(self, program: Program, alignment: Alignment) -> bool:
+    def refutes(self, program: LoopProgram, alignment: Alignment) -> bool:
         """Return whether the alignment fails on this pair and noise."""
         if program.output and self.output is None:
             self.output = -1
@@ -184,11 +184,11 @@ class Trial:
         )
         return bool(cost > value(program.budget, state.left, Numbers) * (1 + _TOLERANCE))
 
-    def _run(self, program: Program, alignment: Alignment, right: list[float]) -> State | None:
+    def _run(self, program: LoopProgram, alignment: Alignment, right: list[float]) -> State | None:
         """Return the last state of the coupled runs, or None if their outputs differ."""
         iteration = -1
 
-        def draw(noise: Noise) -> float:
+        def draw(noise: NoiseCall) -> float:
             key = noise.name, iteration
             if key not in self.drawn:
                 size = abs(self.rng.gauss(0, 1)) + abs(self.rng.gauss(0, 2))
@@ -214,7 +214,7 @@ class Trial:
         return last.state if all(found.required) and all(last.required) else None
 
 
-def trial_runs(program: Program, direction: tuple[int, int], seed: int) -> list[Trial]:
+def trial_runs(program: LoopProgram, direction: tuple[int, int], seed: int) -> list[Trial]:
     """Return trial runs on random neighbors with random parameters that the promise allows."""
     rng, found = random.Random(seed), []
     for k in range(_TRIALS):
@@ -239,7 +239,7 @@ def trial_runs(program: Program, direction: tuple[int, int], seed: int) -> list[
     return found
 
 
-def random_parameters(program: Program, rng: random.Random) -> dict[str, Any]:
+def random_parameters(program: LoopProgram, rng: random.Random) -> dict[str, Any]:
     """Return random parameters; the promise may not allow them."""
     choices = {"int": (1, 2, 3), "real": (0.5, 1.0, 2.0)}
     return {
@@ -249,7 +249,7 @@ def random_parameters(program: Program, rng: random.Random) -> dict[str, Any]:
 
 
 def survivors(
-    program: Program, found: list[Trial], members: list[Alignment], deadline: float
+    program: LoopProgram, found: list[Trial], members: list[Alignment], deadline: float
 ) -> Iterator[Alignment]:
     """Yield the alignments that no trial refutes. A trial that refutes comes first for the next
     alignment.
@@ -269,7 +269,7 @@ _FACTORS = (1, 2, 3, 4, 6, 8, 12)
 _SHIFTS = (-2, -1, 0, 1, 2)
 
 
-def candidates(program: Program) -> list[str]:
+def candidates(program: LoopProgram) -> list[str]:
     """Return candidate invariants as texts, with the names of `State.names`."""
     by_type = {
         kind: [name for name in program.carried if program.types.get(name, "bool") == kind]
@@ -285,7 +285,7 @@ def candidates(program: Program) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _relations(program: Program, by_type: dict[str, list[str]]) -> Iterator[str]:
+def _relations(program: LoopProgram, by_type: dict[str, list[str]]) -> Iterator[str]:
     """Yield relations of the two runs: everywhere, before the returned iteration, and after it
     while the run returns its index.
     """
@@ -307,7 +307,7 @@ def _relations(program: Program, by_type: dict[str, list[str]]) -> Iterator[str]
         )
 
 
-def _counters(program: Program, counters: list[str]) -> Iterator[str]:
+def _counters(program: LoopProgram, counters: list[str]) -> Iterator[str]:
     """Yield bounds of integer variables by 0, the index and integer parameters."""
     limits = [name for name in program.defaults if program.types[name] == "int"]
     stopped = f"left.{BREAK} or " if BREAK in program.carried else ""

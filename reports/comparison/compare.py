@@ -76,7 +76,7 @@ class NumberChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparedAudit:
     """Row of a comparison: one audit in both reports, or in one of them.
 
     `before` and `after` are the results in the two reports, None if a report does not have the
@@ -147,7 +147,7 @@ class Comparison(Result):
 
     kind: ClassVar[str] = "comparison"
 
-    rows: tuple[Row, ...]  # all rows of both reports, worst first
+    rows: tuple[ComparedAudit, ...]  # all rows of both reports, worst first
     old: str  # names of the reports
     new: str
 
@@ -263,7 +263,7 @@ def _row_key(result: Json) -> tuple[Any, ...]:
     return tuple(result.get(key) for key in ("name", "claim", "relation", "kind", "test"))
 
 
-def _row(old: Json | None, new: Json | None) -> Row:
+def _row(old: Json | None, new: Json | None) -> ComparedAudit:
     # a trace alone does not refute a claim
     before, now = (set(rules_of(result)) - {"TRACE"} if result else set() for result in (old, new))
     accepted_rules = ((new or {}).get("accepted") or {}).get("rules", ())
@@ -275,7 +275,9 @@ def _row(old: Json | None, new: Json | None) -> Row:
         }
         for rule in sorted(now - before)
     )
-    return Row(old, new, violations, tuple(_compare_numbers(old, new)) if old and new else ())
+    return ComparedAudit(
+        old, new, violations, tuple(_compare_numbers(old, new)) if old and new else ()
+    )
 
 
 def _compare_numbers(old: Json, new: Json) -> Iterator[NumberChange]:
@@ -384,12 +386,12 @@ def write(
     return [path / f"compare.{name}" for name in (*formats, "json")]
 
 
-def changed(comparison: Comparison) -> list[Row]:
+def changed(comparison: Comparison) -> list[ComparedAudit]:
     """Return the rows of a comparison with any change."""
     return [row for row in comparison.rows if row.changes != ("same",)]
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: ComparedAudit) -> tuple[str, ...]:
     """Return the texts of a row's cells, in the order of `HEADER`."""
     result = row.result
     notes = [

@@ -89,7 +89,7 @@ def _clopper_pearson(successes: float, trials: float, error: float) -> tuple[Any
 
 
 @dataclass(frozen=True, slots=True)
-class Guesses:
+class GuessCounts:
     """Counts of an event's guesses, the claim whose parameter they estimate, and the error
     probability of each endpoint.
     """
@@ -152,7 +152,7 @@ class Interval:
     pair: Any = None
     event: Any = None
     particular: bool = False  # whether the number is comparable only with numbers of the same event
-    guesses: Guesses | None = None
+    guesses: GuessCounts | None = None
 
     def elsewhere(self, other: Interval) -> bool:
         """Return whether the two numbers are from different pairs of datasets, or are particular to
@@ -249,7 +249,7 @@ def _interval_of_counts(
     claim: Claim, tally: Json, error: float, shown: Any, of: Json, *, particular: bool = False
 ) -> Interval:
     counts = Tally(**tally)
-    guesses = Guesses(
+    guesses = GuessCounts(
         claim, counts.correct, counts.wrong, counts.rounds, counts.directions, error / ENDS
     )
     least = number(shown)

@@ -26,7 +26,7 @@ from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.values.atomic_files import json_text
 from dpwitness.core.values.json_reader import Json
 from dpwitness.reports import cards
-from dpwitness.reports.cards import Column, card_facts, legend, opening, sort_worst_first
+from dpwitness.reports.cards import CardColumn, card_facts, legend, opening, sort_worst_first
 from dpwitness.reports.phrasing.summary import (
     QUESTION,
     Entry,
@@ -153,7 +153,7 @@ def _search_words(entry: Entry) -> str:
     return " ".join(_one_line(text) for text in texts if text).lower()[:300]
 
 
-def _row(entry: Entry, shown: Sequence[Column]) -> Json:
+def _row(entry: Entry, shown: Sequence[CardColumn]) -> Json:
     verdict = str(entry.result.get("verdict"))
     cells = [
         {

@@ -9,7 +9,7 @@ import dpwitness as dpw
 from dpwitness.cli import main
 from dpwitness.core.values.validation import InvalidArgument, import_problem
 from dpwitness.mechanisms.wrappers.programs.inside.target_runs import (
-    Unfit,
+    UnusableTarget,
     attributes_of,
     check_attribute_names,
 )
@@ -76,7 +76,7 @@ def function(**attributes):
     ids=lambda v: type(v).__name__,
 )
 def test_a_hostile_attribute_is_refused_by_name(name, value):
-    with pytest.raises(Unfit, match=f"^{name} must ") as caught:
+    with pytest.raises(UnusableTarget, match=f"^{name} must ") as caught:
         attributes_of(function(**{name: value}))
     assert len(str(caught.value)) < 250 and "\n" not in str(caught.value)
     with pytest.raises(InvalidArgument, match=f"f: {name} must "):

@@ -17,7 +17,7 @@ from dpwitness.cli import main
 from dpwitness.mechanisms import Laplace, Records
 from dpwitness.reports.comparison import intervals as limits
 from dpwitness.reports.comparison.compare import html, markdown, terminal
-from dpwitness.reports.comparison.intervals import BITS, VALUE, Guesses, intervals
+from dpwitness.reports.comparison.intervals import BITS, VALUE, GuessCounts, intervals
 from dpwitness.reports.phrasing.summary import fingerprint, rules_of
 
 
@@ -36,7 +36,7 @@ def test_each_end_misses_as_often_as_it_says(claim):
     misses = np.zeros(2)
     for made in rng.binomial(rounds, s, runs):
         correct = int(rng.binomial(made, theta))
-        low, high = Guesses(claim, correct, int(made) - correct, rounds, 2, error).limits()
+        low, high = GuessCounts(claim, correct, int(made) - correct, rounds, 2, error).limits()
         misses += low > truth, high < truth
     assert np.all(misses <= 225)  # mean at most 150, standard deviation 12
     assert not claim.is_pure or np.all(misses >= 75)  # exact: of one limit alone, no slack

@@ -13,7 +13,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import dpwitness as dpw
 from dpwitness.auditors.witnesses.result import Result
-from dpwitness.console import Bar, Cell, Progress, progress_bar
+from dpwitness.console import Bar, NotebookBar, Progress, progress_bar
 from dpwitness.reports.formats.html_format import notebook_html, notebook_markdown
 
 PAIR = dpw.Pair(np.array([0.0, 3.0]), np.array([1.0, 3.0]))
@@ -157,7 +157,7 @@ def test_the_bar_is_updated_in_its_place(shell):
         "= clock, -1.0\n"
         "    found = dpw.audit(m.Laplace(epsilon=1.0), trials=200_000, bits=False, progress=bar)"
     )
-    assert ran.success and isinstance(shell.user_ns["bar"], Cell)
+    assert ran.success and isinstance(shell.user_ns["bar"], NotebookBar)
     first, *updates, last = shell.display_pub.outputs
     assert (
         not first.get("update")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpwitness.auditors.audit.audit import audit
-from dpwitness.auditors.events.posterior import Table
+from dpwitness.auditors.events.posterior import ScoreTable
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.datasets.pairs import Pair
 
@@ -33,6 +33,6 @@ def test_scores_that_are_neighbouring_floats():
     scores = np.repeat(
         [1.0, np.nextafter(1.0, 2.0), np.nextafter(np.nextafter(1.0, 2.0), 2.0), 3.0], 50
     )
-    table = Table.build(scores, np.arange(len(scores)) % 2 == 0)
+    table = ScoreTable.build(scores, np.arange(len(scores)) % 2 == 0)
     assert table.ones.min() >= 0 and table.zeros.min() >= 0
     assert (table.ones.sum(), table.zeros.sum()) == (100, 100)

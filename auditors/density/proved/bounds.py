@@ -36,7 +36,7 @@ import numpy as np
 from flint import arb, ctx
 
 from dpwitness.auditors.density.composition import content_key
-from dpwitness.auditors.density.proved.cells import Cell, Cells, Side
+from dpwitness.auditors.density.proved.cells import Cell, Cells, PairOrder
 from dpwitness.auditors.density.proved.space import (
     cells_of,
     cells_of_draw,
@@ -44,10 +44,10 @@ from dpwitness.auditors.density.proved.space import (
     product_cells,
     sample_and_check_balls,
 )
-from dpwitness.auditors.density.result import End, Found
+from dpwitness.auditors.density.result import End, RouteBounds
 from dpwitness.core.balls.ball import PRECISION, EnclosureUnavailable, Span, endpoints
 from dpwitness.core.balls.plane import PlaneLoss
-from dpwitness.core.balls.profiles import Gaussian, ShiftProfile, Singular
+from dpwitness.core.balls.profiles import GaussianProfile, ShiftProfile, Singular
 from dpwitness.core.balls.risk import RiskLaw
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
@@ -65,7 +65,7 @@ from dpwitness.core.values.json_codec import same_value
 
 
 @dataclass(frozen=True, slots=True)
-class ClosedForm(Side):
+class ClosedForm(PairOrder):
     """Divergences of a shift of known noise. Both orders of the pair are equivalent."""
 
     profile: ShiftProfile
@@ -73,7 +73,7 @@ class ClosedForm(Side):
     @property
     def mu(self) -> Span | None:
         """Enclose the GDP parameter of a normal shift; None for other noise."""
-        return endpoints(self.profile.mu) if isinstance(self.profile, Gaussian) else None
+        return endpoints(self.profile.mu) if isinstance(self.profile, GaussianProfile) else None
 
     def hockey_stick(self, epsilon: float, relative: float = 1e-7, absolute: float = 0.0) -> Span:
         """Enclose the hockey-stick divergence delta(epsilon)."""
@@ -91,13 +91,13 @@ class ClosedForm(Side):
 
     def concentrated(self) -> Span:
         """Enclose the supremum of D_a / a over a > 1."""
-        if isinstance(self.profile, Gaussian):
+        if isinstance(self.profile, GaussianProfile):
             return endpoints(self.profile.mu**2 / 2)
-        return Side.concentrated(self)
+        return PairOrder.concentrated(self)
 
 
 @dataclass(frozen=True, slots=True)
-class LargestLossBounds(Side):
+class LargestLossBounds(PairOrder):
     """One order of a pair of which only the largest loss L is enclosed. Other divergences are
     bounded from above by L.
     """
@@ -127,7 +127,7 @@ class LargestLossBounds(Side):
 
 def _cells_on_axis(
     mechanism: Any, d1: Any, d0: Any, axial: tuple[RiskLaw, RiskLaw, int, str], seconds: float
-) -> tuple[Side, ...]:
+) -> tuple[PairOrder, ...]:
     """Return cells for both orders of a pair whose records lie on one axis.
 
     For normal noise the loss is that of the coordinate along the axis. For other noise, the largest
@@ -163,7 +163,7 @@ _BEYOND = (0.0, math.inf)  # marks the box of an arc
 
 def _search_plane(
     mechanism: Any, d1: Any, d0: Any, found: tuple[PlaneLoss, float], seconds: float
-) -> tuple[Side, Side]:
+) -> tuple[PairOrder, PairOrder]:
     """Return the largest loss for each order of the pair, with half of the time each. Sampled
     outputs, scaled in and out, are tried first.
     """
@@ -231,7 +231,9 @@ def _plane_cells(loss: PlaneLoss, reach: float, hints: list[list[float]], second
 _MOST_PARTS = 2048  # largest number of independent parts that are composed
 
 
-def proved_bounds(mechanism: Any, pair: Pair, claim: Claim, seconds: float = 20.0) -> Found | None:
+def proved_bounds(
+    mechanism: Any, pair: Pair, claim: Claim, seconds: float = 20.0
+) -> RouteBounds | None:
     """Enclose the claim's parameter and the privacy profile of a pair, in balls, over all outputs.
 
     Returns None if the mechanism or the claim offers no enclosure. Raises BadOracle if the balls
@@ -253,7 +255,7 @@ def proved_bounds(mechanism: Any, pair: Pair, claim: Claim, seconds: float = 20.
             return None
 
 
-def _bounds_of(sides: Sequence[Side], method: str, claim: Claim) -> Found | None:
+def _bounds_of(sides: Sequence[PairOrder], method: str, claim: Claim) -> RouteBounds | None:
     """Return the bounds over both orders of the pair, or None if the claim has no enclosure."""
     spans = [claim.enclosed(side) for side in sides]
     known = [span for span in spans if span is not None]
@@ -270,12 +272,12 @@ def _bounds_of(sides: Sequence[Side], method: str, claim: Claim) -> Found | None
     )
     lower, upper = np.clip(profile[:, 0], 0.0, 1.0), np.clip(profile[:, 1], 0.0, 1.0)
     low, high = (End(p, "proved", e) for p, e in zip(parameter, epsilon, strict=True))
-    return Found(method, (low,), (high,), epsilons, lower, upper)
+    return RouteBounds(method, (low,), (high,), epsilons, lower, upper)
 
 
 def _cover_outputs(
     mechanism: Any, d1: Any, d0: Any, seconds: float
-) -> tuple[Sequence[Side], str] | None:
+) -> tuple[Sequence[PairOrder], str] | None:
     """Return both orders of the pair, and a description of how the outputs are covered; None if
     nothing applies.
     """

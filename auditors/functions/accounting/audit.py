@@ -29,8 +29,8 @@ from dpwitness.auditors.functions.accounting.profiles import Composition, Unavai
 from dpwitness.auditors.functions.accounting.search import (
     OWNER,
     Call,
-    Comparison,
-    Found,
+    FigureComparison,
+    SearchState,
     arguments_of,
     caller,
     compared,
@@ -46,7 +46,7 @@ from dpwitness.auditors.search.catalogue import require_settings
 from dpwitness.auditors.witnesses.result import FunctionResult, named
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.balls.ball import PRECISION, Ball, down
-from dpwitness.core.balls.profiles import Gaussian, normal_cdf
+from dpwitness.core.balls.profiles import GaussianProfile, normal_cdf
 from dpwitness.core.protocols.mechanism import name_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
@@ -77,20 +77,20 @@ class Game:
     exact: Callable[[Call, Point], tuple[float, list[str]]]
     require_point: Callable[[Mapping[str, Any]], Point]
 
-    def search(self, call: Call, seconds: float, evaluations: int, seed: int) -> Found:
+    def search(self, call: Call, seconds: float, evaluations: int, seed: int) -> SearchState:
         """Compare claimed and exact probabilities, until the search budget is spent or an exact one
         is larger, which is then shown with the shortest lists.
         """
-        end, found = time.monotonic() + seconds, Found()
+        end, found = time.monotonic() + seconds, SearchState()
         for at in itertools.islice(self.points(seed), evaluations):
             found = self.compared(found, call, at)
             if found.violation is not None or time.monotonic() > end:
                 break
         return narrowed(
-            found, lambda at: self.compared(Found(), call, at).violation, (), seconds / 2
+            found, lambda at: self.compared(SearchState(), call, at).violation, (), seconds / 2
         )
 
-    def compared(self, found: Found, call: Call, at: Point) -> Found:
+    def compared(self, found: SearchState, call: Call, at: Point) -> SearchState:
         """Return the state of a search after the comparison at one point."""
         try:
             exact, problems = self.exact(call, at)
@@ -98,7 +98,7 @@ class Game:
             return replace(found, unavailable=found.unavailable + 1)
         except ValueError as error:
             return found.with_failures([str(error)])
-        new = Comparison(at, at[self.claimed], exact)
+        new = FigureComparison(at, at[self.claimed], exact)
         worse = found.lowest is None or new.ratio < found.lowest.ratio
         violated = exact > new.figure * (1 + 1e-9) + 1e-15
         return replace(
@@ -147,7 +147,7 @@ def exact_error(bounds: Mapping[tuple[int, int], float], at: Point) -> float:
     with ctx.workprec(PRECISION):
         mu, threshold, canaries = arb(at["mu"]), arb(at["threshold"]), at["canaries"]
         inside, outside = normal_cdf(mu - threshold), normal_cdf(-threshold)
-        profile, delta, total = Gaussian(mu), arb(at["delta"]), arb(0)
+        profile, delta, total = GaussianProfile(mu), arb(at["delta"]), arb(0)
         for (a, b), bound in bounds.items():
             # error of a bound that is a solver's tolerance
             value = bound - 1e-5 * (1 + abs(bound)) if math.isfinite(bound) else bound
@@ -496,7 +496,7 @@ def audit_accountant(
         question, names = question_of(function, mechanism, returns, parameters, ranges)
         found = narrowed(
             search(question, seconds=seconds, evaluations=evaluations, seed=seed),
-            lambda at: compared(Found(), question, at, question.call([at])[0]).violation,
+            lambda at: compared(SearchState(), question, at, question.call([at])[0]).violation,
             question.parameters,
             seconds / 2,
         )
@@ -520,7 +520,7 @@ def compare_at(
     if mechanism in GAMES:
         game = GAMES[mechanism]
         names = _arguments_of_game(function, mechanism, returns, parameters)
-        found = game.compared(Found(), caller(function, names), game.require_point(at))
+        found = game.compared(SearchState(), caller(function, names), game.require_point(at))
     else:
         question, names = question_of(function, mechanism, returns, parameters)
         known = {parameter.name: parameter for parameter in question.parameters}
@@ -530,7 +530,7 @@ def compare_at(
             )
         for key, value in at.items():
             require_inside(known[key], value)
-        found = compared(Found(), question, at, question.call([at])[0])
+        found = compared(SearchState(), question, at, question.call([at])[0])
     return _result(function, mechanism, returns, names, found, seed, name, begin)
 
 
@@ -548,13 +548,13 @@ def _result(
     mechanism: str,
     returns: str,
     names: Mapping[str, str],
-    found: Found,
+    found: SearchState,
     seed: int,
     name: str,
     begin: float,
 ) -> AccountantResult:
     """Return the result of a search that began at this time."""
-    point = found.violation or found.lowest or Comparison({}, math.nan, math.nan)
+    point = found.violation or found.lowest or FigureComparison({}, math.nan, math.nan)
     verdict = (
         Verdict.VIOLATED
         if found.violation
@@ -585,7 +585,7 @@ def _result(
     )
 
 
-def _notes(found: Found, returns: str) -> tuple[str, ...]:
+def _notes(found: SearchState, returns: str) -> tuple[str, ...]:
     """Return notes on failed calls, rounding, and loose figures; the cause of an error
     comes first.
     """

@@ -33,7 +33,7 @@ from dpwitness.auditors.functions.accounting.profiles import (
 )
 from dpwitness.auditors.statistics.mean_limits import bracket
 from dpwitness.core.balls.ball import PRECISION, Ball, down
-from dpwitness.core.balls.profiles import Gaussian, Laplace, Profile
+from dpwitness.core.balls.profiles import GaussianProfile, LaplaceProfile, Profile
 from dpwitness.core.protocols.mechanism import FloatArray
 
 _MASS_BITS = 100  # masses are rounded down to multiples of 2^-_MASS_BITS
@@ -42,7 +42,7 @@ _AIM = 1e-5  # grid steps by which a cell's log-ratio is aimed past its grid poi
 
 
 # pair of laws on the line whose privacy loss log P/Q increases in the output and is bounded below
-Line = Laplace | Mixture
+Line = LaplaceProfile | Mixture
 
 
 # masses of the cells of one step under P and under Q
@@ -268,12 +268,12 @@ class Reference:
 
 
 def _gaussian(at: Point) -> Profile:
-    return Gaussian(arb(at["sensitivity"]) * arb(at["steps"]).sqrt() / arb(at["sigma"]))
+    return GaussianProfile(arb(at["sensitivity"]) * arb(at["steps"]).sqrt() / arb(at["sigma"]))
 
 
 @lru_cache(64)
 def _repeated_laplace(sensitivity: float, scale: float, steps: int) -> Profile:
-    law = Laplace(arb(sensitivity) / arb(scale))
+    law = LaplaceProfile(arb(sensitivity) / arb(scale))
     return law if steps == 1 else compose(law, law, steps)
 
 
@@ -339,11 +339,13 @@ MECHANISMS: Mapping[str, Reference] = {
     "gaussian": Reference((_SIGMA, _SENSITIVITY, _STEPS), _gaussian, "sigma"),
     "gdp": Reference(
         (Parameter("mu", 1e-4, 30), _STEPS),
-        lambda at: Gaussian(arb(at["mu"]) * arb(at["steps"]).sqrt()),
+        lambda at: GaussianProfile(arb(at["mu"]) * arb(at["steps"]).sqrt()),
         "mu",
     ),
     "zcdp": Reference(
-        (Parameter("rho", 1e-8, 400),), lambda at: Gaussian((2 * arb(at["rho"])).sqrt()), "rho"
+        (Parameter("rho", 1e-8, 400),),
+        lambda at: GaussianProfile((2 * arb(at["rho"])).sqrt()),
+        "rho",
     ),
     "renyi": Reference(
         (Parameter("order0", 1.01, 1000, "order"), Parameter("rdp", 1e-6, 100)),
@@ -467,7 +469,7 @@ def _exceeds(returns: str, value: float, profile: Profile, at: Point) -> bool:
         return any(profile.renyi(arb(order)) > order * x for order in _ORDERS)
     if value <= 0:
         return any(profile.delta(arb(e)) > 0 for e in _EPSILONS)
-    return any(profile.delta(arb(e)) > Gaussian(x).delta(arb(e)) for e in _EPSILONS)
+    return any(profile.delta(arb(e)) > GaussianProfile(x).delta(arb(e)) for e in _EPSILONS)
 
 
 def hockey_stick(profile: Profile, epsilon: Ball) -> Ball:

@@ -22,7 +22,7 @@ from scipy.special import logsumexp
 
 from dpwitness.auditors.statistics.mean_limits import bracket
 from dpwitness.core.balls.ball import Ball, normal_mass
-from dpwitness.core.balls.profiles import Gaussian
+from dpwitness.core.balls.profiles import GaussianProfile
 
 _MAX_TERMS = 20_000  # largest number of lattice points of a discrete law
 _WIDTH = 18  # standard deviations beyond which the mass of a discrete law is left out: below 1e-70
@@ -188,7 +188,7 @@ class RenyiBound:
     bound: float
 
     def delta(self, epsilon: Ball) -> Ball:
-        found = Gaussian((2 * arb(self.bound) / arb(self.order)).sqrt()).delta(epsilon)
+        found = GaussianProfile((2 * arb(self.bound) / arb(self.order)).sqrt()).delta(epsilon)
         for pair in _pairs(self.order, self.bound):
             found = found.max(pair.delta(epsilon))
         return found

@@ -67,7 +67,7 @@ OWNER = "audit_accountant"
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class FigureComparison:
     """Figure of the accountant at one point, and the exact figure, which is a rigorous lower bound.
 
     The exact epsilon is 0 if it is not positive. With a negative figure, it is the exact one,
@@ -91,16 +91,16 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchState:
     """State of a search: the lowest and the highest figure, violations, and what was skipped.
 
     `rounding` counts figures that are too low by no more than rounding, at most by `deficit`;
     `negative` counts negative epsilons that are not too low.
     """
 
-    lowest: Comparison | None = None
-    highest: Comparison | None = None
-    violation: Comparison | None = None
+    lowest: FigureComparison | None = None
+    highest: FigureComparison | None = None
+    violation: FigureComparison | None = None
     score: float = math.inf  # of the lowest comparison
     compared: int = 0
     rounding: int = 0
@@ -110,7 +110,7 @@ class Found:
     unavailable: int = 0
     failed: int = 0
 
-    def with_failures(self, problems: Sequence[str]) -> Found:
+    def with_failures(self, problems: Sequence[str]) -> SearchState:
         """Return the state after further failed calls."""
         kept = tuple(dict.fromkeys((*self.failures, *problems)))[:3]
         return replace(self, failed=self.failed + len(problems), failures=kept)
@@ -141,11 +141,11 @@ class Question:
             self.complete(at),
         )
 
-    def compare(self, at: Point, figure: float, accuracy: float = 1e-12) -> Comparison:
+    def compare(self, at: Point, figure: float, accuracy: float = 1e-12) -> FigureComparison:
         """Return the comparison at one point. Raises Unavailable if the exact figure cannot be
         computed.
         """
-        return Comparison(
+        return FigureComparison(
             at,
             figure,
             exact_figure(
@@ -154,11 +154,11 @@ class Question:
         )
 
 
-def search(question: Question, *, seconds: float, evaluations: int, seed: int) -> Found:
+def search(question: Question, *, seconds: float, evaluations: int, seed: int) -> SearchState:
     """Compare the accountant with the exact figure at extreme, random and promising points, until
     the budget is spent.
     """
-    rng, end, found = np.random.default_rng(seed), time.monotonic() + seconds, Found()
+    rng, end, found = np.random.default_rng(seed), time.monotonic() + seconds, SearchState()
     tried, count = points(question.parameters, rng), 0
     # figures that take libraries little time: more calls than usual, and suspect ones come first
     asked = _BATCH * (4 if question.returns in ("rdp", "zcdp") else 1)
@@ -182,7 +182,7 @@ def search(question: Question, *, seconds: float, evaluations: int, seed: int) -
     return found
 
 
-def compared(found: Found, question: Question, at: Point, answer: Any) -> Found:
+def compared(found: SearchState, question: Question, at: Point, answer: Any) -> SearchState:
     """Return the state after one answer of the accountant: a number, or an exception."""
     figure, failure = number_of(answer)
     if failure:
@@ -226,11 +226,11 @@ def compared(found: Found, question: Question, at: Point, answer: Any) -> Found:
 
 
 def narrowed(
-    found: Found,
-    violation_at: Callable[[Point], Comparison | None],
+    found: SearchState,
+    violation_at: Callable[[Point], FigureComparison | None],
     parameters: Sequence[Parameter],
     seconds: float,
-) -> Found:
+) -> SearchState:
     """Return the state of a search with its violation, if there is one, at simpler parameters,
     found in this time: short lists, defaults, round numbers. At least a tenth of the relative
     deficit is kept.
@@ -239,7 +239,7 @@ def narrowed(
         return found
     least, end = (1 - found.violation.ratio) / 10, time.monotonic() + seconds
 
-    def simpler(violation: Comparison) -> Iterator[Comparison]:
+    def simpler(violation: FigureComparison) -> Iterator[FigureComparison]:
         at = violation.at
         longest = max((len(value) for value in at.values() if isinstance(value, tuple)), default=0)
         shorter_lists = (

@@ -15,8 +15,8 @@ from dpwitness.auditors.functions.accounting.audit import AccountantResult, audi
 from dpwitness.auditors.functions.metamorphic import random_relations, relations
 from dpwitness.auditors.functions.metamorphic.relations import (
     Cases,
-    Outcome,
     Raised,
+    RelationOutcome,
     outcome,
     row_count,
     rows,
@@ -224,12 +224,12 @@ _OWNER = "audit_metamorphic"
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class CheckedRelation:
     """Relation: function, statement, tested argument, further required argument, cases
     and options.
     """
 
-    check: Callable[..., Outcome]
+    check: Callable[..., RelationOutcome]
     statement: str
     subject: str
     cases: Callable[[Inputs], Cases]
@@ -238,7 +238,7 @@ class Relation:
 
 
 RELATIONS = {
-    "order_is_ignored": Relation(
+    "order_is_ignored": CheckedRelation(
         relations.order_is_ignored,
         "the output does not depend on the order of the rows",
         "function",
@@ -246,21 +246,21 @@ RELATIONS = {
         "unordered",
         ("output_metric",),
     ),
-    "concatenation_is_kept": Relation(
+    "concatenation_is_kept": CheckedRelation(
         relations.concatenation_is_kept,
         "the output of a concatenation is the concatenation of the outputs",
         "function",
         lambda inputs: inputs.parts,
         "row_wise",
     ),
-    "zero_map_is_constant": Relation(
+    "zero_map_is_constant": CheckedRelation(
         relations.zero_map_is_constant,
         "an output whose stability map is 0 does not depend on the input",
         "function",
         lambda inputs: inputs.pairs,
         "zero_map",
     ),
-    "errors_ignore_one_record": Relation(
+    "errors_ignore_one_record": CheckedRelation(
         random_relations.errors_ignore_one_record,
         "an exception does not depend on one record",
         "mechanism",
@@ -268,7 +268,7 @@ RELATIONS = {
         "",
         ("seed", "epsilon", "delta"),
     ),
-    "zero_epsilon_is_constant": Relation(
+    "zero_epsilon_is_constant": CheckedRelation(
         random_relations.zero_epsilon_is_constant,
         "a release with epsilon 0 has the same law on all datasets",
         "at_epsilon",
@@ -276,7 +276,7 @@ RELATIONS = {
         "",
         ("seed", "confidence", "delta", "runs"),
     ),
-    "more_epsilon_spreads_no_more": Relation(
+    "more_epsilon_spreads_no_more": CheckedRelation(
         random_relations.more_epsilon_spreads_no_more,
         "outputs at twice the epsilon spread no more",
         "at_epsilon",
@@ -288,13 +288,13 @@ RELATIONS = {
         "",
         ("seed", "confidence", "runs"),
     ),
-    "more_epsilon_is_no_more_noise": Relation(
+    "more_epsilon_is_no_more_noise": CheckedRelation(
         relations.more_epsilon_is_no_more_noise,
         "twice the epsilon needs no more noise",
         "noise",
         lambda inputs: [(10.0**k * x,) for k in range(-4, 2) for x in (1.0, 2.0, 3.0, 5.0)],
     ),
-    "parallel_composition_is_the_maximum": Relation(
+    "parallel_composition_is_the_maximum": CheckedRelation(
         relations.parallel_composition_is_the_maximum,
         "parallel composition costs at least the largest epsilon",
         "parallel",

@@ -14,8 +14,8 @@ from dpwitness.auditors.functions.metamorphic.relations import (
     Broken,
     Cases,
     NotRun,
-    Outcome,
     Raised,
+    RelationOutcome,
     first_broken,
     outcome,
 )
@@ -40,7 +40,7 @@ def zero_epsilon_is_constant(
     runs: int = 20_000,
     confidence: float = 0.9999,
     seed: int = 0,
-) -> Outcome:
+) -> RelationOutcome:
     """Return whether the law of a mechanism with epsilon 0 is the same on both datasets of each
     case.
 
@@ -62,7 +62,7 @@ def zero_epsilon_is_constant(
 
     Returns
     -------
-    Outcome
+    RelationOutcome
         The first case with different laws.
     """
     mechanism = outcome(at_epsilon, 0.0)
@@ -71,7 +71,7 @@ def zero_epsilon_is_constant(
         sampler = getattr(mechanism, "sample", mechanism)
         raised = [_raises(sampler, dataset, [seed], 1) for case in cases[:1] for dataset in case]
     if raised and all(raised):
-        return Outcome(tried=1, notes=(f"epsilon 0 is refused: {raised[0]}",))
+        return RelationOutcome(tried=1, notes=(f"epsilon 0 is refused: {raised[0]}",))
 
     def compare(first: Any, second: Any) -> Broken | None:
         found = audit(
@@ -101,7 +101,7 @@ def more_epsilon_spreads_no_more(
     runs: int = 8000,
     confidence: float = 0.9999,
     seed: int = 0,
-) -> Outcome:
+) -> RelationOutcome:
     """Return whether outputs at twice the epsilon spread no more than outputs at epsilon.
 
     The relation is that of additive noise. Mechanisms with thresholds may break it: with more
@@ -128,7 +128,7 @@ def more_epsilon_spreads_no_more(
 
     Returns
     -------
-    Outcome
+    RelationOutcome
         The first case in which doubling epsilon adds noise.
     """
 
@@ -203,7 +203,7 @@ def errors_ignore_one_record(
     delta: float = 0.0,
     error: float = 1e-6,
     seed: int = 0,
-) -> Outcome:
+) -> RelationOutcome:
     """Return whether a mechanism raises on one of two neighboring datasets and not on the other.
 
     An exception is an output. If it has probability p on one dataset, an (epsilon, delta)-private
@@ -229,7 +229,7 @@ def errors_ignore_one_record(
 
     Returns
     -------
-    Outcome
+    RelationOutcome
         The first case in which an exception depends on one record.
     """
     sampler, allowed = (
@@ -239,7 +239,7 @@ def errors_ignore_one_record(
     # largest number of runs that confirm that a dataset raises no exception
     runs = next((n for n in range(1, 10_000) if _log_chance(n, epsilon, delta) <= allowed), None)
     if runs is None:
-        return Outcome(
+        return RelationOutcome(
             notes=(
                 f"epsilon = {epsilon:g} allows an exception on one dataset and none on the "
                 "other: not compared",

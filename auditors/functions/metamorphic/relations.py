@@ -161,7 +161,7 @@ def row_count(dataset: Any) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RelationOutcome:
     """Result of the cases of one relation.
 
     `finding` is empty if no case breaks the relation. `failed` counts cases that could not be run.
@@ -183,7 +183,7 @@ Compare = Callable[..., Broken | None]
 
 def order_is_ignored(
     function: Callable[[Any], Any], cases: Cases, *, output_metric: str | None = None
-) -> Outcome:
+) -> RelationOutcome:
     """Return whether the output is the same for a dataset and for the same rows in another order.
 
     A case is a pair of datasets. Floating-point sums depend on the order in their last digits:
@@ -202,7 +202,7 @@ def order_is_ignored(
 
     Returns
     -------
-    Outcome
+    RelationOutcome
         The first case with different outputs, or none.
     """
     return first_broken(
@@ -215,7 +215,7 @@ def order_is_ignored(
     )
 
 
-def concatenation_is_kept(function: Callable[[Any], Any], cases: Cases) -> Outcome:
+def concatenation_is_kept(function: Callable[[Any], Any], cases: Cases) -> RelationOutcome:
     """Return whether a function that works row by row gives the same rows for parts and for their
     concatenation.
 
@@ -231,7 +231,7 @@ def concatenation_is_kept(function: Callable[[Any], Any], cases: Cases) -> Outco
 
     Returns
     -------
-    Outcome
+    RelationOutcome
         The first case in which the output of the whole is not the concatenation of the outputs of
         the parts.
     """
@@ -258,7 +258,7 @@ def concatenation_is_kept(function: Callable[[Any], Any], cases: Cases) -> Outco
     )
 
 
-def zero_map_is_constant(function: Callable[[Any], Any], cases: Cases) -> Outcome:
+def zero_map_is_constant(function: Callable[[Any], Any], cases: Cases) -> RelationOutcome:
     """Return whether a function with a stability map of 0 has the same output on both datasets of
     each case.
 
@@ -271,7 +271,7 @@ def zero_map_is_constant(function: Callable[[Any], Any], cases: Cases) -> Outcom
 
     Returns
     -------
-    Outcome
+    RelationOutcome
         The first case with different outputs, or none.
     """
     return first_broken(
@@ -284,7 +284,7 @@ def zero_map_is_constant(function: Callable[[Any], Any], cases: Cases) -> Outcom
     )
 
 
-def more_epsilon_is_no_more_noise(noise: Callable[[float], float], cases: Cases) -> Outcome:
+def more_epsilon_is_no_more_noise(noise: Callable[[float], float], cases: Cases) -> RelationOutcome:
     """Return whether the noise at twice the epsilon is at most the noise at epsilon.
 
     Parameters
@@ -296,7 +296,7 @@ def more_epsilon_is_no_more_noise(noise: Callable[[float], float], cases: Cases)
 
     Returns
     -------
-    Outcome
+    RelationOutcome
         The first epsilon at which doubling it adds noise, or none.
     """
 
@@ -317,7 +317,7 @@ def more_epsilon_is_no_more_noise(noise: Callable[[float], float], cases: Cases)
 
 def parallel_composition_is_the_maximum(
     function: Callable[[list[float]], float], cases: Cases
-) -> Outcome:
+) -> RelationOutcome:
     """Return whether the figure of mechanisms on disjoint parts of the data is their largest
     epsilon, not a smaller number.
 
@@ -330,7 +330,7 @@ def parallel_composition_is_the_maximum(
 
     Returns
     -------
-    Outcome
+    RelationOutcome
         The first list whose figure is below its maximum. A figure above the maximum is a note.
     """
     above = []
@@ -364,7 +364,9 @@ class _Rounding(Exception):
     """Two outputs that differ by rounding only."""
 
 
-def first_broken(compare: Compare, cases: Cases, rounding: str = "", error: float = 0.0) -> Outcome:
+def first_broken(
+    compare: Compare, cases: Cases, rounding: str = "", error: float = 0.0
+) -> RelationOutcome:
     """Return the first case that breaks a relation, at this probability of a false finding."""
     tried = failed = rounded = 0
     for case in cases:
@@ -377,8 +379,8 @@ def first_broken(compare: Compare, cases: Cases, rounding: str = "", error: floa
             rounded, found = rounded + 1, None
         tried += 1
         if found is not None:
-            return Outcome(found[0], tuple(case), found[1], error, tried, failed)
-    return Outcome(tried=tried, failed=failed, notes=(rounding,) if rounded else ())
+            return RelationOutcome(found[0], tuple(case), found[1], error, tried, failed)
+    return RelationOutcome(tried=tried, failed=failed, notes=(rounding,) if rounded else ())
 
 
 def _comparison(

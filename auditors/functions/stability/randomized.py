@@ -38,7 +38,7 @@ from dpwitness.auditors.functions.stability.search import (
     Comparisons,
     Excess,
     Failure,
-    Found,
+    FoundInputs,
     compared,
     outcomes_of,
 )
@@ -85,7 +85,7 @@ def _output(transformation: Any, dataset: Any, *_: Any) -> Any:
     return found
 
 
-def is_kept(found: Found, tested: Comparisons) -> bool:
+def is_kept(found: FoundInputs, tested: Comparisons) -> bool:
     """Return whether the outcomes of a transformation that looks deterministic show another finding
     in some fresh state.
     """
@@ -183,7 +183,7 @@ class _Event:
 
 def find_law(
     tested: Comparisons, groups: Iterable[Group], seconds: float, rng: Generator
-) -> tuple[Found | None, LawTest | None, str]:
+) -> tuple[FoundInputs | None, LawTest | None, str]:
     """Return the first pair of inputs that a test refutes, the last test, and why there is no
     verdict; an empty text if there is one.
 
@@ -218,7 +218,7 @@ def try_pairs(
     pairs: Sequence[tuple[Any, Any, Any]],
     rng: Generator,
     deadline: float = math.inf,
-) -> tuple[Found | None, LawTest | None, str]:
+) -> tuple[FoundInputs | None, LawTest | None, str]:
     """Train an event on each pair of inputs and distance, and test the best: see `find_law`."""
     events = []
     for first, second, d_in in pairs:
@@ -238,7 +238,9 @@ def try_pairs(
     if test is None or not test.refuted:
         return None, test, ""
     excess = compared(tested.metric, tested.bounds[event.d_in], *event.shown)
-    found = Found(event.first, event.second, event.d_in, event.shown, excess._replace(kind=LAW))
+    found = FoundInputs(
+        event.first, event.second, event.d_in, event.shown, excess._replace(kind=LAW)
+    )
     return found, test, ""
 
 

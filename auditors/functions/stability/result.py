@@ -23,7 +23,7 @@ from dpwitness.auditors.functions.stability.search import (
     UNFINISHED,
     Comparisons,
     Failure,
-    Found,
+    FoundInputs,
 )
 from dpwitness.auditors.witnesses.result import FunctionResult, named
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
@@ -324,7 +324,7 @@ def format_ratio(ratio: float) -> str:
 
 
 def concluded(
-    found: Found | None,
+    found: FoundInputs | None,
     problem: str,
     tested: Comparisons,
     visible_errors: bool,

@@ -95,7 +95,7 @@ def compared(metric: Metric, bound: Exact, first: Any, second: Any) -> Excess:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundInputs:
     """Two inputs within the distance `d_in`, their outcomes, and what these show."""
 
     first: Any
@@ -178,13 +178,13 @@ class Comparisons:
         elif excess.ratio < math.inf:
             self.ratio = max(self.ratio, excess.ratio)
 
-    def shown(self, first: Any, second: Any, d_in: Any) -> Found:
+    def shown(self, first: Any, second: Any, d_in: Any) -> FoundInputs:
         """Run two inputs, and return what their outcomes show."""
         left, right = self.run([first, second])
         excess = compared(self.metric, self.bounds[d_in], left, right)
-        return Found(first, second, d_in, (left, right), excess)
+        return FoundInputs(first, second, d_in, (left, right), excess)
 
-    def repeats(self, found: Found) -> bool:
+    def repeats(self, found: FoundInputs) -> bool:
         """Return whether further runs of both inputs of a finding have the same outcomes."""
         # each abort costs a process
         for _ in range(1 if found.excess.kind == ABORTS else 8):
@@ -198,14 +198,14 @@ class Comparisons:
 
 def search(
     tested: Comparisons, near: Neighbors, inputs: Sequence[Any], seconds: float, seed: int
-) -> Found | None:
+) -> FoundInputs | None:
     """Return the most severe finding of a search; None if there is none.
 
     A violation ends the search. Random walks start at random inputs, or at inputs whose outputs
     moved far.
     """
     begin, rng = time.monotonic(), random.Random(seed)
-    found: dict[str, Found] = {}
+    found: dict[str, FoundInputs] = {}
     furthest: list[tuple[float, Any]] = []  # largest ratios, each with a dataset of its group
 
     def over(share: float) -> bool:
@@ -227,7 +227,9 @@ def search(
                     highest = max(highest, excess.ratio)
                 if excess.kind in SEVERITY and excess.kind not in found:
                     first, second = group.datasets[i], group.datasets[j]
-                    found[excess.kind] = Found(first, second, d_in, (sides[i], sides[j]), excess)
+                    found[excess.kind] = FoundInputs(
+                        first, second, d_in, (sides[i], sides[j]), excess
+                    )
             furthest.append((highest, group.datasets[-1]))
             furthest.sort(key=lambda entry: -entry[0])
             del furthest[32:]
@@ -289,7 +291,9 @@ class _Finished(BaseException):
     """Raised to end the generation."""
 
 
-def smallest(tested: Comparisons, near: Neighbors, found: Found, seconds: float) -> Found:
+def smallest(
+    tested: Comparisons, near: Neighbors, found: FoundInputs, seconds: float
+) -> FoundInputs:
     """Return the finding with smaller inputs: fewer rows, simpler values, and the smallest
     `d_in`.
     """

@@ -279,7 +279,7 @@ def excerpt(value: str | bytes, most: int = 120) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ProgramSlot:
     """Slot of a program: command with arguments, working directory, memory limit in bytes (0:
     none), and text mode (see `Target`).
     """
@@ -360,7 +360,7 @@ def command_script(command: Sequence[str], cwd: str) -> Path | None:
 class Program(Process):
     """Worker process of a program that has sent hello."""
 
-    def __init__(self, slot: Command, time_limit: float) -> None:
+    def __init__(self, slot: ProgramSlot, time_limit: float) -> None:
         super().__init__(slot)
         try:
             self.about = parse_hello(

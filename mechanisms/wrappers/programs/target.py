@@ -54,9 +54,13 @@ from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, require, short_repr
 from dpwitness.mechanisms.wrappers.programs.inside import codec, global_generators
-from dpwitness.mechanisms.wrappers.programs.inside.target_runs import Unfit, attributes_of, joined
+from dpwitness.mechanisms.wrappers.programs.inside.target_runs import (
+    UnusableTarget,
+    attributes_of,
+    joined,
+)
 from dpwitness.mechanisms.wrappers.programs.program import (
-    Command,
+    ProgramSlot,
     command_script,
     plain_fields,
     program_note,
@@ -64,9 +68,9 @@ from dpwitness.mechanisms.wrappers.programs.program import (
 )
 from dpwitness.mechanisms.wrappers.programs.worker_pool import (
     Interpreter,
+    InterpreterWorker,
     TargetError,
     TargetState,
-    Worker,
     answer_of,
     build_domain,
     interpreter_slot,
@@ -456,10 +460,10 @@ class Target:
         return self._state.slot
 
     @property
-    def slot_of_program(self) -> Command:
+    def slot_of_program(self) -> ProgramSlot:
         """Worker slot of a target that is a program."""
         memory = round(self.memory_limit * 2**30)
-        return Command(tuple(self.command), self.cwd or "", memory, self.text)
+        return ProgramSlot(tuple(self.command), self.cwd or "", memory, self.text)
 
     def _run(self, dataset: Any, sizes: list[int], rng: np.random.Generator) -> list[Any]:
         """Return the answers of a program to batches of these sizes: arrays, lists and
@@ -487,7 +491,7 @@ class Target:
             fields["rng"] = codec.pack(rng.bit_generator.state, None)
         sent = packed_as(self._sent(dataset))
 
-        def ask(worker: Worker, limit: float) -> tuple[Json, codec.Blobs]:
+        def ask(worker: InterpreterWorker, limit: float) -> tuple[Json, codec.Blobs]:
             if "error" in worker.loaded:
                 raise MechanismFailed(
                     f"a worker could not load the target again: {worker.loaded['error']}"
@@ -562,7 +566,7 @@ def require_attributes(mechanism: Any) -> None:
     if inspect.isfunction(mechanism) or isinstance(mechanism, PerRun):
         try:
             attributes_of(mechanism)
-        except Unfit as error:
+        except UnusableTarget as error:
             raise InvalidArgument(
                 f"{getattr(mechanism, '__name__', 'mechanism')}: {error}"
             ) from None

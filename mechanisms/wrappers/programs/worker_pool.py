@@ -180,8 +180,8 @@ class Interpreter:
             return confined(self.confined, command), self.confined, environment
         return command, None, environment
 
-    def start(self, time_limit: float) -> Worker:
-        return Worker(self, time_limit)
+    def start(self, time_limit: float) -> InterpreterWorker:
+        return InterpreterWorker(self, time_limit)
 
 
 def executable(python: str | None) -> str:
@@ -196,7 +196,7 @@ def executable(python: str | None) -> str:
     return found
 
 
-class Worker(Process):
+class InterpreterWorker(Process):
     """Worker process of a Python interpreter that has loaded a target file."""
 
     slot: Interpreter
@@ -347,7 +347,7 @@ def interpreter_slot(file: str, python: str | None, memory_limit: float = 0.0) -
 
 
 @contextmanager
-def loaded(slot: Interpreter, time_limit: float) -> Iterator[Worker]:
+def loaded(slot: Interpreter, time_limit: float) -> Iterator[InterpreterWorker]:
     """Yield a worker that has loaded its target file. Raise TargetError with a remedy if the file
     cannot be loaded.
     """

@@ -209,7 +209,7 @@ def without_record(then: Call, now: Call, length: int, place: int) -> Any:
     return shorter if is_array else then.output.new_tensor(shorter)
 
 
-class Raised(str):
+class RaisedText(str):
     """Type and message of the exception that a run raised; takes the place of its output."""
 
 
@@ -381,7 +381,7 @@ def _number(value: Any) -> Any:
 
 def outcome(output: Any) -> dict[str, Any]:
     """Return the output of a run as numbers and texts, or the exception that it raised."""
-    if isinstance(output, Raised):
+    if isinstance(output, RaisedText):
         return {"raised": str(output), "numbers": np.zeros(0), "texts": []}
     numbers, texts = leaves(output)
     return {"raised": "", "numbers": numbers, "texts": texts}
@@ -391,7 +391,7 @@ def output_difference(first: Any, second: Any) -> str:
     """Return how two outputs, or the exceptions raised instead, differ; an empty text if they are
     equal.
     """
-    raised = [side for side in (first, second) if isinstance(side, Raised)]
+    raised = [side for side in (first, second) if isinstance(side, RaisedText)]
     if not raised:
         return difference(first, second)
     if len(raised) == 1:

@@ -38,14 +38,14 @@ class Stopped(BaseException):
 _ITERATORS = (types.GeneratorType, zip, map, filter)
 
 
-class _ThreadState(threading.local):
+class _RecordingState(threading.local):
     """State of a thread: its recorder, and the inner draws of the primitive that it is calling."""
 
     recorder: Any = None
     inside: Any = None
 
 
-here = _ThreadState()
+here = _RecordingState()
 
 
 class Recorder:

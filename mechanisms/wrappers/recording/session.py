@@ -20,7 +20,7 @@ import numpy as np
 
 from .calls import (
     BoundPrimitive,
-    Raised,
+    RaisedText,
     compared,
     differences,
     outcome,
@@ -53,7 +53,7 @@ Entry = Tuple[str, Dict[str, Any], bool, bool]
 _WAIT_SECONDS = 600.0  # seconds to wait for the end of a session of another thread
 
 
-class Session:
+class RecordingSession:
     """A mechanism whose primitives are patched inside a ``with`` block, one session at a time in a
     process; a session inside a run of another one is not part of the record of that run.
 
@@ -100,7 +100,7 @@ class Session:
         self.outputs: dict[int, Any] = {}
         self.kernels: list[Any] = []  # compiled functions that are replaced by their Python source
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> RecordingSession:
         if not lock.acquire(timeout=_WAIT_SECONDS):
             raise RuntimeError("another trace in this process does not end")
         try:
@@ -357,9 +357,9 @@ class Session:
             with running(recorder), _watched(self.time_limit):
                 output = copied(self.run(dataset, 1, rng))
         except (Exception, SystemExit, GeneratorExit) as error:
-            output = Raised(type(error).__name__)
+            output = RaisedText(type(error).__name__)
             with contextlib.suppress(Exception):  # the text of an exception may raise
-                output = Raised(f"{type(error).__name__}: {error}")
+                output = RaisedText(f"{type(error).__name__}: {error}")
         return recorder, output, time.process_time() - begin
 
     def past(self, key: int, dataset: Any, seed: int) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from dpwitness import Pair, Verdict, audit
 from dpwitness.auditors.audit import pair_choice
-from dpwitness.auditors.events.outputs import Training, concatenate, encode
+from dpwitness.auditors.events.outputs import TrainingSet, concatenate, encode
 from dpwitness.auditors.events.scorers import fit_shift
 from dpwitness.auditors.traces.evidence import Finding, TraceEvidence
 from dpwitness.auditors.traces.first_look import Limits, worst_evidence, worst_pairs
@@ -144,7 +144,7 @@ def test_a_trace_proposes_the_log_odds_of_the_shift_that_it_sees():
         np.testing.assert_allclose(shift, sign * SHIFTS, atol=1e-12)
     rng = np.random.default_rng(0)
     one, zero = (encode(vector(dataset, 1_000, rng), 1_000) for dataset in (ONE.d1, ONE.d0))
-    data = Training.build(concatenate([one, zero]), 1_000, rng)
+    data = TrainingSet.build(concatenate([one, zero]), 1_000, rng)
     laplace_odds, normal_odds = fit_shift(data, SHIFTS)
     values = data.matrix[:, 1:]
     exact = (np.abs(values) - np.abs(values - SHIFTS)).sum(axis=1) / 2
@@ -156,7 +156,7 @@ def test_a_trace_proposes_the_log_odds_of_the_shift_that_it_sees():
 def test_a_number_without_noise_has_no_log_odds():
     """The mean of equal numbers is rounded, so that their standard deviation may be above 0."""
     constant = encode(np.full((1_000, 1), 0.7), 1_000)
-    data = Training.build(concatenate([constant, constant]), 2_000, np.random.default_rng(0))
+    data = TrainingSet.build(concatenate([constant, constant]), 2_000, np.random.default_rng(0))
     assert data.matrix[:, 1].std() > 0
     assert fit_shift(data, np.ones(1)) == []
 

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from dpwitness import Pair, Verdict, audit, audit_outputs
-from dpwitness.auditors.events.posterior import ScoreLaw, Table, detectable, score_law
+from dpwitness.auditors.events.posterior import ScoreLaw, ScoreTable, detectable, score_law
 from dpwitness.mechanisms import GDP, RDP, ApproxDP, PureDP, RandomizedResponse
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
@@ -104,7 +104,7 @@ def test_nothing_learned_nothing_detectable():
     assert detectable(PureDP(1.0), None, 1000, 0.01) == math.inf
     flat = ScoreLaw(np.ones(4) / 4, np.zeros(4), 1000)
     assert detectable(PureDP(1.0), flat, 1000, 0.01) == math.inf
-    one_sided = Table.build(np.arange(50.0), np.ones(50, dtype=bool))
+    one_sided = ScoreTable.build(np.arange(50.0), np.ones(50, dtype=bool))
     assert score_law(one_sided, PureDP(1.0), np.random.default_rng(0)) is None
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from dpwitness.auditors.events import learning
 from dpwitness.auditors.events.learning import learn
-from dpwitness.auditors.events.outputs import Training, encode
+from dpwitness.auditors.events.outputs import TrainingSet, encode
 from dpwitness.auditors.events.posterior import CertificateGoal
 from dpwitness.auditors.events.scorers import fit_model
 from dpwitness.benchmarks.families.members import FAMILIES, members
@@ -17,7 +17,7 @@ from dpwitness.mechanisms import PureDP
 def fitted(one, zero, rng):
     """Return the scorer that is fitted to outputs of both sides."""
     return fit_model(
-        Training.build(encode(np.concatenate([one, zero]), len(one) + len(zero)), len(one), rng)
+        TrainingSet.build(encode(np.concatenate([one, zero]), len(one) + len(zero)), len(one), rng)
     )
 
 

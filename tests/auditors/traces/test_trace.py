@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
-from dpwitness.auditors.traces.calls import Call, Losses, add, permute_and_flip
+from dpwitness.auditors.traces.calls import CallNumbers, Losses, add, permute_and_flip
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.textbook.zoo import zoo
@@ -145,14 +145,14 @@ def test_permute_and_flip_by_enumeration(utilities):
 @pytest.mark.parametrize("law", sorted(LAWS))
 def test_no_law_charges_what_does_not_move(law):
     losses = Losses()
-    assert add(losses, "x", law, Call(np.zeros(1), 0.0, 1.0, 1.0, 1.0)) == 0.0
+    assert add(losses, "x", law, CallNumbers(np.zeros(1), 0.0, 1.0, 1.0, 1.0)) == 0.0
     assert losses.pure() == 0.0
 
 
 def test_composition_at_delta_is_below_the_sum_and_above_the_best():
     losses = Losses()
     for _ in range(20):
-        add(losses, "x", "laplace", Call(np.array([0.1]), 0.1, 1.0))
+        add(losses, "x", "laplace", CallNumbers(np.array([0.1]), 0.1, 1.0))
     exact = losses.parameter(dpw.ApproxDP(1.0, 1e-3))
     assert losses.pure() == pytest.approx(2.0)
     assert 0.5 < exact < 1.9

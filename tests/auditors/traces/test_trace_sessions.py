@@ -14,7 +14,7 @@ from numba.core.errors import TypingError
 import dpwitness as dpw
 from dpwitness.core.numerics.jit import jit_uncached
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.recording.session import Session, Stopped, _watched
+from dpwitness.mechanisms.wrappers.recording.session import RecordingSession, Stopped, _watched
 
 sys.path.insert(0, str(Path(__file__).parent))
 import traced
@@ -96,7 +96,7 @@ def test_traces_in_two_threads_wait_for_each_other():
 
 def test_a_session_forgets_what_it_recorded():
     entries = []
-    session = Session(traced.right, entries, seed=lambda words: None, snapshot=dict)
+    session = RecordingSession(traced.right, entries, seed=lambda words: None, snapshot=dict)
     with session:
         session.record(PAIR.d1, 1)
         assert session.recorders
@@ -160,7 +160,7 @@ def test_kernels_compile_after_a_trace():
     """A kernel that is called through another reference fails to compile while its callee is
     replaced, and only then.
     """
-    with Session(lambda *_: 0.0, [], seed=lambda _: None, snapshot=dict) as session:
+    with RecordingSession(lambda *_: 0.0, [], seed=lambda _: None, snapshot=dict) as session:
         assert session.uncompile() and not hasattr(_half, "py_func")
         with pytest.raises(TypingError):
             KERNELS[0](0.0, 1.0)

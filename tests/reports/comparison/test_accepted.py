@@ -14,7 +14,7 @@ import dpwitness as dpw
 from dpwitness.mechanisms import TruncatedGeometric
 from dpwitness.reports.comparison.compare import markdown
 from dpwitness.reports.comparison.intervals import apply_accepted, read_accepted, unaccepted_rules
-from dpwitness.suites import Outcome
+from dpwitness.suites import CaseOutcome
 
 TODAY = datetime.date(2026, 6, 30)
 
@@ -173,5 +173,5 @@ def test_a_suite_excuses_only_what_was_accepted(kept, taken, excused):
     """
     case = SimpleNamespace(truth=SimpleNamespace(breaks=lambda claim: kept > claim.parameter))
     result = SimpleNamespace(claim=dpw.PureDP(1.0))
-    outcome = Outcome(case, result, {"accepted": {}} if taken else {}, right=False)
+    outcome = CaseOutcome(case, result, {"accepted": {}} if taken else {}, right=False)
     assert outcome.accepted is excused

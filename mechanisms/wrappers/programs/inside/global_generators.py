@@ -32,7 +32,7 @@ import numpy as np
 _STATE_BYTES = 4 * 625
 
 
-class _ThreadState(threading.local):
+class _SeedingState(threading.local):
     """State of this thread."""
 
     depth = 0  # `seeded` bodies that the thread is in
@@ -43,7 +43,7 @@ class _ThreadState(threading.local):
     after_seeding: tuple[Any, ...] = ()  # fingerprint after its last seeding
 
 
-_HERE = _ThreadState()
+_HERE = _SeedingState()
 
 
 def _read_entropy(size: int, _system: Any = os.urandom) -> bytes:

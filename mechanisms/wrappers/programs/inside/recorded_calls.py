@@ -163,7 +163,7 @@ def _listed(column: Any) -> List[Any]:
     return [None if isinstance(v, float) and math.isnan(v) else v for v in found]
 
 
-class Recorder:
+class CallKeeper:
     """Keeps the calls of wanted functions, which it replaces by functions that report.
 
     Parameters
@@ -316,7 +316,7 @@ def _too_slow(*_: Any) -> None:
     raise TooSlow
 
 
-class Call:
+class KeptCall:
     """A kept call that can be repeated with other arguments."""
 
     def __init__(self, found: Json) -> None:
@@ -427,7 +427,7 @@ def experiment(found: Json) -> Json:
     """Return what is learned about a call: whether it is random and takes a seed, and the argument
     that holds the data.
     """
-    call = Call(found)
+    call = KeptCall(found)
     # the first run may draw more than others, and take longer: it imports, compiles, fills memos
     call.run(1, {}, limit=2 * _SECONDS)
     begin = time.process_time()
@@ -486,7 +486,7 @@ def completed(found: Json) -> Json:
     return experiment(found)
 
 
-def _effect(call: Call, name: str, value: Any) -> Tuple[str, List[str]]:
+def _effect(call: KeptCall, name: str, value: Any) -> Tuple[str, List[str]]:
     """Return what an argument is by its effect (records, answers to which noise is added, one
     person's category, or empty), and which changes moved the output.
     """
@@ -636,7 +636,7 @@ def _column(items: List[Any]) -> Json:
 class Plugin:
     """Pytest plugin that lets a recorder see the functions of modules as they are imported."""
 
-    def __init__(self, recorder: Recorder, seconds: float, end: Callable[[str], Any]) -> None:
+    def __init__(self, recorder: CallKeeper, seconds: float, end: Callable[[str], Any]) -> None:
         self.recorder, self.until, self.end = recorder, time.monotonic() + seconds, end
 
     def pytest_collection_finish(self, session: Any) -> None:
@@ -661,7 +661,7 @@ def main() -> None:
     def keep(found: Json) -> None:
         calls.setdefault(found["function"], []).append(found)
 
-    recorder = Recorder(request["wanted"], keep)
+    recorder = CallKeeper(request["wanted"], keep)
     for module in request["modules"]:
         with contextlib.suppress(BaseException):
             importlib.import_module(module)

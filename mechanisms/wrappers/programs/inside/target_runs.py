@@ -31,7 +31,7 @@ from dpwitness.mechanisms.wrappers.programs.inside import codec
 from dpwitness.mechanisms.wrappers.programs.supervisor import descendants
 
 
-class Unfit(Exception):
+class UnusableTarget(Exception):
     """Error of an unusable target, with the user's part of the traceback; the text is one
     sentence.
     """
@@ -48,7 +48,7 @@ def built(cls: type, name: str, kwargs: dict[str, Any]) -> Any:
     try:
         inspect.signature(cls).bind(**kwargs)
     except TypeError as error:
-        raise Unfit(f"kwargs must fit {name}: {name}: {error}") from None
+        raise UnusableTarget(f"kwargs must fit {name}: {name}: {error}") from None
     except ValueError:  # the class has no signature
         pass
     try:
@@ -56,7 +56,7 @@ def built(cls: type, name: str, kwargs: dict[str, Any]) -> Any:
     except Exception as error:
         # its one-line text suffices; the class may belong to another copy of dpwitness
         if type(error).__name__ == "InvalidArgument":
-            raise Unfit(str(error)) from None
+            raise UnusableTarget(str(error)) from None
         raise
 
 
@@ -68,7 +68,7 @@ def check_call(found: Any, name: str, kwargs: dict[str, Any]) -> None:
         if cls.__module__.partition(".")[0] not in ("builtins", "numpy", "types"):
             methods = [key for key in dir(cls) if key[0] != "_" and callable(getattr(cls, key))]
             hint = f": name a method of it, as in {name}.{methods[0]}" if methods else ""
-        raise Unfit(
+        raise UnusableTarget(
             f"target must be a mechanism or a function, {name} is of type {cls.__name__}{hint}"
         )
     try:
@@ -78,7 +78,7 @@ def check_call(found: Any, name: str, kwargs: dict[str, Any]) -> None:
     try:
         signature.bind(None, 1, None, **({} if run is not found else kwargs))
     except TypeError as error:
-        raise Unfit(
+        raise UnusableTarget(
             "target must be callable as f(dataset, size, rng) once kwargs are bound, "
             f"{name}{signature}: {error}"
         ) from None
@@ -147,12 +147,12 @@ def attributes_of(found: Any) -> Dict[str, Any]:
         try:
             values[key] = default if value is None else read(value)
         except Exception:  # a value may raise anything when it is read
-            raise Unfit(f"{key} must {rule}, got {short_repr(value)}") from None
+            raise UnusableTarget(f"{key} must {rule}, got {short_repr(value)}") from None
     domain = getattr(found, "domain", None)
     if isinstance(domain, (bool, numbers.Number, str, bytes, list, tuple, set)) or (
         isinstance(domain, dict) and "kind" not in domain
     ):
-        raise Unfit(
+        raise UnusableTarget(
             f"domain must be a dict with a kind and its arguments, got {short_repr(domain)}"
         )
     return values
@@ -185,7 +185,9 @@ def check_attribute_names(found: Any, name: str, plain: bool) -> List[str]:
         near = difflib.get_close_matches(key, _KNOWN_KEYS, 1, 0.8)
         hint = f"; did you mean {near[0]}?" if near else ""
         if plain:
-            raise Unfit(f"a target has the keys {', '.join(_KNOWN_KEYS)}, got {name}.{key}{hint}")
+            raise UnusableTarget(
+                f"a target has the keys {', '.join(_KNOWN_KEYS)}, got {name}.{key}{hint}"
+            )
         if near:
             notes.append(f"{name}.{key} is unknown and ignored{hint}")
     return notes
@@ -298,7 +300,7 @@ def is_failure(error: Exception) -> bool:
     return any(cls.__name__ == "MechanismFailed" for cls in type(error).__mro__)
 
 
-class Parts(list):  # type: ignore[type-arg]
+class RunParts(list):  # type: ignore[type-arg]
     """Results of runs made one by one: arrays, lists and lists of exceptions, in order."""
 
 
@@ -326,7 +328,7 @@ def one_by_one(
                 raise
             done.append([error.with_traceback(None)])
         draws.append(random_words_drawn(rng) - at)
-    return Parts(joined(done)), draws
+    return RunParts(joined(done)), draws
 
 
 def joined(results: list[Any]) -> list[Any]:
@@ -396,7 +398,7 @@ class DatasetCache:
         try:
             dataset = codec.unpack(*self.entries[key])
         except dataframe_backends.UnsupportedData as error:
-            raise Unfit(f"the dataset cannot be built here: {error}") from None
+            raise UnusableTarget(f"the dataset cannot be built here: {error}") from None
         before, light = state_of(dataset), dataframe_backends.shallow_copy(dataset)
         if key is not None and light is not None:
             self.ready[key] = dataset, before, 0

@@ -95,7 +95,7 @@ with _own_modules():
     from dpwitness.mechanisms.wrappers.programs.supervisor import PARENT_DEATH_SIGNAL, prctl
 
 
-class Worker:
+class Server:
     """Server of requests, one at a time. The method `do_<op>` answers the request `op`."""
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class Worker:
         out: codec.Blobs = []
         try:
             reply = getattr(self, "do_" + header["op"])(header, blobs, out)
-        except target_runs.Unfit as unfit:
+        except target_runs.UnusableTarget as unfit:
             return unfit.reply, []
         if "rng" in header and self.rng is not None:  # as the mechanism left it
             reply["rng"] = codec.pack(self.rng.bit_generator.state, None)
@@ -152,7 +152,7 @@ class Worker:
         for name in ("LIBRARY", "TESTED", "INSTALL"):
             value = found.get(name) if self.place.endswith(".py") else None
             if value is not None and not (isinstance(value, str) and value):
-                raise target_runs.Unfit(
+                raise target_runs.UnusableTarget(
                     f"{os.path.basename(self.place)}: {name} must be a non-empty text, got "
                     f"{short_repr(value)}"
                 )
@@ -213,15 +213,17 @@ class Worker:
             unread = target_runs.check_attribute_names(found, name, plain)
             try:
                 description = target_runs.attributes_of(found)
-            except target_runs.Unfit as unfit:
-                raise target_runs.Unfit(f"{os.path.basename(self.place)}:{name}: {unfit}") from None
+            except target_runs.UnusableTarget as unfit:
+                raise target_runs.UnusableTarget(
+                    f"{os.path.basename(self.place)}:{name}: {unfit}"
+                ) from None
         with self._user_code(f"{name}.claim raises"):
             if callable(claim):
                 claim = claim(**kwargs) if not isinstance(found, type) else claim()
         if claim is not None and not isinstance(claim, str):
             if not hasattr(claim, "spelled"):
                 at = f"{os.path.basename(self.place)}:{name}"
-                raise target_runs.Unfit(
+                raise target_runs.UnusableTarget(
                     f"{at}: claim must be text like 'pure:1', or a function that returns "
                     f"such text, got {short_repr(claim)}"
                 )
@@ -304,7 +306,7 @@ class Worker:
         try:
             if raised is not None:
                 reply["raised"] = codec.pack(raised, out)
-            elif isinstance(value, target_runs.Parts):
+            elif isinstance(value, target_runs.RunParts):
                 reply["parts"] = [codec.pack(part, out) for part in value]
             else:
                 reply["value"] = codec.pack(value, out)
@@ -328,7 +330,7 @@ class Worker:
                 own = [getattr(self.module, "PRIMITIVES", None), getattr(found, "primitives", None)]
                 entries = [tuple(entry) for entry in arguments["entries"]]
                 entries += [e for each in own for e in primitives.entries_of(each)]
-                session = recording.Session(
+                session = recording.RecordingSession(
                     functools.partial(run, **kwargs) if kwargs else run,
                     entries,
                     seed=global_generators.seed,
@@ -375,16 +377,16 @@ class Worker:
         if found is None or not hasattr(self.module, "__file__"):
             found = {}
         if not isinstance(found, dict):
-            raise target_runs.Unfit(
+            raise target_runs.UnusableTarget(
                 f"TARGETS must be a dict of names and declarations, got {short_repr(found)}"
             )
         for name, declaration in found.items():
             if not isinstance(name, str) or not name.isidentifier():
-                raise target_runs.Unfit(
+                raise target_runs.UnusableTarget(
                     f"TARGETS: a name must be an identifier, got {short_repr(name)}"
                 )
             if not isinstance(declaration, dict) or not isinstance(declaration.get("kind"), str):
-                raise target_runs.Unfit(
+                raise target_runs.UnusableTarget(
                     f"TARGETS: {name} must be a dict with a kind, got {short_repr(declaration)}"
                 )
         return {"declared": codec.pack(found, out)}
@@ -395,7 +397,7 @@ class Worker:
         """
         function = self._lookup(header["name"])
         if not callable(function) or isinstance(function, types.ModuleType):
-            raise target_runs.Unfit(
+            raise target_runs.UnusableTarget(
                 f"{header['name']} must be a function, got {short_repr(function)}"
             )
         keywords, outcomes = header["keywords"], []
@@ -426,7 +428,7 @@ class Worker:
         """Return whether the output of the previous call has changed since. Only a worker's first
         calls are checked.
         """
-        if self.looks == 0 or isinstance(value, target_runs.Parts):
+        if self.looks == 0 or isinstance(value, target_runs.RunParts):
             return False
         self.looks -= 1
         before, self.last = self.last, None
@@ -466,13 +468,13 @@ class Worker:
         return self.built[key]
 
     def _lookup(self, name: str) -> Any:
-        """Return the object of a dotted name in the target module. Raise target_runs.Unfit if
-        there is none.
+        """Return the object of a dotted name in the target module. Raise UnusableTarget if there is
+        none.
         """
         found = self.module
         for part in name.split("."):
             if not hasattr(found, part):
-                raise target_runs.Unfit(
+                raise target_runs.UnusableTarget(
                     f"target must name something in {self.place}, got {name!r}, which is not there"
                 )
             found = getattr(found, part)
@@ -480,19 +482,19 @@ class Worker:
 
     @contextlib.contextmanager
     def _user_code(self, what: str, **more: Any) -> Iterator[None]:
-        """Turn exceptions of the user's code into target_runs.Unfit, with the user's part of the
+        """Turn exceptions of the user's code into UnusableTarget, with the user's part of the
         traceback.
         """
         try:
             yield
         except MemoryError:
-            raise target_runs.Unfit(f"{self.place} {what}: out of memory") from None
-        except target_runs.Unfit:
+            raise target_runs.UnusableTarget(f"{self.place} {what}: out of memory") from None
+        except target_runs.UnusableTarget:
             raise
         except (Exception, SystemExit) as error:
             # says it all in a line, and may be another copy's
             if type(error).__name__ == "InvalidArgument":
-                raise target_runs.Unfit(str(error)) from None
+                raise target_runs.UnusableTarget(str(error)) from None
             trace = error.__traceback__
             # without the frames of this worker and of importlib
             while trace is not None and (
@@ -505,7 +507,7 @@ class Worker:
                 error.name or "", self.place
             ):
                 more = dict(more, missing=error.name)
-            raise target_runs.Unfit(
+            raise target_runs.UnusableTarget(
                 f"{type(error).__name__}: {codec.text_of(error, str)}", text, what=what, **more
             ) from None
 
@@ -554,7 +556,7 @@ def main() -> None:
             _kill_group()
 
     threading.Thread(target=listen, daemon=True).start()
-    worker = Worker()
+    worker = Server()
     if hasattr(os, "fork"):
         worker.returned = os.pipe()
         os.set_blocking(worker.returned[0], False)

@@ -17,7 +17,7 @@ from dpwitness.auditors.functions.accounting.profiles import (
     Subsampled,
     with_replacement,
 )
-from dpwitness.core.balls.profiles import Gaussian
+from dpwitness.core.balls.profiles import GaussianProfile
 
 
 def exact(returns, mechanism, **at):
@@ -197,5 +197,5 @@ def test_a_decision_is_strict():
 def test_a_shift_that_may_be_zero_has_no_proved_profile():
     """The ratio epsilon / mu is then not a number, and nothing may be concluded from it."""
     wide = arb(0, 1e-3)
-    assert Gaussian(wide).delta(arb(1)).is_nan()
-    assert Gaussian(arb(0)).delta(arb(1)) == 0
+    assert GaussianProfile(wide).delta(arb(1)).is_nan()
+    assert GaussianProfile(arb(0)).delta(arb(1)) == 0
