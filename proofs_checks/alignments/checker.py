@@ -111,7 +111,7 @@ class State:
 
 
 @dataclass
-class Segment:
+class RunSegment:
     """One segment of both runs: the next state, facts about the drawn noise, and the conditions
     that the alignment must satisfy.
     """
@@ -180,7 +180,7 @@ class Coupling:
             for name, weight in group.weights.items()
         }
 
-    def step(self, segment: int, state: State) -> Segment:
+    def step(self, segment: int, state: State) -> RunSegment:
         """Run a segment (for the loop: one iteration) on both sides: left first, then right with
         the moved noise.
 
@@ -190,7 +190,7 @@ class Coupling:
         # for each side, the guards and values of the appends that ran
         appended: tuple[dict[int, Any], dict[int, Any]] = {}, {}
         calls: dict[str, tuple[dict[str, Any], Any, Any]] = {}
-        found = Segment(State(dict(state.left), dict(state.right), dict(state.proof)))
+        found = RunSegment(State(dict(state.left), dict(state.right), dict(state.proof)))
 
         def draw_left(noise: NoiseCall, names: dict[str, Any], guard: Any) -> Any:
             drawn = self.fresh(noise)

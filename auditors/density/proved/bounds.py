@@ -36,7 +36,7 @@ import numpy as np
 from flint import arb, ctx
 
 from dpwitness.auditors.density.composition import content_key
-from dpwitness.auditors.density.proved.cells import Cell, Cells, PairOrder
+from dpwitness.auditors.density.proved.cells import Cell, Cells, EnclosedOrder
 from dpwitness.auditors.density.proved.space import (
     cells_of,
     cells_of_draw,
@@ -65,7 +65,7 @@ from dpwitness.core.values.json_codec import same_value
 
 
 @dataclass(frozen=True, slots=True)
-class ClosedForm(PairOrder):
+class ClosedForm(EnclosedOrder):
     """Divergences of a shift of known noise. Both orders of the pair are equivalent."""
 
     profile: ShiftProfile
@@ -93,11 +93,11 @@ class ClosedForm(PairOrder):
         """Enclose the supremum of D_a / a over a > 1."""
         if isinstance(self.profile, GaussianProfile):
             return endpoints(self.profile.mu**2 / 2)
-        return PairOrder.concentrated(self)
+        return EnclosedOrder.concentrated(self)
 
 
 @dataclass(frozen=True, slots=True)
-class LargestLossBounds(PairOrder):
+class LargestLossBounds(EnclosedOrder):
     """One order of a pair of which only the largest loss L is enclosed. Other divergences are
     bounded from above by L.
     """
@@ -127,7 +127,7 @@ class LargestLossBounds(PairOrder):
 
 def _cells_on_axis(
     mechanism: Any, d1: Any, d0: Any, axial: tuple[RiskLaw, RiskLaw, int, str], seconds: float
-) -> tuple[PairOrder, ...]:
+) -> tuple[EnclosedOrder, ...]:
     """Return cells for both orders of a pair whose records lie on one axis.
 
     For normal noise the loss is that of the coordinate along the axis. For other noise, the largest
@@ -163,7 +163,7 @@ _BEYOND = (0.0, math.inf)  # marks the box of an arc
 
 def _search_plane(
     mechanism: Any, d1: Any, d0: Any, found: tuple[PlaneLoss, float], seconds: float
-) -> tuple[PairOrder, PairOrder]:
+) -> tuple[EnclosedOrder, EnclosedOrder]:
     """Return the largest loss for each order of the pair, with half of the time each. Sampled
     outputs, scaled in and out, are tried first.
     """
@@ -255,7 +255,7 @@ def proved_bounds(
             return None
 
 
-def _bounds_of(sides: Sequence[PairOrder], method: str, claim: Claim) -> RouteBounds | None:
+def _bounds_of(sides: Sequence[EnclosedOrder], method: str, claim: Claim) -> RouteBounds | None:
     """Return the bounds over both orders of the pair, or None if the claim has no enclosure."""
     spans = [claim.enclosed(side) for side in sides]
     known = [span for span in spans if span is not None]
@@ -277,7 +277,7 @@ def _bounds_of(sides: Sequence[PairOrder], method: str, claim: Claim) -> RouteBo
 
 def _cover_outputs(
     mechanism: Any, d1: Any, d0: Any, seconds: float
-) -> tuple[Sequence[PairOrder], str] | None:
+) -> tuple[Sequence[EnclosedOrder], str] | None:
     """Return both orders of the pair, and a description of how the outputs are covered; None if
     nothing applies.
     """

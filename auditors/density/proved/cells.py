@@ -29,7 +29,7 @@ from dpwitness.core.balls.ball import Ball, Box, Span, endpoints
 _ZCDP_ORDERS = [1 + 10 ** (k / 8) for k in range(-24, 33)]
 
 
-class PairOrder(ABC):
+class EnclosedOrder(ABC):
     """One order of a pair, with enclosures of its divergences."""
 
     @abstractmethod
@@ -138,7 +138,7 @@ class Cell:
 
 
 @dataclass(slots=True, eq=False)
-class Cells(PairOrder):
+class Cells(EnclosedOrder):
     """Cells that cover all outputs. Outputs outside all cells have no mass."""
 
     leaves: list[Cell]  # a partition of the outputs
