@@ -18,7 +18,6 @@ import contextlib
 import datetime
 import math
 import sys
-import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
@@ -30,6 +29,7 @@ from numpy.random import Generator
 
 from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.search.catalogue import shrunk
+from dpwitness.auditors.workers.fresh_processes import is_own
 from dpwitness.auditors.workers.rounds import Stage, current_lock, run_side, stream, task_lock
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains.base import Domain, between, insert_record
@@ -50,8 +50,6 @@ _BOUNDARIES = sorted(
     | {edge + step for bits in (7, 8, 15, 16, 31, 32) for edge in (2**bits,) for step in (-1, 0)}
 )
 _MOST_VALUES = 64  # values of each column
-# beginnings of files that are not a user's own: libraries, and code without a file
-_NOT_OWN = (*(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")), "<frozen")
 
 NUMBER, STRUCTURE, EXACT = range(3)  # kinds of differences: see `_Coupled.difference`
 
@@ -84,6 +82,7 @@ class _Branches:
 
     def __init__(self) -> None:
         self.seen: set[tuple[CodeType, int, int]] = set()
+        self._own: dict[str | None, bool] = {}  # by name of a module
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
@@ -99,8 +98,10 @@ class _Branches:
 
     def _entered(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
         code, last = frame.f_code, frame.f_lineno
-        module = str(frame.f_globals.get("__name__"))
-        if module.startswith("dpwitness.") or code.co_filename.startswith(_NOT_OWN):
+        module = frame.f_globals.get("__name__")
+        if module not in self._own:
+            self._own[module] = is_own(module)
+        if not self._own[module]:
             return None
 
         def step(frame: FrameType, event: str, _: Any) -> Callable[..., Any]:
@@ -219,7 +220,8 @@ class Drafts:
         # products and quotients: code may scale a value before it compares the value
         first = [number for number in numbers[:8] if number not in (0.0, 1.0, -1.0)]
         both = [(a, b) for a in first for b in first if a != b]
-        numbers += [a * b for a, b in both] + [a / b for a, b in both]
+        combined = [a * b for a, b in both] + [a / b for a, b in both]
+        numbers += filter(math.isfinite, combined)
         steps = [1.0 if number == int(number) else 1e-6 * abs(number) for number in numbers]
         around = [
             number + move * step
