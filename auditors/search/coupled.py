@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import itertools
 import math
 import sys
-import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from numpy.random import Generator
 
 from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.search.catalogue import shrunk
+from dpwitness.auditors.workers.fresh_processes import is_own
 from dpwitness.auditors.workers.rounds import Stage, current_lock, run_side, stream, task_lock
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains.base import Domain, between, insert_record
@@ -42,6 +43,7 @@ from dpwitness.mechanisms.wrappers.programs.target import Target
 FEWEST_PAIRS = 50  # a search of fewer pairs would find nothing
 MOST_PAIRS = 4000
 _SUGGESTED = 3
+_PARENTS = 12  # drafts of a kind that are kept, to be changed into later drafts
 _MORE_SEEDS = 4  # seeds that confirm a score
 _SPREAD_RUNS = 24  # runs on a dataset that give the spread of each number
 _SIZES = (0, 1, 2, 3, 7, 40, 200)
@@ -50,8 +52,6 @@ _BOUNDARIES = sorted(
     | {edge + step for bits in (7, 8, 15, 16, 31, 32) for edge in (2**bits,) for step in (-1, 0)}
 )
 _MOST_VALUES = 64  # values of each column
-# beginnings of files that are not a user's own: libraries, and code without a file
-_NOT_OWN = (*(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")), "<frozen")
 
 NUMBER, STRUCTURE, EXACT = range(3)  # kinds of differences: see `_Coupled.difference`
 
@@ -71,11 +71,9 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class _ScoredDraft:
-    """A draft with the kind and the size of the difference that its pair makes."""
+    """A draft with the size of the difference that its datasets make."""
 
     draft: Draft
-    pair: Pair
-    kind: int
     size: float
 
 
@@ -83,11 +81,14 @@ class _Branches:
     """Steps from line to line that runs take in a user's own code, outside of libraries."""
 
     def __init__(self) -> None:
-        self.seen: set[tuple[CodeType, int, int]] = set()
+        self.seen: set[tuple[str, int, int]] = set()
+        self.taken: set[tuple[str, int, int]] = set()  # in the last block
+        self._own: dict[str | None, bool] = {}  # by name of a module
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Add the steps of the block, unless a debugger or another tool watches this thread."""
+        """Collect the steps of the block, unless a debugger or another tool watches this thread."""
+        self.taken = set()
         if sys.gettrace() is not None:
             yield
             return
@@ -97,16 +98,26 @@ class _Branches:
         finally:
             sys.settrace(None)
 
+    def new(self) -> bool:
+        """Return whether the last block took steps that none before it took."""
+        found = not self.taken <= self.seen
+        self.seen |= self.taken
+        return found
+
     def _entered(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
-        code, last = frame.f_code, frame.f_lineno
-        module = str(frame.f_globals.get("__name__"))
-        if module.startswith("dpwitness.") or code.co_filename.startswith(_NOT_OWN):
+        module = frame.f_globals.get("__name__")
+        own = self._own.get(module)
+        if own is None:
+            own = self._own[module] = is_own(module)
+        if not own:  # most calls
             return None
+        file, last, taken = frame.f_code.co_filename, frame.f_lineno, self.taken
 
         def step(frame: FrameType, event: str, _: Any) -> Callable[..., Any]:
             nonlocal last
-            self.seen.add((code, last, frame.f_lineno))
-            last = frame.f_lineno
+            line = frame.f_lineno
+            taken.add((file, last, line))
+            last = line
             return step
 
         return step
@@ -126,7 +137,7 @@ class _Coupled:
         """Return the outputs of `size` runs on a dataset with the randomness of number `seed`."""
         rng = stream(self.stage.seed, *self.stage.key, seed)
         if self.seeding:
-            global_generators.seed_batch(rng)
+            global_generators.seed(global_generators.words_of(rng))
         self.runs += size
         return run_side(self.stage.run, dataset, size, rng)
 
@@ -137,15 +148,15 @@ class _Coupled:
             first.values, again.values, equal_nan=True
         )
 
-    def difference(self, pair: Pair, seed: int) -> tuple[int, float]:
+    def difference(self, d0: Any, d1: Any, seed: int) -> tuple[int, float]:
         """Return the kind and the size of the difference of two coupled outputs.
 
         Kinds are numbers that move, in units of their spread; another structure; and numbers that
         move although they have no noise.
         """
         with self.branches.watched():
-            one = self.output(pair.d1, seed)
-        zero = self.output(pair.d0, seed)
+            one = self.output(d1, seed)
+        zero = self.output(d0, seed)
         if one.codes[0] != zero.codes[0] or one.values.shape != zero.values.shape:
             return STRUCTURE, 1.0
         a, b = one.values[0], zero.values[0]
@@ -158,9 +169,9 @@ class _Coupled:
         code = float(one.codes[0])
         spread = self._spreads.get(code)
         if spread is None or len(spread) != len(a):
-            spread = self._measured(pair.d0, code, len(a))
+            spread = self._measured(d0, code, len(a))
         if ((moved > 0) & (spread == 0)).any():
-            for dataset in (pair.d1, pair.d0):
+            for dataset in (d1, d0):
                 spread = np.maximum(spread, self._measured(dataset, code, len(a)))
         self._spreads[code] = spread
         if ((moved > 0) & (spread == 0)).any():
@@ -169,21 +180,21 @@ class _Coupled:
             size = np.where(moved > 0, moved / spread, 0.0)
         return NUMBER, float(np.nan_to_num(size, nan=0.0, posinf=1e300).max())
 
-    def scored(self, pair: Pair, seed: int) -> tuple[int, float]:
-        """Return the kind and the size of a pair's difference. The size of a difference in
-        structure takes many runs, and is 0 once these are spent.
+    def scored(self, d0: Any, d1: Any, seed: int) -> tuple[int, float]:
+        """Return the kind and the size of a difference. The size of a difference in structure takes
+        many runs, and is 0 once these are spent.
         """
-        kind, size = self.difference(pair, seed)
+        kind, size = self.difference(d0, d1, seed)
         if kind == STRUCTURE:
             self.counts_left -= 1
-            size = self.structures(pair, seed, _SPREAD_RUNS) if self.counts_left >= 0 else 0.0
+            size = self.structures(d0, d1, seed, _SPREAD_RUNS) if self.counts_left >= 0 else 0.0
         return kind, size
 
-    def structures(self, pair: Pair, seed: int, size: int) -> float:
+    def structures(self, d0: Any, d1: Any, seed: int, size: int) -> float:
         """Return the largest log-ratio of the frequencies of a structure in `size` outputs on each
         dataset.
         """
-        sides = [self.output(dataset, seed, size).codes for dataset in (pair.d1, pair.d0)]
+        sides = [self.output(dataset, seed, size).codes for dataset in (d1, d0)]
         codes = np.unique(np.concatenate(sides))
         ones, zeros = ((side[:, None] == codes).sum(axis=0) + 0.5 for side in sides)
         return float(np.abs(np.log(ones / zeros)).max())
@@ -193,8 +204,8 @@ class _Coupled:
         size in more runs.
         """
         if kind == STRUCTURE:
-            return self.structures(pair, 3, 2 * _SPREAD_RUNS)
-        found = [self.difference(pair, 3 + k) for k in range(_MORE_SEEDS)]
+            return self.structures(pair.d0, pair.d1, 3, 2 * _SPREAD_RUNS)
+        found = [self.difference(pair.d0, pair.d1, 3 + k) for k in range(_MORE_SEEDS)]
         return sorted(size if k == kind else 0.0 for k, size in found)[_MORE_SEEDS // 2]
 
     def _measured(self, dataset: Any, code: float, width: int) -> FloatArray:
@@ -219,7 +230,8 @@ class Drafts:
         # products and quotients: code may scale a value before it compares the value
         first = [number for number in numbers[:8] if number not in (0.0, 1.0, -1.0)]
         both = [(a, b) for a in first for b in first if a != b]
-        numbers += [a * b for a, b in both] + [a / b for a, b in both]
+        combined = [a * b for a, b in both] + [a / b for a, b in both]
+        numbers += filter(math.isfinite, combined)
         steps = [1.0 if number == int(number) else 1e-6 * abs(number) for number in numbers]
         around = [
             number + move * step
@@ -271,13 +283,20 @@ class Drafts:
 
     def pair(self, draft: Draft) -> Pair | None:
         """Return the pair of a draft; None if it is not a pair of the domain."""
+        d0, d1, remark = self.sides(draft)
+        return self.domain.pair(d0, d1, f"found by coupled runs{remark}")
+
+    def sides(self, draft: Draft) -> tuple[Any, Any, str]:
+        """Return the datasets of a draft, which need not be a pair of the domain: it takes longer
+        to check this than to run a mechanism on them. The text is a remark on them.
+        """
         inner, crowd = self.inner, draft.crowd
         place: Callable[[int], int] = lambda count: min(draft.at, count)  # noqa: E731
         base = insert_record(crowd, draft.before, place) if self.replaced else crowd
-        more, why = insert_record(crowd, draft.after, place), "found by coupled runs"
+        more = insert_record(crowd, draft.after, place)
         if isinstance(self.domain, Table):
-            return self.domain.as_frames(base, more, why, draft.style)
-        return inner.paired(base, more, why)
+            return self.domain.frames(base, more, draft.style)
+        return inner.dataset(base), inner.dataset(more), ""
 
     def cell(self, column: int, size: int) -> float:
         """Return a random value of a column, most often one that the code suggests."""
@@ -440,13 +459,16 @@ def coupled_pairs(
             return [], False
         least = dict.fromkeys((NUMBER, STRUCTURE, EXACT), 0.0)
         for pair in known[:40]:
-            kind, size = runs.scored(pair, 2)
+            kind, size = runs.scored(pair.d0, pair.d1, 2)
+            runs.branches.new()
             if size > least[kind]:
                 least[kind] = runs.typical(pair, kind) if kind == STRUCTURE else size
         runs.counts_left = counts
-        best: dict[int, list[_ScoredDraft]] = {}  # the best pairs of each kind
+        best: dict[int, list[_ScoredDraft]] = {}  # the best drafts of each kind of difference
         branching: list[Draft] = []  # drafts that take a branch first
         for number in range(pairs):
+            if monotonic() > end:
+                break
             parents = [scored.draft for kept in best.values() for scored in kept] + branching
             fresh = not parents or number < pairs // 3 or number % 3 == 0
             draft = (
@@ -454,39 +476,40 @@ def coupled_pairs(
                 if fresh
                 else drafts.changed(parents[int(drafts.rng.integers(len(parents)))])
             )
-            drafted, steps = drafts.pair(draft), len(runs.branches.seen)
-            if drafted is not None:
-                scored = _ScoredDraft(
-                    draft, drafted, *runs.scored(drafted, 2 + number % _MORE_SEEDS)
-                )
-                kept = best.setdefault(scored.kind, [])
-                kept.extend([scored] if scored.size > 0 else [])
-                kept.sort(key=lambda each: -each.size)
-                del kept[12:]  # parents of later drafts
-                branching.extend([draft] if len(runs.branches.seen) > steps else [])
-                del branching[:-12]
-            if monotonic() > end:
-                break
+            d0, d1, _ = drafts.sides(draft)
+            kind, size = runs.scored(d0, d1, 2 + number % _MORE_SEEDS)
+            kept = best.setdefault(kind, [])
+            # only a draft that leads is checked here: this takes longer than the runs
+            if size > (kept[0].size if kept else 0.0) and drafts.pair(draft) is None:
+                continue
+            kept.extend([_ScoredDraft(draft, size)] if size > 0 else [])
+            kept.sort(key=lambda each: -each.size)
+            del kept[_PARENTS:]
+            branching.extend([draft] if runs.branches.new() else [])
+            del branching[:-_PARENTS]
         found = [
-            _simplest(runs, domain, scored.pair, scored.kind, 0.9 * scored.size, end + seconds / 4)
-            for scored in _suggestions(runs, best, least)
+            _simplest(runs, domain, pair, kind, 0.9 * size, end + seconds / 4)
+            for pair, kind, size in _suggestions(runs, drafts, best, least)
         ]
         return found, monotonic() > end
 
 
 def _suggestions(
-    runs: _Coupled, best: dict[int, list[_ScoredDraft]], least: dict[int, float]
-) -> list[_ScoredDraft]:
-    """Return the pairs whose differences are beyond those of the catalog with most seeds."""
-    found: list[_ScoredDraft] = []
+    runs: _Coupled, drafts: Drafts, best: dict[int, list[_ScoredDraft]], least: dict[int, float]
+) -> list[tuple[Pair, int, float]]:
+    """Return the pairs whose differences are beyond those of the catalog with most seeds, and the
+    kind and the size of the difference.
+    """
+    found: list[tuple[Pair, int, float]] = []
     for kind in (EXACT, STRUCTURE, NUMBER):
         if kind == EXACT and least[kind]:
             continue
-        for scored in best.get(kind, ())[:_SUGGESTED]:
-            size = runs.typical(scored.pair, kind)
+        checked = (drafts.pair(scored.draft) for scored in best.get(kind, ()))
+        for pair in itertools.islice(filter(None, checked), _SUGGESTED):
+            size = runs.typical(pair, kind)
             # a log-ratio of 1.5 of the frequencies of a structure is hardly chance
             if size > 1.3 * max(least[kind], 1.5 if kind == STRUCTURE else 0.0):
-                found.append(replace(scored, size=size))
+                found.append((pair, kind, size))
     return found[:_SUGGESTED]
 
 

@@ -154,7 +154,7 @@ def _parts(found: Any) -> list[Any]:
         names = _names(found.__code__)
         used = (
             [found.__globals__[name] for name in names if name in found.__globals__]
-            if _is_own(found.__module__)
+            if is_own(found.__module__)
             else []
         )
         for cell in found.__closure__ or ():
@@ -165,7 +165,7 @@ def _parts(found: Any) -> list[Any]:
         used += [
             vars(each)[name]
             for each in modules
-            if _is_own(each.__name__)
+            if is_own(each.__name__)
             for name in names & vars(each).keys()
         ]
         return [
@@ -175,10 +175,10 @@ def _parts(found: Any) -> list[Any]:
             vars(found),
         ]
     if isinstance(found, type):
-        return list(vars(found).values()) if _is_own(found.__module__) else []
+        return list(vars(found).values()) if is_own(found.__module__) else []
     inside = [getattr(found, "__wrapped__", None)]
     module = type(found).__module__
-    if _is_own(module) or module.startswith("dpwitness."):  # such as a wrapper
+    if is_own(module) or module.startswith("dpwitness."):  # such as a wrapper
         slots = [
             getattr(found, name, None)
             for each in type(found).__mro__
@@ -198,7 +198,7 @@ def _names(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*map(_names, inner))
 
 
-def _is_own(name: str | None) -> bool:
+def is_own(name: str | None) -> bool:
     """Return whether the module of this name is the user's: neither of the standard library nor of
     an installed package.
     """

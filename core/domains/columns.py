@@ -5,6 +5,7 @@ the construction of frames.
 from __future__ import annotations
 
 import datetime
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -215,20 +216,24 @@ def _pandas(columns: Sequence[Column], values: Sequence[Values]) -> Any:
     pandas = library("pandas")
     data: dict[str, Any] = {}
     for spec, items in zip(columns, values, strict=True):
-        example = spec.value(spec.low)  # fixes the type of an empty column
+        kind = type(spec.value(spec.low))
         if spec.kind == "float":
-            data[spec.name] = np.array(
-                [math.nan if v is None else v for v in [*items, example]], dtype=float
-            )
-        elif spec.missing and isinstance(example, bool | int):
-            data[spec.name] = pandas.array(
-                [*items, example], dtype="boolean" if isinstance(example, bool) else "Int64"
-            )
+            data[spec.name] = np.array([math.nan if v is None else v for v in items], dtype=float)
         elif spec.kind == "date":
-            data[spec.name] = np.array([*items, example], dtype="M8[us]")
+            data[spec.name] = np.array(items, dtype="M8[us]")
+        elif kind is str:
+            data[spec.name] = pandas.array(items, dtype=_pandas_text())
+        elif spec.missing:
+            data[spec.name] = pandas.array(items, dtype="boolean" if kind is bool else "Int64")
         else:
-            data[spec.name] = pandas.Series([*items, example])
-    return pandas.DataFrame(data).iloc[:-1]
+            data[spec.name] = np.array(items, dtype=kind)
+    return pandas.DataFrame(data)
+
+
+@functools.lru_cache(maxsize=1)
+def _pandas_text() -> Any:
+    """Return the type that this release of pandas gives a column of texts."""
+    return library("pandas").Series([""]).dtype
 
 
 # type of a column in polars and in Arrow, by the class of its values

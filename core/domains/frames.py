@@ -342,6 +342,13 @@ class Table(Domain):
         """Return the pair of two tables of encoded rows, converted to frames in the given style;
         None if the result does not belong to the domain.
         """
+        first, second, remark = self.frames(d0, d1, style)
+        return self.pair(first, second, why + remark)
+
+    def frames(self, d0: Any, d1: Any, style: int) -> tuple[Any, Any, str]:
+        """Return two tables of encoded rows as frames in the given style, which need not belong to
+        the domain, and a remark on rows that the style repeats.
+        """
         parsed, counts = self._parsed, self._copy_counts
         spreads = [*([()] * len(counts)), *self._spreads]
         spread: tuple[str, ...] = spreads[style % len(spreads)]
@@ -382,8 +389,7 @@ class Table(Domain):
             )
         different = ", each with other values" if len(spread) > 1 else ", each category"
         many = f", {copies} rows{' of one user' if parsed.unit else ''}" if copies > 1 else ""
-        many += different if spread else ""
-        return self.pair(sides[0], sides[1], why + many)
+        return sides[0], sides[1], many + (different if spread else "")
 
     def _assigned_users(self, crowd: int, parsed: ParsedRelation, many: bool) -> Any:
         """Return the users of the other rows, as many as possible or few, counted from 1; 0 is the

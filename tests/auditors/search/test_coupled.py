@@ -103,6 +103,11 @@ def test_a_sound_function_gets_no_suggestion():
     assert all("coupled" not in score.pair.why for score in found.pairs)
 
 
+def test_constants_whose_product_is_no_float_are_left_out():
+    found = audit(lambda values: sum(values) + (sum(values) > 1e250) * 1e200, SHARES, trials=20_000)
+    assert found.verdict.value == "NOT_REFUTED", found.headline()
+
+
 def test_a_mechanism_that_keeps_its_own_state_is_not_searched():
     calls = itertools.count()
 
