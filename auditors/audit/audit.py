@@ -15,7 +15,7 @@ from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import replace
 from os import PathLike
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -90,6 +90,31 @@ TRIALS = 1_000_000
 MOST_TRIALS = 10**12
 
 
+class OtherSettings(TypedDict, total=False):
+    """The other parameters of `audit`, by keyword; its docstring describes them."""
+
+    name: str | None
+    time_limit: float
+    progress: Progress | None
+    announce: Callable[[str], None] | None
+    target: Json | None
+    extend_to: int | None
+    trace: bool
+    causes: bool
+
+
+_DEFAULTS: OtherSettings = {
+    "name": None,
+    "time_limit": 300.0,
+    "progress": None,
+    "announce": None,
+    "target": None,
+    "extend_to": None,
+    "trace": True,
+    "causes": True,
+}
+
+
 def audit(
     mechanism: Any,
     *,
@@ -102,20 +127,13 @@ def audit(
     confidence: float = 0.99,
     seed: int = 0,
     executor: Executor | None = None,
-    name: str | None = None,
     stop: str | None = None,
     bits: bool = True,
     scores: Sequence[Any] | None = None,
-    time_limit: float = 300.0,
-    progress: Progress | None = None,
-    announce: Callable[[str], None] | None = None,
-    target: Json | None = None,
     store: str | PathLike[str] | Store | None = None,
-    extend_to: int | None = None,
     sequential: bool = False,
     find: float | None = None,
-    trace: bool = True,
-    causes: bool = True,
+    **others: Unpack[OtherSettings],
 ) -> AuditResult:
     """Search for a violation of a privacy claim by running the mechanism, and certify what is
     found.
@@ -160,8 +178,6 @@ def audit(
         Use threads for kernels that release the GIL, and processes for Python code (the mechanism
         must then be importable). Mechanisms that use the process's generators run in one thread at
         a time.
-    name : str, optional
-        Name of the audit in the result and in the random streams; the mechanism's name by default.
     stop : {"gross", "violation", "never"}, optional
         When to stop before the budget is spent: when a violation far beyond the claim is certified
         (the default), when any violation is certified (the default of sequential audits), or never.
@@ -174,6 +190,30 @@ def audit(
         scores that a mechanism suggests with a method ``features(outputs)``. A score must be a
         function of each output alone. A score that raises, or returns NaN or the wrong length in a
         test before the audit, is left out, and a note names it.
+    store : path or open Store, optional
+        SQLite file that stores the plan and the counts; it may contain other audits. If the same
+        audit is stopped at any moment, it resumes from the file and ends with the counts of an
+        uninterrupted audit. Only one process at a time may write to the file. The first rounds are
+        run again to verify the stored data, also for a finished audit.
+    sequential : bool
+        Whether to test with an anytime-valid certificate, which has no planned number of runs. The
+        audit ends when a violation is certified, when its event cannot show a violation of size
+        `find`, or after `seconds` or at most `trials` runs (1,000,000 if neither is given). Its
+        result is valid whatever ends it. With a store, a larger budget goes on. Low bits are not
+        audited.
+    find : float, optional
+        Smallest violation that a sequential audit looks for, as a multiple (above 1) of the claim;
+        1.1 by default.
+
+    Returns
+    -------
+    AuditResult
+        Verdict, certified bounds and counts.
+
+    Other Parameters
+    ----------------
+    name : str, optional
+        Name of the audit in the result and in the random streams; the mechanism's name by default.
     time_limit : float
         Time limit of one chunk of rounds, in seconds, after which the mechanism counts as hung; ten
         times the expected duration if longer.
@@ -186,25 +226,11 @@ def audit(
     target : dict, optional
         Import location of the mechanism for the witness; determined automatically for importable
         mechanisms.
-    store : path or open Store, optional
-        SQLite file that stores the plan and the counts; it may contain other audits. If the same
-        audit is stopped at any moment, it resumes from the file and ends with the counts of an
-        uninterrupted audit. Only one process at a time may write to the file. The first rounds are
-        run again to verify the stored data, also for a finished audit.
     extend_to : int, optional
         New total number of runs, larger than planned, for a finished audit in the store. Its event
         is tested on a stage of fresh rounds. The k-th extension spends an additional 2^-k of alpha,
         whatever its reason and length. The confidence of the result is that of all its statements
         together.
-    sequential : bool
-        Whether to test with an anytime-valid certificate, which has no planned number of runs. The
-        audit ends when a violation is certified, when its event cannot show a violation of size
-        `find`, or after `seconds` or at most `trials` runs (1,000,000 if neither is given). Its
-        result is valid whatever ends it. With a store, a larger budget goes on. Low bits are not
-        audited.
-    find : float, optional
-        Smallest violation that a sequential audit looks for, as a multiple (above 1) of the claim;
-        1.1 by default.
     trace : bool
         Whether a few traced runs of Python mechanisms, at most 5 % of the runs and 2 s, order the
         pairs, propose an event, and explain the verdict. No test counts them.
@@ -212,11 +238,6 @@ def audit(
         Whether separate tests of exceptions, repeated values and other outputs follow a violation
         that one of the first two suffices to show, in the runs that are left or in another fifth of
         `trials`; after a sequential audit, in about as many runs as it has made.
-
-    Returns
-    -------
-    AuditResult
-        Verdict, certified bounds and counts.
 
     Raises
     ------
@@ -234,6 +255,10 @@ def audit(
     <Verdict.VIOLATED: 'VIOLATED'>
     """
     claim = promised(mechanism, claim, "audit")
+    if unknown := next(iter(others.keys() - _DEFAULTS.keys()), None):
+        raise TypeError(f"audit() got an unexpected keyword argument {unknown!r}")
+    settings: OtherSettings = {**_DEFAULTS, **others}
+    announce, trace, causes = settings["announce"], settings["trace"], settings["causes"]
     flags = {"sequential": sequential, "bits": bits, "trace": trace, "causes": causes}
     for argument, given in flags.items():
         require_type(argument, given, (bool, np.bool_), "be True or False", "audit")
@@ -250,10 +275,10 @@ def audit(
         confidence,
         seed,
         executor,
-        name,
-        time_limit,
-        progress,
-        target,
+        settings["name"],
+        settings["time_limit"],
+        settings["progress"],
+        settings["target"],
         stop=stop,
         bits=bool(bits) and not sequential,
         causes=bool(causes),
@@ -265,7 +290,7 @@ def audit(
         else getattr(mechanism, "domain", None)
         if domain is None
         else domain,
-        find=require_find(find, bool(sequential), extend_to),
+        find=require_find(find, bool(sequential), settings["extend_to"]),
         trace=bool(trace) and is_traceable(mechanism),
     )
     sampler = Sampler(options)
@@ -274,11 +299,9 @@ def audit(
     for candidate in pairs:
         claim.on(candidate)  # raises if the claim does not cover the pair
     candidates = collect_scores(scores, mechanism, "audit")
-    total = (
-        None
-        if extend_to is None
-        else require_integer("extend_to", extend_to, "audit", least=1000, most=10**12)
-    )
+    total = settings["extend_to"]
+    if total is not None:
+        total = require_integer("extend_to", total, "audit", least=1000, most=10**12)
     if total is not None and store is None:
         raise InvalidArgument(
             "audit: extend_to needs the store of the audit that is extended, got "
@@ -295,7 +318,7 @@ def audit(
     if store is None:
         return conclude(sampler, options, _run(sampler, options, pairs, candidates, ()))
     with nullcontext(store) if isinstance(store, Store) else open_store(store) as opened:
-        settings: Json = {
+        identified: Json = {
             "name": options.name,
             "claim": claim.identity,
             "seed": seed,
@@ -311,7 +334,7 @@ def audit(
             **({} if trace else {"trace": False}),
             **({} if causes else {"causes": False}),
         }
-        identity = identity_of(mechanism, options.target, pairs, candidates, **settings)
+        identity = identity_of(mechanism, options.target, pairs, candidates, **identified)
         sampler.ledger = AuditLedger(opened, identity, options.name, trials)
         totals = () if total is None else extension_totals(sampler.ledger, total)
         if announce is not None:
