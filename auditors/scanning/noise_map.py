@@ -236,7 +236,7 @@ def import_root(place: Path) -> Path:
     return folder
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Found:
     """What is known after some files: functions, sites, references, and classes."""
 

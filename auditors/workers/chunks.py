@@ -202,7 +202,7 @@ class Segment:
         )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Span:
     """Results of chunks first, ..., last - 1, by segment.
 

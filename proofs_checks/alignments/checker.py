@@ -110,7 +110,7 @@ class State:
         return {**self.left, **sides, **self.proof}
 
 
-@dataclass
+@dataclass(frozen=True)
 class RunSegment:
     """One segment of both runs: the next state, facts about the drawn noise, and the conditions
     that the alignment must satisfy.

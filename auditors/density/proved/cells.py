@@ -109,7 +109,7 @@ class EnclosedOrder(ABC):
         return low
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Cell:
     """Set of outputs with its masses under D1 (p) and D0 (q), and the span of the loss log p/q over
     the set.
