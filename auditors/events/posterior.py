@@ -309,29 +309,35 @@ def validated_choice(
     the draws from the other half.
     """
     halves, found = [draw(0), draw(1)], list[tuple[float, float, float]]()
+    starts = [_coarse_grids(draws, goal) for _, draws in halves]
     plain: FloatArray | None = None
+    tried: set[tuple[int, ...]] = set()
     # minimum shares of the outputs on which an event guesses
     for least in (0.0, 0.003, 0.01, 0.03, 0.1, 0.3):
-        rates, directions = np.zeros((2, goal.thresholds[0])), 1
-        for (own_order, draws), (other_order, other_draws) in (halves, halves[::-1]):
-            choice = _best_choice(draws, goal, least)
-            ones = np.isin(other_order, own_order[choice.upper :])
-            zeros = np.isin(other_order, own_order[: choice.lower])
-            rates[0] += 0.25 * (
-                other_draws.p[:, ones].sum(axis=1) + other_draws.q[:, zeros].sum(axis=1)
+        choices = [
+            _best_choice(draws, goal, least, start)
+            for (_, draws), start in zip(halves, starts, strict=True)
+        ]
+        event = tuple(cell for choice in choices for cell in (choice.upper, choice.lower))
+        if event in tried:
+            continue
+        tried.add(event)
+        rates = np.zeros((2, goal.thresholds[0]))
+        for choice, (own, _), (other, draws) in zip(choices, halves, halves[::-1], strict=True):
+            ones, zeros = (
+                np.isin(other, cells) for cells in (own[choice.upper :], own[: choice.lower])
             )
-            rates[1] += 0.25 * (
-                other_draws.q[:, ones].sum(axis=1) + other_draws.p[:, zeros].sum(axis=1)
-            )
-            directions = max(directions, choice.directions)
-        value = goal.value(rates[0], rates[1], directions)
+            rates[0] += 0.25 * (draws.p[:, ones].sum(axis=1) + draws.q[:, zeros].sum(axis=1))
+            rates[1] += 0.25 * (draws.q[:, ones].sum(axis=1) + draws.p[:, zeros].sum(axis=1))
+        value = goal.value(rates[0], rates[1], max(choice.directions for choice in choices))
         plain = value if plain is None else plain
         gain = value - plain
         # the gain of a minimum share must exceed 0 by a standard error
         found.append((float(gain.mean() - gain.std()), float(value.mean()), least))
     _, best, least_mass = max(found, key=lambda each: each[0])
     order, draws = draw(None)
-    return replace(_best_choice(draws, goal, least_mass), expected=best), order
+    start = _coarse_grids(draws, goal)
+    return replace(_best_choice(draws, goal, least_mass, start), expected=best), order
 
 
 def direct_choice(
@@ -341,19 +347,21 @@ def direct_choice(
     for a small number of cells.
     """
     order, draws = draw(None)
-    return _best_choice(draws, goal, 0.0), order
+    return _best_choice(draws, goal, 0.0, _coarse_grids(draws, goal)), order
 
 
-def _best_choice(draws: PosteriorDraws, goal: CertificateGoal, least: float) -> Choice:
+Grids = tuple[NDArray[np.intp], NDArray[np.intp]]  # of the cells `upper` and `lower` of an event
+
+
+def _best_choice(
+    draws: PosteriorDraws, goal: CertificateGoal, least: float, start: Grids
+) -> Choice:
     """Return the choice with the largest mean certificate over the draws, among events with mass at
     least `least`.
 
     The search refines a grid of pairs of cells until it contains all adjacent cells.
     """
-    most = goal.thresholds[1]
-    upper, lower = (
-        _log_spaced_cells(one + zero, most) for one, zero in (draws.beyond, draws.below)
-    )
+    most, (upper, lower) = goal.thresholds[1], start
     while True:
         mean, right, wrong, mass, directions = draws.on_grid(goal, upper, lower)
         value = np.where(mass < least, mean - 1e6, mean)
@@ -362,7 +370,7 @@ def _best_choice(draws: PosteriorDraws, goal: CertificateGoal, least: float) -> 
         i, j = np.unravel_index(int(np.argmax(value)), value.shape)
         refined = _refined_grid(upper, int(i), most), _refined_grid(lower, int(j), most)
         if all(
-            len(new) <= 3 or np.isin(new, old).all()
+            len(new) <= 3 or set(new.tolist()) <= set(old.tolist())
             for new, old in zip(refined, (upper, lower), strict=True)
         ):
             rates = float(right[i, j]), float(wrong[i, j])
@@ -374,6 +382,15 @@ def _best_choice(draws: PosteriorDraws, goal: CertificateGoal, least: float) -> 
                 max(1, int(directions[i, j])),
             )
         upper, lower = refined
+
+
+def _coarse_grids(draws: PosteriorDraws, goal: CertificateGoal) -> Grids:
+    """Return the grids at which the search for a choice begins."""
+    upper, lower = (
+        _log_spaced_cells(one + zero, goal.thresholds[1])
+        for one, zero in (draws.beyond, draws.below)
+    )
+    return upper, lower
 
 
 def _log_spaced_cells(mass: FloatArray, most: int) -> NDArray[np.intp]:
@@ -391,10 +408,11 @@ def _log_spaced_cells(mass: FloatArray, most: int) -> NDArray[np.intp]:
 
 def _refined_grid(grid: NDArray[np.intp], k: int, most: int) -> NDArray[np.intp]:
     """Return at most `most` cells between the neighbors of grid point `k`, and the grid point."""
-    low, high = grid[max(k - 1, 0)], grid[min(k + 1, len(grid) - 1)]
-    return np.unique(
-        np.append(np.linspace(low, high, min(most, int(high - low) + 1)).astype(np.intp), grid[k])
-    )
+    low, high = int(grid[max(k - 1, 0)]), int(grid[min(k + 1, len(grid) - 1)])
+    if high - low < most:
+        return np.arange(low, high + 1)
+    cells = np.linspace(low, high, most).astype(np.intp)
+    return np.unique(np.append(cells, grid[k]))
 
 
 def draw_shares(table: ScoreTable, goal: CertificateGoal, rng: Generator) -> FloatArray:

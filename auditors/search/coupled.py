@@ -69,14 +69,6 @@ class Draft:
     style: int
 
 
-@dataclass(frozen=True, slots=True)
-class _ScoredDraft:
-    """A draft with the size of the difference that its datasets make."""
-
-    draft: Draft
-    size: float
-
-
 class _Branches:
     """Steps from line to line that runs take in a user's own code, outside of libraries."""
 
@@ -464,12 +456,12 @@ def coupled_pairs(
             if size > least[kind]:
                 least[kind] = runs.typical(pair, kind) if kind == STRUCTURE else size
         runs.counts_left = counts
-        best: dict[int, list[_ScoredDraft]] = {}  # the best drafts of each kind of difference
+        best: dict[int, list[tuple[float, Draft]]] = {}  # by kind, with the size of the difference
         branching: list[Draft] = []  # drafts that take a branch first
         for number in range(pairs):
             if monotonic() > end:
                 break
-            parents = [scored.draft for kept in best.values() for scored in kept] + branching
+            parents = [draft for kept in best.values() for _, draft in kept] + branching
             fresh = not parents or number < pairs // 3 or number % 3 == 0
             draft = (
                 drafts.draft()
@@ -480,10 +472,10 @@ def coupled_pairs(
             kind, size = runs.scored(d0, d1, 2 + number % _MORE_SEEDS)
             kept = best.setdefault(kind, [])
             # only a draft that leads is checked here: this takes longer than the runs
-            if size > (kept[0].size if kept else 0.0) and drafts.pair(draft) is None:
+            if size > (kept[0][0] if kept else 0.0) and drafts.pair(draft) is None:
                 continue
-            kept.extend([_ScoredDraft(draft, size)] if size > 0 else [])
-            kept.sort(key=lambda each: -each.size)
+            kept.extend([(size, draft)] if size > 0 else [])
+            kept.sort(key=lambda each: -each[0])
             del kept[_PARENTS:]
             branching.extend([draft] if runs.branches.new() else [])
             del branching[:-_PARENTS]
@@ -495,7 +487,10 @@ def coupled_pairs(
 
 
 def _suggestions(
-    runs: _Coupled, drafts: Drafts, best: dict[int, list[_ScoredDraft]], least: dict[int, float]
+    runs: _Coupled,
+    drafts: Drafts,
+    best: dict[int, list[tuple[float, Draft]]],
+    least: dict[int, float],
 ) -> list[tuple[Pair, int, float]]:
     """Return the pairs whose differences are beyond those of the catalog with most seeds, and the
     kind and the size of the difference.
@@ -504,7 +499,7 @@ def _suggestions(
     for kind in (EXACT, STRUCTURE, NUMBER):
         if kind == EXACT and least[kind]:
             continue
-        checked = (drafts.pair(scored.draft) for scored in best.get(kind, ()))
+        checked = (drafts.pair(draft) for _, draft in best.get(kind, ()))
         for pair in itertools.islice(filter(None, checked), _SUGGESTED):
             size = runs.typical(pair, kind)
             # a log-ratio of 1.5 of the frequencies of a structure is hardly chance

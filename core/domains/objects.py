@@ -85,13 +85,13 @@ class Texts(Domain):
         return (
             isinstance(dataset, list | tuple)
             and sized(len(dataset), self.size, self.relation)
-            and all(isinstance(text, str) and self._fits(text) for text in dataset)
+            and all(
+                isinstance(text, str)
+                and len(words := text.split(" ") if text else []) <= self.longest
+                and set(words) <= set(self.words)
+                for text in dataset
+            )
         )
-
-    def _fits(self, text: str) -> bool:
-        """Return whether a text has only allowed words, and at most `longest` of them."""
-        parts = text.split(" ") if text else []
-        return len(parts) <= self.longest and set(parts) <= set(self.words)
 
     def changed(
         self, crowd: Sequence[str], before: str, after: str, turn: int, why: str

@@ -290,14 +290,11 @@ def _raises(sampler: Callable[..., Any], dataset: Any, seed: list[int], runs: in
     if not raised:
         return None
     counts = len(raised) == runs and not any(
-        item.name == TookTooLong.__name__ or _by_environment(item) for item in raised
+        item.name == TookTooLong.__name__
+        # an exception of a worker has its class and message in its text
+        or names_environment_fault(
+            *item.text.removeprefix("MechanismFailed: ").partition(": ")[::2]
+        )
+        for item in raised
     )
     return raised[0] if counts else Raised("", "")
-
-
-def _by_environment(item: Raised) -> bool:
-    """Return whether the environment causes an exception; that of a worker has its class and
-    message in its text.
-    """
-    kind, _, text = item.text.removeprefix("MechanismFailed: ").partition(": ")
-    return names_environment_fault(kind, text)
