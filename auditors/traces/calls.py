@@ -18,9 +18,14 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
-from dpwitness.auditors.density.bounds import bounds_from_law
 from dpwitness.auditors.density.composition import compose
-from dpwitness.auditors.density.limit import discrete_laplace, finite, gaussian, laplace
+from dpwitness.auditors.density.limit import (
+    discrete_laplace,
+    finite,
+    gaussian,
+    laplace,
+    parameter_of,
+)
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw
 from dpwitness.auditors.traces.evidence import Finding, TracedCall
 from dpwitness.core.claims import GDP, Claim
@@ -89,11 +94,7 @@ class Losses:
         if not parts:
             return 0.0
         known = claim.gaussian_parameter(self.squares) if len(parts) == 1 and self.squares else None
-        return (
-            known
-            if known is not None
-            else float(bounds_from_law(compose(parts), claim).lowers[0].value)
-        )
+        return parameter_of(claim, compose(parts).lower) if known is None else known
 
     def _grouped(self) -> Counter[tuple[str, float]]:
         """Return the epsilons in at most `_GROUPS` groups, each rounded down to a law with a
