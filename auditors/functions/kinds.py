@@ -31,16 +31,13 @@ from dpwitness.auditors.functions.stability.result import (
     written,
 )
 from dpwitness.auditors.functions.stability.search import (
-    ABORTS,
     EXCEEDS,
     INCOMPARABLE,
     LAW,
-    RAISES,
     ROUNDING,
     SEVERITY,
     WITHIN,
     Comparisons,
-    Failure,
     compared,
 )
 from dpwitness.auditors.witnesses.kinds import (
@@ -73,7 +70,7 @@ from dpwitness.core.values.json_reader import (
 )
 from dpwitness.core.values.validation import InvalidArgument, require_one_of
 from dpwitness.core.values.wording import count, dataset, figure
-from dpwitness.mechanisms.wrappers.programs.declared import declarations
+from dpwitness.mechanisms.wrappers.programs.declared import ABORTS, RAISES, FailedRun, declarations
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
 _UNPROVED = "no change is needed on this evidence, which does not prove the claim"
@@ -137,7 +134,7 @@ def _recompute_stability(result: Json) -> Recomputed:
     if not finding or any("text" in each and "error" not in each for each in outputs):
         return Recomputed()
     sides = [
-        Failure(str(each["error"]), str(each.get("text", "")))
+        FailedRun(str(each["error"]), str(each.get("text", "")))
         if "error" in each
         else from_jsonable(each.get("value"), "outputs")
         for each in outputs

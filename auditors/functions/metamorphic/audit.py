@@ -15,7 +15,6 @@ from dpwitness.auditors.functions.accounting.audit import AccountantResult, audi
 from dpwitness.auditors.functions.metamorphic import random_relations, relations
 from dpwitness.auditors.functions.metamorphic.relations import (
     Cases,
-    Raised,
     RelationOutcome,
     outcome,
     row_count,
@@ -41,6 +40,7 @@ from dpwitness.core.values.validation import (
     require_probability,
     short_repr,
 )
+from dpwitness.mechanisms.wrappers.programs.declared import FailedRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def _reordered(dataset: Any, rng: random.Random) -> Iterator[Any]:
         else ()
     ):
         found = outcome(rows, dataset, list(order))
-        if not isinstance(found, Raised):
+        if not isinstance(found, FailedRun):
             yield found
 
 
@@ -118,7 +118,7 @@ def _parts(dataset: Any, rng: random.Random) -> Iterator[tuple[Any, Any]]:
     count = row_count(dataset)
     for cut in dict.fromkeys((rng.randint(1, count - 1), 1, count)) if count > 1 else ():
         sides = [outcome(rows, dataset, list(part)) for part in (range(cut), range(cut, count))]
-        if not any(isinstance(side, Raised) for side in sides):
+        if not any(isinstance(side, FailedRun) for side in sides):
             yield sides[0], sides[1]
 
 
@@ -212,7 +212,7 @@ class MetamorphicResult(FunctionResult):
 
 def _written(value: Any) -> Any:
     """Return a value in JSON types; a text if it has no exact form."""
-    if isinstance(value, Raised):
+    if isinstance(value, FailedRun):
         return {"raised": value.text}
     try:
         return strict(to_jsonable(value))

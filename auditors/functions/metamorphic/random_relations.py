@@ -14,7 +14,6 @@ from dpwitness.auditors.functions.metamorphic.relations import (
     Broken,
     Cases,
     NotRun,
-    Raised,
     RelationOutcome,
     first_broken,
     outcome,
@@ -26,6 +25,7 @@ from dpwitness.auditors.workers.fitness import names_environment_fault
 from dpwitness.core.claims import ApproxDP, PureDP
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import FloatArray, TookTooLong
+from dpwitness.mechanisms.wrappers.programs.declared import RAISES, FailedRun
 
 _NOTHING = 1e-9  # epsilon of a law that does not change
 _RAISING = 4  # runs that confirm an exception
@@ -67,7 +67,7 @@ def zero_epsilon_is_constant(
     """
     mechanism = outcome(at_epsilon, 0.0)
     raised: list[Any] = [mechanism]
-    if not isinstance(mechanism, Raised):
+    if not isinstance(mechanism, FailedRun):
         sampler = getattr(mechanism, "sample", mechanism)
         raised = [_raises(sampler, dataset, [seed], 1) for case in cases[:1] for dataset in case]
     if raised and all(raised):
@@ -178,7 +178,7 @@ def _distances(
         return np.array([_pair_distances(sampler(dataset, size, rng), size) for _ in range(_CALLS)])
 
     found = outcome(run)
-    return None if isinstance(found, Raised) or not np.all(np.isfinite(found)) else found
+    return None if isinstance(found, FailedRun) or not np.all(np.isfinite(found)) else found
 
 
 def _pair_distances(outputs: Any, size: int) -> FloatArray:
@@ -279,14 +279,16 @@ def _log_chance(quiet: int, epsilon: float, delta: float = 0.0) -> float:
     )
 
 
-def _raises(sampler: Callable[..., Any], dataset: Any, seed: list[int], runs: int) -> Raised | None:
-    """Return the exception of a dataset if every run raises, None if no run does, and Raised
+def _raises(
+    sampler: Callable[..., Any], dataset: Any, seed: list[int], runs: int
+) -> FailedRun | None:
+    """Return the exception of a dataset if every run raises, None if no run does, and FailedRun
     without text otherwise.
     """
     found = [
         outcome(sampler, dataset, 1, np.random.default_rng([*seed, run])) for run in range(runs)
     ]
-    raised = [item for item in found if isinstance(item, Raised)]
+    raised = [item for item in found if isinstance(item, FailedRun)]
     if not raised:
         return None
     counts = len(raised) == runs and not any(
@@ -297,4 +299,4 @@ def _raises(sampler: Callable[..., Any], dataset: Any, seed: list[int], runs: in
         )
         for item in raised
     )
-    return raised[0] if counts else Raised("", "")
+    return raised[0] if counts else FailedRun(RAISES, "")

@@ -16,25 +16,15 @@ import numpy as np
 from dpwitness.auditors.functions.stability.metrics import Incomparable, metric_named
 from dpwitness.core.values.dataframe_backends import library
 from dpwitness.core.values.json_codec import to_jsonable
-from dpwitness.core.values.validation import InvalidArgument, error_text, short_repr
+from dpwitness.core.values.validation import InvalidArgument, short_repr
+from dpwitness.mechanisms.wrappers.programs.declared import FailedRun
 
 _SLACK = 1e-9  # relative difference of two floating-point numbers that is called rounding
 
 
-@dataclass(frozen=True, slots=True)
-class Raised:
-    """Exception as an outcome."""
-
-    name: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"raises {self.text}"
-
-
 def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the value of a call on copies of its arguments, or Raised; warnings on unusual inputs
-    are not shown.
+    """Return the value of a call on copies of its arguments, or a FailedRun; warnings on unusual
+    inputs are not shown.
     """
     try:
         with warnings.catch_warnings():
@@ -43,16 +33,18 @@ def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
     except (KeyboardInterrupt, MemoryError):
         raise
     except BaseException as error:
-        return Raised(type(error).__name__, error_text(error))
+        return FailedRun.raised(error)
 
 
 def difference(first: Any, second: Any) -> float:
     """Return the difference of two outputs: 0 if equal, at most 1e-9 if equal up to rounding, 1 or
     more otherwise.
     """
-    if isinstance(first, Raised) or isinstance(second, Raised):
+    if isinstance(first, FailedRun) or isinstance(second, FailedRun):
         same = (
-            isinstance(first, Raised) and isinstance(second, Raised) and first.name == second.name
+            isinstance(first, FailedRun)
+            and isinstance(second, FailedRun)
+            and first.name == second.name
         )
         return 0.0 if same else math.inf
     frames = {_frame(first), _frame(second)} & {"pandas", "polars"}
@@ -239,11 +231,11 @@ def concatenation_is_kept(function: Callable[[Any], Any], cases: Cases) -> Relat
     def compare(first: Any, second: Any) -> Broken | None:
         inputs = concatenated([first, second]), first, second
         whole, *parts = outputs = tuple(outcome(function, each) for each in inputs)
-        raised = next((part for part in parts if isinstance(part, Raised)), None)
-        if raised is not None and (isinstance(whole, Raised) or 0 in map(row_count, inputs)):
+        raised = next((part for part in parts if isinstance(part, FailedRun)), None)
+        if raised is not None and (isinstance(whole, FailedRun) or 0 in map(row_count, inputs)):
             return None  # which of several rows raises first is for the function to choose
         joined = outcome(concatenated, parts) if raised is None else raised
-        if raised is None and isinstance(joined, Raised):  # the parts are not rows
+        if raised is None and isinstance(joined, FailedRun):  # the parts are not rows
             raise NotRun
         if not _differ((whole, joined)):
             return None
@@ -302,7 +294,7 @@ def more_epsilon_is_no_more_noise(noise: Callable[[float], float], cases: Cases)
 
     def compare(epsilon: Any) -> Broken | None:
         once, twice = outcome(noise, epsilon), outcome(noise, 2 * epsilon)
-        if isinstance(once, Raised) or isinstance(twice, Raised):
+        if isinstance(once, FailedRun) or isinstance(twice, FailedRun):
             raise NotRun
         if not float(twice) > float(once) * (1 + _SLACK):
             return None
@@ -337,7 +329,7 @@ def parallel_composition_is_the_maximum(
 
     def compare(epsilons: Any) -> Broken | None:
         figure = outcome(function, list(epsilons))
-        if isinstance(figure, Raised):
+        if isinstance(figure, FailedRun):
             raise NotRun
         if float(figure) > max(epsilons) * (1 + _SLACK):
             above.append(figure)
@@ -403,7 +395,11 @@ def _differ(outputs: tuple[Any, Any], metric: str | None = None) -> bool:
     digits only.
     """
     apart = difference(*outputs)
-    if apart > 0 and metric is not None and not any(isinstance(each, Raised) for each in outputs):
+    if (
+        apart > 0
+        and metric is not None
+        and not any(isinstance(each, FailedRun) for each in outputs)
+    ):
         with contextlib.suppress(Incomparable):
             apart = (
                 apart
@@ -427,4 +423,4 @@ def _require_repeatable(
 
 
 def _short(value: Any) -> str:
-    return str(value) if isinstance(value, Raised) else short_repr(value)
+    return str(value) if isinstance(value, FailedRun) else short_repr(value)

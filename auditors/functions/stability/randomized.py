@@ -37,7 +37,6 @@ from dpwitness.auditors.functions.stability.search import (
     LAW,
     Comparisons,
     Excess,
-    Failure,
     FoundInputs,
     compared,
     outcomes_of,
@@ -48,7 +47,7 @@ from dpwitness.auditors.workers.fresh_processes import STATES, in_new_processes,
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.programs.declared import Unfinished
+from dpwitness.mechanisms.wrappers.programs.declared import FailedRun
 
 _SECONDS = 0.5  # time limit of the runs in fresh states
 
@@ -67,9 +66,7 @@ def fresh_outcomes(transformation: Any, datasets: Sequence[Any]) -> list[list[An
             with memos.emptied():
                 found.append(run(0))
     return [
-        outcomes
-        for outcomes in found
-        if not all(isinstance(each, Failure | Unfinished) for each in outcomes)
+        outcomes for outcomes in found if not all(isinstance(each, FailedRun) for each in outcomes)
     ]
 
 
@@ -80,7 +77,7 @@ def _outcomes(transformation: Any, datasets: Sequence[Any], _: int) -> list[Any]
 def _output(transformation: Any, dataset: Any, *_: Any) -> Any:
     """Return the output of a dataset. Raise ValueError if there is none."""
     (found,) = outcomes_of(transformation, [dataset])
-    if isinstance(found, Failure | Unfinished):
+    if isinstance(found, FailedRun):
         raise ValueError("the transformation fails")
     return found
 
@@ -347,7 +344,7 @@ def _event(
 
 def _failed(*sides: Sequence[Any]) -> bool:
     """Return whether a run has no output."""
-    return any(isinstance(outcome, Failure | Unfinished) for side in sides for outcome in side)
+    return any(isinstance(outcome, FailedRun) for side in sides for outcome in side)
 
 
 def _distances(

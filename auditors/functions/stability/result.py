@@ -13,16 +13,12 @@ from typing import Any, ClassVar
 from dpwitness.auditors.functions.stability.metrics import Exact, as_float
 from dpwitness.auditors.functions.stability.randomized import LawTest
 from dpwitness.auditors.functions.stability.search import (
-    ABORTS,
     EXCEEDS,
     FAILED,
     INCOMPARABLE,
     LAW,
-    RAISES,
     ROUNDING,
-    UNFINISHED,
     Comparisons,
-    Failure,
     FoundInputs,
 )
 from dpwitness.auditors.witnesses.result import FunctionResult, named
@@ -30,6 +26,7 @@ from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.values.json_codec import to_jsonable
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, short_repr
+from dpwitness.mechanisms.wrappers.programs.declared import ABORTS, RAISES, UNFINISHED, FailedRun
 
 _ERROR_WORDS = {
     RAISES: "raises on one neighbor only",
@@ -185,7 +182,7 @@ class StabilityResult(FunctionResult):
         """Return the distances and the ratio in one line."""
         if self.finding in _ERROR_WORDS:
             failed = next(
-                str(each) for each in self.outcomes if isinstance(each, Failure)
+                str(each) for each in self.outcomes if isinstance(each, FailedRun)
             ).partition("; it last printed")[0]
             return (
                 f"{_ERROR_WORDS[self.finding]} ({failed[:200]}; {self.where}): an error that "
@@ -291,7 +288,7 @@ def outcome_json(outcome: Any) -> Any:
     """Return an outcome as JSON: an exact value, an error, or the text of a value without an exact
     form.
     """
-    if isinstance(outcome, Failure):
+    if isinstance(outcome, FailedRun):
         return {"error": outcome.kind, "text": outcome.text}
     try:
         return {"value": to_jsonable(outcome)}

@@ -33,29 +33,17 @@ from dpwitness.auditors.functions.stability.metrics import (
 )
 from dpwitness.auditors.functions.stability.neighbors import Group, Neighbors
 from dpwitness.auditors.search.catalogue import shrunk
-from dpwitness.core.values.validation import error_text
-from dpwitness.mechanisms.wrappers.programs.declared import Aborted, Unfinished
+from dpwitness.mechanisms.wrappers.programs.declared import ABORTS, RAISES, UNFINISHED, FailedRun
 
-EXCEEDS, ROUNDING, RAISES, ABORTS = "exceeds", "rounding", "raises", "aborts"
+EXCEEDS, ROUNDING = "exceeds", "rounding"
 # of a randomized transformation: outputs exceed the map in more runs than random numbers explain
 LAW = "law"
 SEVERITY = (EXCEEDS, ABORTS, RAISES, ROUNDING)
 # kinds of comparisons without a finding: within the map, or not possible
-WITHIN, FAILED, INCOMPARABLE, UNFINISHED = "", "failed", "incomparable", "unfinished"
+WITHIN, FAILED, INCOMPARABLE = "", "failed", "incomparable"
 
 # classes of values that a transformation cannot change
 _CLASSES = {int, float, bool, str, type(None), date, time_of_day, datetime, timedelta}
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """An exception or an abort as an outcome."""
-
-    kind: str
-    text: str
-
-    def __str__(self) -> str:
-        return self.text if self.kind == ABORTS else f"raises {self.text}"
 
 
 class Excess(NamedTuple):
@@ -71,9 +59,9 @@ class Excess(NamedTuple):
 
 def compared(metric: Metric, bound: Exact, first: Any, second: Any) -> Excess:
     """Return what two outcomes show, in exact arithmetic where their distance is near the bound."""
-    if isinstance(first, Unfinished) or isinstance(second, Unfinished):
+    kinds = [side.kind for side in (first, second) if isinstance(side, FailedRun)]
+    if UNFINISHED in kinds:
         return Excess(UNFINISHED)
-    kinds = [side.kind for side in (first, second) if isinstance(side, Failure)]
     if kinds:
         same = len(kinds) == 2 and kinds[0] == kinds[1]
         return Excess(FAILED if same else ABORTS if ABORTS in kinds else RAISES)
@@ -109,7 +97,10 @@ def outcomes_of(transformation: Any, datasets: Sequence[Any]) -> list[Any]:
     """Return the outputs and failures of a transformation on copies of datasets, in order."""
     apply_all = getattr(transformation, "apply_all", None)
     if callable(apply_all):
-        return [_outcome(value) for value in apply_all(list(datasets))]
+        return [
+            FailedRun.raised(value) if isinstance(value, BaseException) else value
+            for value in apply_all(list(datasets))
+        ]
     found: list[Any] = []
     for dataset in datasets:
         try:
@@ -117,17 +108,8 @@ def outcomes_of(transformation: Any, datasets: Sequence[Any]) -> list[Any]:
         except (KeyboardInterrupt, MemoryError):
             raise
         except BaseException as error:
-            found.append(_outcome(error))
+            found.append(FailedRun.raised(error))
     return found
-
-
-def _outcome(value: Any) -> Any:
-    """Return a value as it is, and an exception as a Failure."""
-    if not isinstance(value, BaseException) or isinstance(value, Unfinished):
-        return value
-    if isinstance(value, Aborted):
-        return Failure(ABORTS, str(value))
-    return Failure(RAISES, error_text(value))
 
 
 def _copied(dataset: Any) -> Any:
@@ -141,7 +123,7 @@ def _copied(dataset: Any) -> Any:
 
 def same_outcome(one: Any, other: Any) -> bool:
     """Return whether two outcomes of one input are equal, as far as they can be compared."""
-    if isinstance(one, Failure) or isinstance(other, Failure):
+    if isinstance(one, FailedRun) or isinstance(other, FailedRun):
         return type(one) is type(other)
     try:
         return bool(output_key(one) == output_key(other))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import InvalidArgument, short_repr
+from dpwitness.core.values.validation import InvalidArgument, error_text, short_repr
 from dpwitness.mechanisms.wrappers.programs.inside import codec
 from dpwitness.mechanisms.wrappers.programs.target import Target, library_note
 from dpwitness.mechanisms.wrappers.programs.worker_pool import (
@@ -31,12 +31,26 @@ _BATCH_SECONDS = 0.5  # duration of a batch of calls to aim at
 _MAX_BATCH = 2048
 
 
-class Aborted(Exception):
-    """Outcome of a call that ended its process: a crash, or native code that gave up."""
+RAISES, ABORTS, UNFINISHED = "raises", "aborts", "unfinished"
 
 
-class Unfinished(Exception):
-    """Outcome of a call that did not end in its time."""
+@dataclass(frozen=True, slots=True)
+class FailedRun:
+    """Outcome of a run without an output: it raised an exception, it ended its process (a crash, or
+    native code that gave up), or it did not end in its time. `name` is the exception's class.
+    """
+
+    kind: str  # RAISES, ABORTS or UNFINISHED
+    text: str
+    name: str = ""
+
+    @classmethod
+    def raised(cls, error: BaseException) -> FailedRun:
+        """Return the outcome of a run that raised `error`."""
+        return cls(RAISES, error_text(error), type(error).__name__)
+
+    def __str__(self) -> str:
+        return f"raises {self.text}" if self.kind == RAISES else self.text
 
 
 def declarations(
@@ -75,8 +89,8 @@ def note_on_library(target: Target) -> str:
 class Calls:
     """Calls of the functions of a target's file in worker processes of its interpreter.
 
-    A call that ends its process has the outcome Aborted; the other calls of its batch are made
-    again in a new process.
+    A call that ends its process has a FailedRun as its outcome; the other calls of its batch are
+    made again in a new process.
     """
 
     target: Target
@@ -130,7 +144,9 @@ class Calls:
                 reply, blobs = worker.ask(header, sent, self.target.time_limit)
         except WorkerDied as error:
             self.aborts += 1
-            outcome = (Unfinished if isinstance(error, WorkerTimeout) else Aborted)(str(error))
+            outcome = FailedRun(
+                UNFINISHED if isinstance(error, WorkerTimeout) else ABORTS, str(error)
+            )
             self._size = max(1, self._size // 2)
             at = 0  # position of the call in progress
             with contextlib.suppress(OSError, ValueError):
