@@ -3,9 +3,11 @@
 from dpwitness.auditors.functions.stability.audit import Step, audit_chains, audit_stability
 from dpwitness.auditors.functions.stability.result import StabilityResult
 from dpwitness.core.domains.spaces import Atom, FrameOf, InputSpace, ScalarOf, VectorOf, space_of
+from dpwitness.mechanisms.wrappers.programs.declared import FailedRun
 
 __all__ = [
     "Atom",
+    "FailedRun",
     "FrameOf",
     "InputSpace",
     "ScalarOf",

@@ -33,7 +33,7 @@ def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
     except (KeyboardInterrupt, MemoryError):
         raise
     except BaseException as error:
-        return FailedRun.raised(error)
+        return FailedRun.of(error)
 
 
 def difference(first: Any, second: Any) -> float:

@@ -98,7 +98,7 @@ def outcomes_of(transformation: Any, datasets: Sequence[Any]) -> list[Any]:
     apply_all = getattr(transformation, "apply_all", None)
     if callable(apply_all):
         return [
-            FailedRun.raised(value) if isinstance(value, BaseException) else value
+            FailedRun.of(value) if isinstance(value, BaseException) else value
             for value in apply_all(list(datasets))
         ]
     found: list[Any] = []
@@ -108,7 +108,7 @@ def outcomes_of(transformation: Any, datasets: Sequence[Any]) -> list[Any]:
         except (KeyboardInterrupt, MemoryError):
             raise
         except BaseException as error:
-            found.append(FailedRun.raised(error))
+            found.append(FailedRun.of(error))
     return found
 
 

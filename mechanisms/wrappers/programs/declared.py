@@ -34,19 +34,28 @@ _MAX_BATCH = 2048
 RAISES, ABORTS, UNFINISHED = "raises", "aborts", "unfinished"
 
 
-@dataclass(frozen=True, slots=True)
-class FailedRun:
+class FailedRun(Exception):
     """Outcome of a run without an output: it raised an exception, it ended its process (a crash, or
-    native code that gave up), or it did not end in its time. `name` is the exception's class.
+    native code that gave up), or it did not end in its time.
+
+    Parameters
+    ----------
+    kind : {"raises", "aborts", "unfinished"}
+    text : str
+        The exception, or how the process ended.
+    name : str
+        Class of the exception.
     """
 
-    kind: str  # RAISES, ABORTS or UNFINISHED
-    text: str
-    name: str = ""
+    def __init__(self, kind: str, text: str, name: str = "") -> None:
+        super().__init__(kind, text, name)
+        self.kind, self.text, self.name = kind, text, name
 
     @classmethod
-    def raised(cls, error: BaseException) -> FailedRun:
-        """Return the outcome of a run that raised `error`."""
+    def of(cls, error: BaseException) -> FailedRun:
+        """Return the outcome of a run that raised `error`, which may be an outcome itself."""
+        if isinstance(error, FailedRun):
+            return error
         return cls(RAISES, error_text(error), type(error).__name__)
 
     def __str__(self) -> str:
