@@ -34,7 +34,6 @@ ALPHA = 0.05
 LEAST = 0.01  # specimens with a smaller limit are skipped
 FAMILY_BUDGETS = ((20_000, 0.80), (400_000, 0.90))  # trials, and the required median of each family
 FAMILY_MEMBERS, FAMILY_SEEDS = 3, 3
-_REPEATS = 15  # simulated sets of seeds of the oracle that learns
 
 # trials, seeds, and the required median, 10 % quantile and worst case
 BUDGETS: tuple[tuple[int, int, tuple[float, ...]], ...] = (
@@ -220,7 +219,8 @@ def short_cases(
         best = limit_of_law(law, claim, trials, ALPHA)
         bounds = [
             [learning_oracle(law, claim, trials, ALPHA, rng, width) / best for _ in range(seeds)]
-            for _ in range(_REPEATS)
+            # simulated sets of seeds of the oracle that learns
+            for _ in range(15)
         ]
         low, oracle = np.quantile(np.median(bounds, axis=1), [0.1, 0.5]).tolist()
         short.append(

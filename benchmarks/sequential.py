@@ -44,14 +44,12 @@ from dpwitness.core.values.validation import InvalidArgument
 CLAIMS = ("pure:1", "approx:1,1e-3", "zcdp:0.5", "gdp:1")
 ALPHAS = (0.05, 0.01)
 STREAMS = 2_000
-EPOCHS = (100, 300)  # rounds of the two epochs of a stream
 FREQUENCIES = (0.1, 0.4, 0.8)  # frequencies of guesses of the events
 ALPHA = 0.05
 GROSS = 1.5  # true parameter over the claim from which a case is gross
 EVENT_ROUNDS = 20_000
 FREQUENT = 0.1  # probability of an event above which a gross case counts
 SEEDS = 3
-MOST_RUNS = 50_000
 PRICE_RUNS = 400_000
 LEAST = 0.01  # batch certificates below are not compared
 
@@ -60,7 +58,8 @@ def false_alarms(
     text: str,
     alphas: Sequence[float] = ALPHAS,
     streams: int = STREAMS,
-    epochs: Sequence[int] = EPOCHS,
+    # rounds of the two epochs of a stream
+    epochs: Sequence[int] = (100, 300),
 ) -> list[int]:
     """Return, for each alpha, the number of streams at the claim that are refuted at some round."""
     claim, rng = parse_claim(text), np.random.default_rng(len(text))
@@ -234,7 +233,7 @@ def runs_to_violated(specimen: Specimen) -> tuple[float, float]:
     runs = []
     for seed in range(SEEDS):
         result = audit(
-            specimen.mechanism, sequential=True, find=1.01, trials=MOST_RUNS, seed=seed, **options
+            specimen.mechanism, sequential=True, find=1.01, trials=50_000, seed=seed, **options
         )
         runs.append(result.trials if result.verdict is Verdict.VIOLATED else math.inf)
     batch = audit(specimen.mechanism, seed=0, **options)

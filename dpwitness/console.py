@@ -11,9 +11,7 @@ from typing import Any, Self, TextIO
 
 from dpwitness.reports.phrasing.wording import plain
 
-_BAR_WIDTH = 30
 # seconds after which the rate is stable enough to estimate the remaining time
-_MIN_RATE_SECONDS = 1.0
 
 
 class Progress:
@@ -43,7 +41,7 @@ class Progress:
         counts = (f"{n:,}" if n < 10**7 else f"{n:.3g}" for n in (done, planned))
         share = min(1.0, done / max(planned, 1))
         status = f" {share:4.0%}  {' of '.join(counts)}"
-        if rate > 0 and now - since >= _MIN_RATE_SECONDS:
+        if rate > 0 and now - since >= 1.0:
             minutes, seconds = divmod(round(max((planned - done) / rate, 0.0)), 60)
             hours, minutes = divmod(minutes, 60)
             left = f"{hours}:{minutes:02d}" if hours else f"{minutes}"
@@ -90,7 +88,7 @@ class Bar(Progress):
 
     def _draw(self, share: float, status: str) -> None:
         max_width = shutil.get_terminal_size((80, 24)).columns - 1
-        width = min(_BAR_WIDTH, max_width - len(status) - 2)
+        width = min(30, max_width - len(status) - 2)
         full = round(share * width)
         bar_text = f"[{'#' * full}{'.' * (width - full)}]{status}" if width >= 5 else status.strip()
         self._line.draw(bar_text[:max_width])

@@ -40,8 +40,6 @@ __all__ = [
     "suite_of",
 ]
 
-_WHITE_BOX_TRIALS = 40_000
-
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -239,7 +237,7 @@ def run_case(
             case.mechanism,
             result.pair,
             result.claim,
-            trials=_WHITE_BOX_TRIALS,
+            trials=40_000,
             seed=result.seed,
             name=case.name,
         )

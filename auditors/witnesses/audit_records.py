@@ -252,7 +252,6 @@ def _part_from_json(part: dict[str, Any], arrays: dict[str, Any]) -> Segment:
 
 T = TypeVar("T")
 
-_WAIT = 0.5  # seconds between two transactions
 _RETRY = 5.0  # seconds after a failed transaction
 
 
@@ -424,7 +423,8 @@ class AuditLedger:
                 for statement, values in self._pending:
                     connection.execute(statement, values)
                 self.store.reseal(self.entry.id)
-            self._pending, self.trouble, wait = [], "", _WAIT
+            # seconds between two transactions
+            self._pending, self.trouble, wait = [], "", 0.5
         except (sqlite3.Error, InvalidArgument) as error:
             self.trouble, wait = str(error.__cause__ or error), _RETRY
         self._due = time.monotonic() + wait

@@ -17,7 +17,6 @@ from dpwitness.accounting import audit_accountant
 from dpwitness.benchmarks.adversarial.attack import Attack, failure_unless_verdict, seed_of
 
 Divergence = Callable[[float], float]  # hockey-stick divergence at any epsilon
-_EVALUATIONS = 60
 
 
 def _normal(mu: float) -> Divergence:
@@ -83,7 +82,7 @@ def _audited(
         "epsilon",
         names,
         ranges=ranges,
-        evaluations=_EVALUATIONS,
+        evaluations=60,
         seconds=60,
         seed=seed_of(rng),
     )

@@ -17,7 +17,6 @@ PAIR = Pair(np.array([0.0]), np.array([1.0]))
 RUNS = 120  # of an attack that must never succeed
 RATE_RUNS = 400  # of an attack on a stated error
 CHANCE = 1e-3  # probability that a correct program misses any row of the table
-_MAX_FAILURES_LISTED = 5  # number of failures per attack in the JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,8 @@ class Rate:
     def details(self, name: str) -> Mapping[str, Any]:
         first = [
             f"run {number}: {self.faults[number]}"
-            for number in sorted(self.faults)[:_MAX_FAILURES_LISTED]
+            # number of failures per attack in the JSON
+            for number in sorted(self.faults)[:5]
         ]
         return {
             "attack": name,

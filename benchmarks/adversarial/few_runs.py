@@ -30,7 +30,6 @@ from dpwitness.benchmarks.adversarial.attack import (
 from dpwitness.core.protocols.mechanism import FloatArray
 
 _COST = 0.3  # seconds of a run
-_GROSS = 8  # scales of its noise by which each number moves at least
 
 
 class _Clock:
@@ -67,7 +66,8 @@ def _mechanism(rng: Generator, *, faulty: bool) -> tuple[Any, str]:
     form, size = str(rng.choice(list(_FORMS))), int(np.exp(rng.uniform(0, np.log(200))))
     factor = float(np.exp(rng.uniform(np.log(10), np.log(150))))
     size += size % 2 if form == "frame" and size > 1 else 0
-    moving = rng.permutation(size)[: rng.integers(1, max(2, min(size, int(factor / _GROSS + 1))))]
+    # scales of its noise by which each number moves at least
+    moving = rng.permutation(size)[: rng.integers(1, max(2, min(size, int(factor / 8 + 1))))]
     # the numbers that move have a sensitivity of 1 each
     move, scale = np.zeros(size), np.full(size, 1.0 * len(moving))
     move[moving] = rng.choice([-1.0, 1.0], len(moving))

@@ -18,7 +18,6 @@ from dpwitness.mechanisms import ApproxDP
 
 # function of a gradient and its blocks
 Clipping = Callable[[FloatArray, list[FloatArray]], FloatArray]
-_ALARM = 1e-3  # certify's probability of an ERROR for a right sampler, at its default confidence
 
 
 def _scaled(vector: FloatArray, length: float) -> FloatArray:
@@ -123,7 +122,8 @@ ATTACKS = (
     Attack(
         "step with the right clipping accused on the named pairs",
         right_clipping,
-        2 * _ALARM,
+        # certify's probability of an ERROR for a right sampler, at its default confidence
+        2 * 1e-3,
         runs=5,
     ),
 )

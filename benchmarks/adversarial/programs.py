@@ -27,7 +27,6 @@ SIGNATURE = (
     "def f(queries, rng, epsilon: float = 1.0, threshold: float = 0.5, limit: int = 2, block: "
     "int = 3):\n"
 )
-_RUNS_OF_A_PROGRAM = 6
 _numbers = itertools.count()
 
 
@@ -318,7 +317,7 @@ def disagreement(text: str, seed: int) -> tuple[bool, str]:
     except InvalidArgument:
         return False, ""
     try:
-        found = difference(function, program, seed, Numbers, _RUNS_OF_A_PROGRAM)
+        found = difference(function, program, seed, Numbers, 6)
     finally:
         linecache.cache.pop(function.__code__.co_filename, None)
     return True, f"{found}\n{text}" if found else ""

@@ -38,7 +38,6 @@ FAMILIES = (
     "few_runs",
     "commands",
 )
-_RUNS_PER_TASK = 20  # runs per worker task
 _FAST_RUNS_PER_TASK = 1000  # runs per worker task for attacks that take about a millisecond
 
 
@@ -87,7 +86,8 @@ def measure(
     for name, attack in chosen.items():
         runs, size = (
             max(1, round(share * attack.runs)),
-            _FAST_RUNS_PER_TASK if attack.runs > 10 * _FAST_RUNS_PER_TASK else _RUNS_PER_TASK,
+            # runs of a worker task
+            _FAST_RUNS_PER_TASK if attack.runs > 10 * _FAST_RUNS_PER_TASK else 20,
         )
         tasks += [(name, seed, first, min(first + size, runs)) for first in range(0, runs, size)]
     rates: defaultdict[str, Rate] = defaultdict(Rate)

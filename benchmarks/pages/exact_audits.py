@@ -31,7 +31,6 @@ from dpwitness.mechanisms.wrappers.programs.worker_pool import FOLDER, adapter_f
 
 _SECONDS = 30.0  # of the search for one accountant
 _CALL_SECONDS = 60.0  # longest duration of one batch of calls
-_INDEX_SECONDS = 60.0  # longest duration of a question to the package index
 # kinds of findings that are no errors
 _VALUES = ("distance", "bound", "support", "budget", "delta of an absent key")
 _KEYS = ("library", "version", "target", "kind")
@@ -258,7 +257,11 @@ def newest_release(library: str) -> str:
     command = [sys.executable, "-m", "pip", "index", "versions", library]
     try:
         run = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=_INDEX_SECONDS
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60.0,  # of a question to the package index
         )
     except subprocess.TimeoutExpired:
         return ""

@@ -37,7 +37,6 @@ from dpwitness.mechanisms.wrappers.programs.worker_process import CACHE_SIZE, Wo
 # the second needs unsigned 32-bit integers
 _SEED, _OTHER_SEED = (1, 2, 3, 4), (2**32 - 1, 2**31, 2**32 - 3, 2**31 + 7)
 _ROWS = 1000
-_PAUSE_SECONDS = 0.03  # seconds to wait for unrequested output
 _MAX_PRINTED = 2**20  # most bytes on standard error
 _END = 5.0  # seconds within which a program must end after its standard input has ended
 # largest number of a dataset; the worker class does not assign it in this test
@@ -141,7 +140,8 @@ class _ConformanceTest:
         try:
             step()
             if self.running is not None:
-                time.sleep(_PAUSE_SECONDS)
+                # seconds to wait for unrequested output
+                time.sleep(0.03)
                 self.running.within(self.limit, self.running.quiet)
                 self.look()
             return Finding(name, "ok")

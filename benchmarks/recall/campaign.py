@@ -32,7 +32,6 @@ _SEED = 34
 # the rest
 SHARE = 0.65
 _TOO_SHORT = re.compile(r"is too short: .*give seconds=(\d+)")
-_LIMIT = 3  # multiple of the budget after which a process is ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +144,8 @@ def _audit(entry: Entry, python: str, seconds: float, minutes: int) -> tuple[str
         capture_output=True,
         text=True,
         check=False,
-        preexec_fn=lambda: _limit(60 * minutes * _LIMIT),
+        # multiple of the budget after which a process is ended
+        preexec_fn=lambda: _limit(60 * minutes * 3),
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     return read(done.stdout, done.stderr, entry.bits)

@@ -26,7 +26,6 @@ from dpwitness.mechanisms.wrappers.programs.worker_pool import loaded
 
 RUNS = "runs"
 _RUNS = 3  # runs of a mechanism, and calls of a transformation or an accountant
-_DATASETS = 8  # datasets of a mechanism, of which it must accept one
 
 
 def check_side(entry: Entry, release: Release) -> str:
@@ -86,7 +85,8 @@ def _run(target: Target, declaration: Json | None) -> None:
     if declaration is None:
         if target.domain is None or target.claim is None:
             raise InvalidArgument(f"{target.name} must declare a domain and a claim")
-        _run_some([pair.d0 for pair in pairs_for(target.domain)[:_DATASETS]], target)
+        # datasets of a mechanism, of which it must accept one
+        _run_some([pair.d0 for pair in pairs_for(target.domain)[:8]], target)
     elif declaration["kind"] == "transformation":
         transformation = DeclaredTransformation(target, declaration)
         d_in = declaration.get("d_in") or [1]

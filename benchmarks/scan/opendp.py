@@ -23,7 +23,6 @@ from dpwitness.mechanisms.wrappers.programs.worker_pool import environments
 FINDINGS = Path(__file__).with_name("opendp_findings.json")
 # scripts that run in an interpreter with OpenDP
 READER = Path(__file__).resolve().parents[1] / "libraries" / "opendp"
-SCAN_SECONDS = 600.0
 VIOLATIONS = 1  # violated claims that a scan of ten minutes must find
 ISSUES = Path(__file__).with_name("opendp_tracker.json")
 REQUIRED = 12  # causes that the scan must find
@@ -282,7 +281,7 @@ def rows(python: str | None = None, seconds: float = 3600.0) -> Sequence[Row]:
         If the environment cannot be made, or the interpreter cannot run the scripts.
     """
     python = python or interpreter()
-    violated = violations("opendp", python, SCAN_SECONDS)
+    violated = violations("opendp", python, 600.0)
     replayed = replay(python)
     holding = sum(each.holds for each in replayed)
     chains, false = search_sound_chains(python, seconds)

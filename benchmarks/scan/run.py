@@ -40,8 +40,6 @@ FIRST_SCANS = Path(__file__).with_name("first_scans.toml")
 GROUPS = ("named", "drawn", "second draw", "third draw", "fourth draw", "fifth draw", "sixth draw")
 PARTS = (*GROUPS, "opendp", "first")
 DEFAULT_PARTS = ("named", GROUPS[-1], "opendp", "first")
-AUDIT_SECONDS = 40.0  # of the audits of one package
-CALL_SECONDS = 60.0  # of the calls of one package
 REQUIRED = {"found": 0.70, "right": 0.45, "claims": 0.90}
 
 
@@ -103,12 +101,14 @@ def measured(found: Listed) -> Json:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as place:
         folder, python = Path(place), found.python()
-        scan = scanned(found.package, python=python, folder=folder, seconds=CALL_SECONDS)
+        # seconds of the calls of one package
+        scan = scanned(found.package, python=python, folder=folder, seconds=60.0)
         counts = Counter(outcome for _, outcome in mechanism_outcomes(found, scan.proposals))
         verdicts, first = Counter[str](), None
         for outcome in audits(
             scan, folder / "targets.py", python=python, folder=folder, memory=0.0,
-            seconds=AUDIT_SECONDS, clock="wall", seed=0, progress=lambda line: None,
+            # seconds of the audits of one package
+            seconds=40.0, clock="wall", seed=0, progress=lambda line: None,
         ):  # fmt: skip
             verdicts[outcome.verdict] += bool(outcome.verdict)
             if outcome.verdict in ("SUSPECT", "VIOLATED") and first is None:

@@ -28,8 +28,6 @@ from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.programs.worker_pool import FOLDER
 from dpwitness.mechanisms.wrappers.programs.worker_process import WorkerDied
 
-_AUDIT_SECONDS = 2.0  # of one entry
-
 
 @dataclass(frozen=True, slots=True)
 class TypedEntry:
@@ -221,7 +219,8 @@ def violations(package: str, python: str, seconds: float) -> int:
                 kind = DECLARED[str(each.declaration["kind"])]
                 target = Target(str(file), each.target, python, {}, 60.0)
                 try:
-                    (result,) = kind.of(target).audit(seconds=_AUDIT_SECONDS)
+                    # seconds of one entry
+                    (result,) = kind.of(target).audit(seconds=2.0)
                     verdicts[result.verdict] += 1
                 except (InvalidArgument, MechanismFailed):
                     continue

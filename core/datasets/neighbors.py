@@ -43,7 +43,6 @@ from dpwitness.core.values.json_codec import Dataset, is_registered, public_name
 from dpwitness.core.values.validation import InvalidArgument
 
 _UNMATCHED_RECORDS = "records are in one dataset and not in the other"
-_K_LIMIT = 10  # values of k below this one are tried in suggestions
 
 
 def neighbor_problem(d0: Dataset, d1: Dataset, relation: str) -> str:
@@ -182,7 +181,8 @@ def matching_relations(d0: Dataset, d1: Dataset) -> list[str]:
             found += [each for each in units if _are_neighbors(d0, d1, each)][:2]
     for names in (("replace-one",), ("add-remove",)) if frames else (GRAPHS,):
         if not found:
-            several = (f"{name}:k={k}" for name in names for k in range(2, _K_LIMIT))
+            # values of k below this one are tried in suggestions
+            several = (f"{name}:k={k}" for name in names for k in range(2, 10))
             found += islice((each for each in several if _are_neighbors(d0, d1, each)), 1)
     return found
 

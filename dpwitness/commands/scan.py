@@ -46,7 +46,6 @@ from dpwitness.terminal import (
 _CALL = record(
     function=text(1000), arguments=listing(listing(anything, 3, 3)), modules=listing(text(1000))
 )
-_LEAST_CALLS = 60.0  # seconds in which imports, tests and calls must end, however small the budget
 
 
 def scan(args: argparse.Namespace) -> int:
@@ -83,7 +82,8 @@ def scan(args: argparse.Namespace) -> int:
 
         found_scan = scanned(
             args.what, python=python, folder=Path(folder), memory=args.memory,
-            seconds=max(0.5 * args.seconds, _LEAST_CALLS), tests=args.tests, scripts=args.script,
+            # seconds in which imports, tests and calls must end, however small the budget
+            seconds=max(0.5 * args.seconds, 60.0), tests=args.tests, scripts=args.script,
             kept=_kept(args.calls),
         )  # fmt: skip
         file.parent.mkdir(parents=True, exist_ok=True)

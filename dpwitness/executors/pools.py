@@ -130,7 +130,6 @@ def _exit_with_parent() -> None:
 
 CONNECT = 10.0  # time limit of a scheduler's first answer, in seconds
 FIRST_WORKER = 60.0  # time limit of the start of a worker, in seconds
-_SHUTDOWN = 5.0  # time limit of the shutdown, in seconds
 _CONFIG = {
     # By default Dask makes workers return memory at once, so each chunk maps its arrays again:
     # jitted mechanisms take 1.6 times as long.
@@ -165,7 +164,8 @@ def local(count: int) -> Iterator[Executor]:
             with Client(cluster, set_as_default=False) as client:
                 yield DaskExecutor(client, remote=False)
         finally:
-            cluster.close(timeout=_SHUTDOWN)
+            # time limit of the shutdown, in seconds
+            cluster.close(timeout=5.0)
 
 
 @contextmanager

@@ -26,7 +26,6 @@ from dpwitness.mechanisms.textbook.additive import smallest_epsilon
 
 Update = Callable[[FloatArray, Generator], Any]
 
-_LOSS_INTERVAL = 1e-3  # discretization interval of the privacy loss in dp-accounting
 _MAX_BATCHES = 4096  # distinct batches in the mixture density
 _GRADIENT_RANGE = 4.0  # half-width of the gradient domain, in clipping norms
 
@@ -43,7 +42,8 @@ def subsampled_gaussian_pld(
     single = from_gaussian_mechanism(
         noise_multiplier,
         sampling_prob=sampling_probability,
-        value_discretization_interval=_LOSS_INTERVAL,
+        # discretization interval of the privacy loss in dp-accounting
+        value_discretization_interval=1e-3,
         use_connect_dots=True,
     )
     return single.self_compose(int(steps)) if steps > 1 else single

@@ -346,7 +346,6 @@ def _patterns(program: LoopProgram) -> list[tuple[list[float], list[float]]]:
 Call = tuple[str, float]  # law and scale of a noise call
 _RUNS = 30
 _TOLERANCE = 1e-6  # of outputs, relative to the largest number that enters
-_SCALE_TOLERANCE = 1e-9  # relative
 
 
 class ForcedNoise:
@@ -464,7 +463,7 @@ def difference(
                 "numbers"
             )
         if [law for law, _ in calls] != [law for law, _ in forced.calls] or not all(
-            math.isclose(a, b, rel_tol=_SCALE_TOLERANCE)
+            math.isclose(a, b, rel_tol=1e-9)
             for (_, a), (_, b) in zip(calls, forced.calls, strict=True)
         ):
             return f"{case} draws {forced.calls}, and {calls} in the proof"

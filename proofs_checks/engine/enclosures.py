@@ -29,8 +29,6 @@ from dpwitness.core.values.validation import require_finite
 Ball: TypeAlias = arb
 
 # limit on bisections of the inner variable; after that the caller splits the outer cell
-INNER_CELLS = 200
-SHARPENING = 40  # bisections of the counterexample
 PRECISION = 160  # bits for differences of Mills ratios; enough for arguments up to 1e4
 LEAST_WIDTH = 1e-12  # relative width; thinner cells are not split
 
@@ -219,14 +217,14 @@ def _point_in(ball: Ball, share: float) -> Ball:
 
 PLACES = (0.45, 0.15, 0.8)  # fractions of a cell's sides at which two formulas are compared
 NEAR = 1e-9  # relative tolerance, for endpoints that the formulas round on purpose
-PROBES = (0.2, 0.5, 0.9)  # values of x at which the two formulas under a supremum are compared
 
 
 def supremum_of(form: Callable[..., Ball], plain: Callable[..., Ball], *at: Ball) -> Enclosure:
     """Enclose the supremum of ``form(x, *at)`` over x in [0, 1], after comparing `form` with
     `plain` as `twice` does.
     """
-    for x in PROBES:
+    # values of x at which the two formulas under a supremum are compared
+    for x in (0.2, 0.5, 0.9):
         twice(form, plain, arb(x), *at)
     return supremum(lambda x: form(x, *at))
 
@@ -244,9 +242,7 @@ def log1p_remainder(y: Ball) -> Ball:
 
 
 def supremum(
-    function: Callable[[Ball], Ball],
-    over: tuple[float, float] = (0.0, 1.0),
-    cells: int = INNER_CELLS,
+    function: Callable[[Ball], Ball], over: tuple[float, float] = (0.0, 1.0), cells: int = 200
 ) -> Enclosure:
     """Enclose the supremum of `function` over an interval, until its sign is known or the limit of
     cells is reached.
@@ -369,7 +365,8 @@ def _sharpen_counterexample(function: Callable[..., Enclosure], box: Box, found:
     cell, value = found.counterexample, found.counterexample_value
     if cell is None or value is None:
         return
-    for _ in range(SHARPENING):
+    # bisections of the counterexample
+    for _ in range(40):
         halves = cell.halves()
         if halves is None:
             break

@@ -43,7 +43,6 @@ from dpwitness.reports.plots.drawing import inline_svg
 PICTURES = 110  # pictures per page: about .6 MB and 4 s
 WITNESSES = 300_000  # bytes of embedded witnesses; further witnesses are linked
 _LONGEST = 2_000  # characters of an untrusted text
-_NOTEBOOK_PICTURES = 2
 # makes the HTML ids distinct if two cells show the same result
 _display_counter = itertools.count()
 # facts that the page shows outside the table of facts
@@ -241,7 +240,7 @@ def notebook_html(result: Result) -> str:
     witness embedded.
     """
     entry, album = _entry(result), Album()
-    chosen = {(entry.slug, kind) for kind in album.kinds(entry)[:_NOTEBOOK_PICTURES]}
+    chosen = {(entry.slug, kind) for kind in album.kinds(entry)[:2]}
     return fragment(
         "notebook.html",
         "notebook.css",

@@ -41,7 +41,6 @@ from dpwitness.mechanisms.textbook.additive import epsilon_of_shift, shift_over_
 
 _DELTAS = 100
 # ratio of the runs of the final bound to those of each step before, as in the tool's defaults
-_FINAL = 5
 
 
 class Sampled(Mechanism):
@@ -102,7 +101,7 @@ def attack(task: Task) -> Answer:
         "n_train": size,
         "n_init": size,
         "n_check": size,
-        "n_final": _FINAL * size,
+        "n_final": 5 * size,
         "batch_size": size,
         "confidence": task.confidence,
     }

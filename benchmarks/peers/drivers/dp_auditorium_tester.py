@@ -36,7 +36,6 @@ from dp_auditorium.testers import hockey_stick_tester
 from dpwitness.benchmarks.peers.drivers.task import Answer, Outputs, Task
 
 _EXAMPLE_SIZE = 10_000
-_EXAMPLE_FAILURE = 0.05
 _LARGE_BATCH = 1_000
 
 
@@ -83,7 +82,7 @@ def _test(
         config=privacy_test_runner_config.PrivacyTestRunnerConfig(
             property_tester=privacy_test_runner_config.PropertyTester.HOCKEY_STICK_TESTER,
             max_num_trials=1,
-            failure_probability=1 - task.confidence if task.best else _EXAMPLE_FAILURE,
+            failure_probability=1 - task.confidence if task.best else 0.05,
             num_samples=task.size if task.best else _EXAMPLE_SIZE,
             post_processing=processing.NONE if task.best else processing.TANH,
         ),

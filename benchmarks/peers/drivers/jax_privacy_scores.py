@@ -13,8 +13,6 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from dpwitness.benchmarks.peers.drivers.task import Answer, NotExpressible, Outputs, Task
 
 _DEFAULT_SIZE = 10_000  # the library has no default number of canaries
-_SIGNIFICANCE = 0.05  # the library has no default
-_TRAINING_SHARE = 0.25
 
 
 def attack(task: Task) -> Answer:
@@ -31,12 +29,13 @@ def attack(task: Task) -> Answer:
     if first.shape[1] != 1:
         raise NotExpressible("the output has several numbers, and the tool reads one score")
     auditor = auditing.CanaryScoreAuditor(second[:, 0], first[:, 0])
-    bound = auditor.epsilon_clopper_pearson(_SIGNIFICANCE, task.delta)
+    # the library has no default
+    bound = auditor.epsilon_clopper_pearson(0.05, task.delta)
     return Answer(bound > task.epsilon, bound, f"{2 * _DEFAULT_SIZE} runs")
 
 
 def _best(task: Task, rng: np.random.Generator) -> Answer:
-    train = max(int(task.size * _TRAINING_SHARE), 50)
+    train = max(int(task.size * 0.25), 50)
     learned = [task.draw(side, train, rng) for side in (0, 1)]
     model = HistGradientBoostingClassifier(random_state=task.seed).fit(
         np.vstack(learned), np.repeat([0, 1], train)

@@ -12,8 +12,6 @@ import numpy as np
 
 from dpwitness.benchmarks.peers.drivers.task import Outputs
 
-CHUNK = 500  # outputs that a tool which reads one output at a time takes at once
-
 
 class Exhausted(Exception):
     """An attack has taken all recorded outputs. An ordinary exception, because tools pass those on
@@ -35,7 +33,8 @@ class Recorded:
 
     outputs: tuple[Outputs, Outputs]
     cost: float
-    chunk: int = CHUNK
+    # outputs that a tool which reads one output at a time takes at once
+    chunk: int = 500
     exhausted: bool = False
     _taken: list[int] = field(default_factory=lambda: [0, 0])
 

@@ -22,7 +22,6 @@ from dpwitness.benchmarks.peers.drivers.task import Answer, NotExpressible, Outp
 
 _ALPHA = 0.05  # p-value that the paper takes for a violation
 _CHUNK = 20_000
-_DEFAULT_RUNS = 600_000  # on each dataset
 _TUPLE = 3  # most numbers of an output of which the tool can try all combinations of events
 _FEW = 20  # most different values of a categorical number
 _TRAINING, _EXCESS = 5_000, 50
@@ -60,7 +59,8 @@ def attack(task: Task) -> Answer:
         return _best(task, datasets, kwargs)
     if (
         isinstance(task.mechanism, Recorded)
-        and 2 * _DEFAULT_RUNS * task.mechanism.cost > task.cpu_seconds
+        # default number of runs on each dataset
+        and 2 * 600_000 * task.mechanism.cost > task.cpu_seconds
     ):
         # the tool's own process would take the outputs, and the cost of the library would be lost
         raise Exhausted

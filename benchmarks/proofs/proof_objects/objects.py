@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 LARGE = 100_000  # bytes; larger objects are made again for a check, and not stored
 # cells into which the checker divides a cell whose sign its own, different rounding leaves open
-REFINED = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +123,7 @@ def _pieces(declared: Declaration, box: Box) -> int:
             settled += 1
         else:
             halves = cell.halves()
-            if halves is None or settled + len(pending) >= REFINED:
+            if halves is None or settled + len(pending) >= 64:
                 raise ArithmeticError(f"the sign is open on {cell}")
             pending.extend(halves)
     return settled

@@ -50,8 +50,6 @@ from .values import copied, difference, leaves
 # name, properties, whether it is a generator's method, whether it must exist
 Entry = Tuple[str, Dict[str, Any], bool, bool]
 
-_WAIT_SECONDS = 600.0  # seconds to wait for the end of a session of another thread
-
 
 class RecordingSession:
     """A mechanism whose primitives are patched inside a ``with`` block, one session at a time in a
@@ -101,7 +99,8 @@ class RecordingSession:
         self.kernels: list[Any] = []  # compiled functions that are replaced by their Python source
 
     def __enter__(self) -> RecordingSession:
-        if not lock.acquire(timeout=_WAIT_SECONDS):
+        # seconds to wait for the end of a session of another thread
+        if not lock.acquire(timeout=600.0):
             raise RuntimeError("another trace in this process does not end")
         try:
             self._patch_generators()
