@@ -263,7 +263,6 @@ _COMPARED = 8
 # numbers in an output beyond which learning is timed even if runs are slow; numbers that are timed;
 # and how many times as long learning takes as ranking
 _WIDE, _TIMED_VALUES, _LEARNING_PER_RANKING = 64, 2**19, 5.0
-_RANKING_SHARE = 0.25  # of a time budget, to rank pairs by their outputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +306,8 @@ class RunCost:
         """Return the number of pairs whose outputs are ranked in a share of a time budget; the
         others have a look that learns nothing.
         """
-        return max(SHORT_PAIRS, int(_RANKING_SHARE * seconds / self.ranking))
+        # of a time budget, to rank pairs by their outputs
+        return max(SHORT_PAIRS, int(0.25 * seconds / self.ranking))
 
     def _relative_cost(self, rows: float) -> float:
         """Return the cost of learning from `rows` outputs, relative to the timed learning."""

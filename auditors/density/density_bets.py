@@ -32,14 +32,11 @@ LogDensity = Callable[[FloatArray], FloatArray]
 
 _LEARNED = 0.25  # share of the outputs from which the alternatives are chosen
 TESTED = 1 - _LEARNED  # share of the outputs that are bet on
-_SCREEN = 8192  # outputs per side on which the alternatives are compared
 BACKED = 5  # number of alternatives that share the capital
 SCALE_STEPS = (0.02, 0.04, 0.06, 0.1, 0.16, 0.3, 0.6, 1.2)  # logarithms of scale factors
 _SHIFTS = np.array([0.02, 0.04, 0.08, 0.16, 0.3, 0.6])  # in units of the spread
 _ODD_NOISES = (1e-6, 1e-3, 1e-2, 0.1, 0.3, 3.0, 10.0, 100.0)  # in units of the regular noise
 _ODD_SHARES = (0.003, 0.01, 0.03, 0.1)
-_CROWDS = (8, 30, 120, 360)  # numbers of neighbors in a crowd
-_PLACES = 4000  # number of places in the search for crowds
 _MAX_COLUMNS = 8  # largest number of columns that are scaled or shifted separately
 
 
@@ -126,7 +123,8 @@ def _best_alternatives(sides: list[SampledSide], known: list[dict[bytes, float]]
     """Return the alternatives that would have won most on earlier outputs, on one dataset or on
     both.
     """
-    parts = [side.part(slice(-_SCREEN, None)) for side in sides]
+    # outputs per side on which the alternatives are compared
+    parts = [side.part(slice(-8192, None)) for side in sides]
     scored: list[tuple[float, Bet]] = []
     for bet in _alternatives(sides, known):
         gains = {i: bet.gain(i, parts[i], known[i]) for i in bet.which}
@@ -225,11 +223,13 @@ def _crowds(side: SampledSide, i: int) -> list[Bet]:
     from scipy.spatial import cKDTree  # takes longer to load than a short audit
 
     scale, k = np.subtract(*np.percentile(side.rows, [75, 25], axis=0)), side.rows.shape[1]
-    crowds = [count for count in _CROWDS if len(side.rows) >= 8 * count]
+    # numbers of neighbors in a crowd
+    crowds = [count for count in (8, 30, 120, 360) if len(side.rows) >= 8 * count]
     if not crowds or not np.all(scale > 0):
         return []
     points = side.rows / scale
-    some = np.arange(0, len(points), max(1, len(points) // _PLACES))
+    # number of places in the search for crowds
+    some = np.arange(0, len(points), max(1, len(points) // 4000))
     radii = cKDTree(points).query(points[some], k=[count + 1 for count in crowds])[0]
     unit = 0.5 * k * math.log(math.pi) - float(gammaln(0.5 * k + 1)) + float(np.log(scale).sum())
     bets = []

@@ -17,7 +17,6 @@ from dpwitness.auditors.scanning.ranges import data_range, stated_bounds, values
 from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.wrappers.programs.inside.recorded_calls import GENERATOR, LISTS, SEED
 
-_SHARES = (0.9, 0.5, 0.2, 0.1, 0.7, 0.3, 0.6, 0.4)  # numbers of data, as shares of their range
 # forms of data of a parameter without a telling type hint, in the order of trial
 _FORMS = ("array", "list", "3.0", "integers", "matrix", "1", "texts", "labels", "True")
 _HINTS = (
@@ -123,7 +122,10 @@ def _forms(found: NoiseMap, function: Function) -> dict[str, str]:
     low, high = stated_bounds(values) or data_range(
         function.limits, function.guards, scale_names(found, function), values, 0.0, 1.0
     )
-    numbers = [round(low + share * (high - low), 6) for share in _SHARES]
+    # numbers of data, as shares of their range
+    numbers = [
+        round(low + share * (high - low), 6) for share in (0.9, 0.5, 0.2, 0.1, 0.7, 0.3, 0.6, 0.4)
+    ]
     whole = list(map(round, numbers)) if high - low > 2 else [0, 1, 1, 0, 2, 1, 0, 2]
     known = [v for v in function.texts if len(v) <= 40 and v not in function.columns][:3]
     labels = _labels([*known, "a", "b", "c"])

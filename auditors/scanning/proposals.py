@@ -39,7 +39,6 @@ from dpwitness.mechanisms.wrappers.programs.inside.recorded_calls import (
     SEED,
 )
 
-_MOST_RECORDS = 200  # larger data are cut for the domain
 _ATTACK = re.compile(r"attack|adversar|reconstruct|inference_risk|infer_member")
 _NOISE = re.compile(r"noise|laplace|gauss", re.IGNORECASE)  # names of functions that return noise
 _COUNTS = re.compile(
@@ -292,7 +291,8 @@ def _records(
     """Return expression and domain of data with one record for each person: numbers within the
     bounds that the call states, else within the range of the data, widened.
     """
-    size = min(int(form["size"]), _MOST_RECORDS)
+    # larger data are cut for the domain
+    size = min(int(form["size"]), 200)
     if size < 1:
         return "data with records"
     if form["kind"] in ("frame", "dicts", "tuples"):

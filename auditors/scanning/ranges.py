@@ -26,7 +26,6 @@ COUNT = re.compile(
     r"[ijkmn]|size|len\w*|num_\w+|n_\w+|\w+_(count|size)|total|counts?|bins|steps?|rounds?|"
     r"epochs?|iterations?|index|shape|ndim"
 )
-_LARGEST = 1e12  # numbers beyond guard against overflow
 
 
 def limits_of(function: ast.AST) -> tuple[float | str, ...]:
@@ -240,7 +239,8 @@ def _numbers(known: Sequence[float | str], values: Mapping[str, Any]) -> list[fl
     for each in known:
         held: Any = values.get(each) if isinstance(each, str) else each
         inside = held if isinstance(held, list | tuple) else [held]
-        found += [float(v) for v in inside if is_real(v) and abs(v) <= _LARGEST]
+        # numbers beyond guard against overflow
+        found += [float(v) for v in inside if is_real(v) and abs(v) <= 1e12]
     return found
 
 

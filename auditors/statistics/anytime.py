@@ -107,7 +107,6 @@ from dpwitness.core.values.validation import InvalidArgument
 # mislead
 _INFORMED = 0.9
 _FIRST_WEIGHT, _WEIGHT, _WEIGHTED = 0.3, 0.1, 6  # w_0, w_1 = ... = w_6; later epochs share the rest
-_PRICE = 3.0  # nats that priors and weights cost in a long audit, measured
 _BISECTIONS = 45
 
 
@@ -339,7 +338,8 @@ def equivalent_level(alpha: float) -> float:
     """Return the error of a test at a fixed number of rounds that needs as many rounds as a long
     sequential audit at error `alpha`.
     """
-    return float(ndtr(-math.sqrt(2 * (_PRICE - math.log(alpha)))))
+    # nats that priors and weights cost in a long audit, measured
+    return float(ndtr(-math.sqrt(2 * (3.0 - math.log(alpha)))))
 
 
 # variance of a count beyond the binomial, in units of the binomial variance at the mean size

@@ -23,7 +23,6 @@ from dpwitness.core.values.validation import (
     require_probability,
 )
 
-_LINE_COUNT = 120  # lines of the curve; fewer lines only raise the curve
 _MOST_NOISE = 1e6
 _LARGEST_LOSS = 1000.0  # claims with larger losses cannot be refuted by any number of runs
 
@@ -211,6 +210,7 @@ def _loss_distribution(sampling: float, noise: float, steps: float) -> Any:
 def _dpsgd_lines(*numbers: float) -> Lines:
     """Return the lines (epsilon_j, delta_j) of DP-SGD's trade-off curve."""
     loss = _loss_distribution(*numbers)
-    epsilons = np.linspace(max(0.01, float(loss.get_epsilon_for_delta(1e-12))), 0.0, _LINE_COUNT)
+    # 120 lines of the curve: fewer lines only raise it
+    epsilons = np.linspace(max(0.01, float(loss.get_epsilon_for_delta(1e-12))), 0.0, 120)
     deltas = np.asarray(loss.get_delta_for_epsilon(epsilons[::-1]), dtype=float)[::-1]
     return needed(np.exp(epsilons), np.clip(deltas, 0.0, 1.0))

@@ -23,7 +23,6 @@ from dpwitness.core.values.validation import (
 )
 
 # relative tolerance at the claim, since mechanisms calibrate their parameters in floats
-_CLAIM_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -97,7 +96,7 @@ class ApproxDP(Claim):
         )
 
     def enclosed(self, pair_order: Divergences) -> Span:
-        return pair_order.epsilon(self.delta_budget, edge=self.epsilon * (1 + _CLAIM_TOLERANCE))
+        return pair_order.epsilon(self.delta_budget, edge=self.epsilon * (1 + 1e-9))
 
     def epsilon_at(self, delta: float) -> float:
         return self.epsilon

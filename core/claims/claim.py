@@ -34,9 +34,6 @@ Span = tuple[float, float]  # lower and upper bound
 
 NOTIONS: dict[str, type[Claim]] = {}  # kind -> class that parses the claims of this kind
 
-_TANGENTS = 600
-_TANGENT_RANGE = 8.0  # range of the tangents, in standard deviations of the privacy loss
-
 
 class Divergences(Protocol):
     """Enclosures of the divergences of one order of a pair, by ball arithmetic
@@ -201,8 +198,9 @@ class Claim(ABC):
         """Return lines q -> e^epsilon q + delta whose minimum is the curve, or is above it; epsilon
         may be negative.
         """
-        largest = self.parameter**2 / 2 + _TANGENT_RANGE * self.parameter
-        epsilons = np.linspace(largest, -largest, _TANGENTS)
+        # range of the tangents, in standard deviations of the privacy loss
+        largest = self.parameter**2 / 2 + 8.0 * self.parameter
+        epsilons = np.linspace(largest, -largest, 600)
         return epsilons, np.asarray(self.delta(epsilons), dtype=float)
 
     def epsilon_at(self, delta: float) -> float:

@@ -34,7 +34,6 @@ from dpwitness.core.values.validation import (
 
 _MAX_POINTS = 1000  # most points of a curve
 _MAX_BYTES = 2**20  # largest size of a file
-_COARSE_LINES = 24  # lines of a coarse curve
 _TOLERANCE = 1e-9  # tolerance for rounding errors in points
 
 
@@ -71,7 +70,8 @@ class Curve(Claim):
 
     def coarse(self) -> Curve:
         epsilons, deltas = self.lines()
-        chosen = np.unique(np.linspace(0, len(epsilons) - 1, _COARSE_LINES).astype(int))
+        # lines of a coarse curve
+        chosen = np.unique(np.linspace(0, len(epsilons) - 1, 24).astype(int))
         return (
             self
             if len(chosen) == len(epsilons)

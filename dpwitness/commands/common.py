@@ -40,8 +40,6 @@ from dpwitness.terminal import (
 # columns of a report on a terminal
 _TABLE_COLUMNS = ("verdict", "audit", "claim", "certified", "detectable", "cost")
 _COLUMN_GAP, _NARROW_WIDTH, _MIN_WIDTH, _MAX_WIDTH = "  ", 12, 4, 100
-_TEXT_START = 13  # number of characters before the text of a line
-_MAX_LINES = 6  # maximum number of lines of a result without --verbose
 # Notes on how the mechanism is called, which the user knows before the run.
 _RUN_NOTE = re.compile(
     r" is given \w+(, with a new value for each run)?$|were seeded globally$|^runs are single calls"
@@ -290,7 +288,8 @@ def describe(
     lines = [mark_verdict(reports.plain(result.headline()))]
     for name, text in rows:
         line = reports.plain(f"  {name:<10} {text}")
-        lines.append(mark_verdict(line, at=_TEXT_START) if name in ("low bits", "audit") else line)
+        # number of characters before the text of a line
+        lines.append(mark_verdict(line, at=13) if name in ("low bits", "audit") else line)
     return "\n".join(lines)
 
 
@@ -314,7 +313,8 @@ def _most_important_rows(
         and (name != "low bits" or text.startswith("VIOLATED"))
     ]
     notes = [text for name, text in rows if name == "note" and not _RUN_NOTE.search(text)]
-    if notes and len(chosen) < _MAX_LINES - 1:
+    # without --verbose, a result has at most six lines
+    if notes and len(chosen) < 5:
         more = f" (+{len(notes) - 1} more: --verbose)" if len(notes) > 1 else ""
         place = [name for name, _ in chosen].index("next")
         chosen.insert(place, ("note", notes[0] + more))

@@ -252,7 +252,6 @@ class Coupling:
 
 # ranges of the change q' - q
 DIRECTIONS = {"all": ((-1, 1),), "one": ((-1, 1),), "monotone": ((0, 1), (-1, 0))}
-SOLVER_MILLISECONDS = 10_000
 
 
 class Obligations:
@@ -388,7 +387,7 @@ class Obligations:
 def solver_of(terms: Formulas, facts: Sequence[Any]) -> Any:
     """Return a z3 solver with facts, a time limit and a fixed seed."""
     solver = terms.z3.Solver()
-    solver.set("timeout", SOLVER_MILLISECONDS)
+    solver.set("timeout", 10_000)
     solver.set("random_seed", 1)
     solver.add(*facts)
     return solver

@@ -44,7 +44,6 @@ from dpwitness.proofs_checks.alignments.program import (
 )
 
 CONSTANTS = (0, 1, -1, 2, -2)
-MOST_ALIGNMENTS = 100_000
 _TRIALS = 150
 _TOLERANCE = 1e-9  # of costs in floating point
 
@@ -72,7 +71,7 @@ def alignments(program: LoopProgram) -> list[Alignment]:
             ]
         )
     ranks = itertools.product(*(range(len(each)) for each in options))
-    ordered = sorted(itertools.islice(ranks, MOST_ALIGNMENTS), key=sum)
+    ordered = sorted(itertools.islice(ranks, 100_000), key=sum)
     return [dict(each[k] for each, k in zip(options, chosen, strict=True)) for chosen in ordered]
 
 

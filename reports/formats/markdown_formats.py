@@ -85,7 +85,6 @@ def markdown_with_plots(document: Json, entries: Sequence[Entry], album: Album) 
 
 
 VARIABLE = "GITHUB_STEP_SUMMARY"
-_BYTES = 1_000_000  # GitHub drops a summary of more than 2**20 bytes completely
 _ROWS = 100
 
 
@@ -119,7 +118,8 @@ def append_summary(document: Json, file: Path | str) -> Path:
     """
     path, text = Path(file), step_summary(document)
     size = path.stat().st_size if path.exists() else 0
-    if size + len(text.encode()) > _BYTES:
+    # GitHub drops a summary of more than 2**20 bytes completely
+    if size + len(text.encode()) > 1_000_000:
         text = (
             f"\n{_answer_sentence(document['results'])} The table is left out, as this page is "
             "full.\n"

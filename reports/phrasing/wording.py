@@ -12,8 +12,6 @@ from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import dataset, rows_of
 
 _LONGEST_PROSE = 600
-_LONGEST_SLUG = 60
-_MAX_NAME = 60  # widest column of names on a terminal
 
 
 def verdict(value: Any) -> str:
@@ -44,7 +42,8 @@ def name_width(names: Iterable[str]) -> int:
     """Return the width of a column of names on a terminal: that of the longest name, but at most 60
     characters.
     """
-    return min(max(map(len, names), default=0), _MAX_NAME)
+    # widest column of names on a terminal
+    return min(max(map(len, names), default=0), 60)
 
 
 def name_cell(name: str, width: int) -> str:
@@ -159,8 +158,7 @@ def slugs(names: Iterable[str]) -> list[str]:
     for name in names:
         plain = unicodedata.normalize("NFKD", str(name)).encode("ascii", "ignore").decode().lower()
         base = (
-            re.sub(r"\.{2,}", ".", re.sub(r"[^a-z0-9.]+", "-", plain))[:_LONGEST_SLUG].strip(".-")
-            or "audit"
+            re.sub(r"\.{2,}", ".", re.sub(r"[^a-z0-9.]+", "-", plain))[:60].strip(".-") or "audit"
         )
         slug, again = base, 2
         while slug in taken:

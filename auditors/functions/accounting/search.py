@@ -62,7 +62,6 @@ _CORNERS = 400  # largest number of combinations of extreme values
 _BATCH = 16  # number of figures that are compared before the search chooses again
 # length of the longest list of parameters, and number of its different entries
 _LIST, _DIFFERENT = 48, 6
-_ORDER_VALUES = (1.01, 1.1, 1.5, 2, 2.5, 3, 4.5, 8, 16.5, 32, 63.7, 64, 128.5, 256, 512)
 OWNER = "audit_accountant"
 
 
@@ -338,7 +337,11 @@ def _values(parameter: Parameter, rng: np.random.Generator) -> list[Any]:
         ]
         return [*ends, *(_random(parameter, rng) for _ in range(4))]
     if parameter.kind == "order":
-        return [float(x) for x in _ORDER_VALUES if low <= x <= high] or [low, high]
+        return [
+            float(x)
+            for x in (1.01, 1.1, 1.5, 2, 2.5, 3, 4.5, 8, 16.5, 32, 63.7, 64, 128.5, 256, 512)
+            if low <= x <= high
+        ] or [low, high]
     middle = math.sqrt(low * high)
     usual = {low, high, middle, math.sqrt(low * middle), math.sqrt(middle * high)} | {
         x for x in (1.0, 0.01) if low < x < high

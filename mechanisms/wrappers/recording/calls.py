@@ -15,7 +15,6 @@ from .values import difference, leaves, shift
 INPUT, SCALE = READ.index("input"), READ.index("scale")
 PLAIN = frozenset((float, int, str, bool, bytes, type(None), np.float64, np.int64, np.bool_))
 _MAX_CALLS = 100_000  # limit of calls in the table
-_MAX_DRAWN = 100_000  # limit of drawn numbers per call
 _MAX_INPUT = 4096  # limit of entries of an input whose law needs all of them
 _NUMBER_COLUMNS = ("scale", "sensitivity", "epsilon", "delta", "noise", "rate", "steps")
 _COLUMNS = (
@@ -322,7 +321,8 @@ def _drawn_numbers(call: Call) -> Any:
     numbers, texts = leaves(call.output)
     return (
         None
-        if texts or numbers.size > _MAX_DRAWN
+        # limit of drawn numbers per call
+        if texts or numbers.size > 100_000
         else float(numbers[0])
         if numbers.size == 1
         else numbers

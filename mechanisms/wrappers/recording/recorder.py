@@ -21,7 +21,6 @@ from .primitives import LOCATION_LAWS
 from .values import copied
 
 MOST = 1_000_000  # limit of calls in one run
-_MAX_INNER_DRAWS = 4  # limit of recorded draws inside a primitive
 
 _OWN_FILES = frozenset(
     os.path.join(os.path.dirname(__file__), name)
@@ -82,7 +81,8 @@ class Recorder:
             if (
                 made.primitive.source
                 and made.primitive.law in LOCATION_LAWS
-                and len(here.inside) < _MAX_INNER_DRAWS
+                # limit of recorded draws inside a primitive
+                and len(here.inside) < 4
             ):
                 inside, read = (
                     here.inside,
