@@ -20,6 +20,7 @@ import numpy as np
 
 import dpwitness as dpw
 from dpwitness import mechanisms as m
+from dpwitness.auditors.audit.audit import OtherSettings
 from dpwitness.auditors.density.search import worst_output
 from dpwitness.auditors.functions.bounds.sensitivity import sensitivity_at
 from dpwitness.auditors.functions.bounds.utility_claims import FailureBound, MeanBound, Scaling
@@ -113,11 +114,10 @@ def calls(seed: int, count: int) -> Iterator[Call]:
     for _ in range(count):
         function, make = rng.choice(functions)
         arguments = make()
-        names = [
-            name
-            for name in inspect.signature(function).parameters
-            if name not in _UNCHANGED_PARAMETERS
-        ]
+        names = list(inspect.signature(function).parameters)
+        if "others" in names:
+            names[names.index("others") :] = OtherSettings.__annotations__
+        names = [name for name in names if name not in _UNCHANGED_PARAMETERS]
         # exceptions of a user's function are passed on, so junk for function arguments must not be
         # callable
         chosen = rng.sample(names, min(len(names), 1 + (rng.random() < 0.2)))

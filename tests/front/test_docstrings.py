@@ -44,7 +44,7 @@ def described(doc):
     """Return the names that the Parameters and Attributes sections describe."""
     heads = re.findall(
         r"^([*\w][\w*, ]*)(?: :.*)?$",
-        section(doc, "Parameters") + section(doc, "Attributes"),
+        section(doc, "Parameters") + section(doc, "Other Parameters") + section(doc, "Attributes"),
         re.MULTILINE,
     )
     return {name.strip(" *") for head in heads for name in head.split(",")}
@@ -60,7 +60,14 @@ def parameters(found):
         or not own_constructor(found)
     ):
         return set()
-    return {name for name in inspect.signature(found).parameters if not name.startswith("_")}
+    names = set()
+    for name, parameter in inspect.signature(found).parameters.items():
+        unpacked = re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))
+        if unpacked:
+            names |= set(found.__globals__[unpacked[1]].__annotations__)
+        elif not name.startswith("_"):
+            names.add(name)
+    return names
 
 
 def own_constructor(found):

@@ -223,3 +223,8 @@ def test_hung_and_dying_mechanisms_end_in_error():
     with ProcessPoolExecutor(1) as pool:
         result = run(dies, executor=pool)
     assert result.verdict is Verdict.ERROR and "worker process died" in result.notes[0]
+
+
+def test_an_argument_that_audit_does_not_have_is_refused():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'trails'"):
+        run(lambda d, n, rng: d[0] + rng.laplace(0, 1, n), trails=5)
