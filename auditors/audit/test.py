@@ -156,7 +156,7 @@ class EventTest:
         )
 
 
-def _read_law(data: Json | None) -> ScoreLaw | None:
+def _read_law(data: Sequence[Any] | None) -> ScoreLaw | None:
     """Return the law of scores that was stored as its masses, its losses and its size."""
     return (
         None
