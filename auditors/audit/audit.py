@@ -302,11 +302,11 @@ def audit(
     total = settings["extend_to"]
     if total is not None:
         total = require_integer("extend_to", total, "audit", least=1000, most=10**12)
-    if total is not None and store is None:
-        raise InvalidArgument(
-            "audit: extend_to needs the store of the audit that is extended, got "
-            f"extend_to={total} without one"
-        )
+        if store is None:
+            raise InvalidArgument(
+                "audit: extend_to needs the store of the audit that is extended, got "
+                f"extend_to={total} without one"
+            )
     require_type(
         "store",
         store,
@@ -325,21 +325,30 @@ def audit(
             "confidence": confidence,
             "stop": stop,
             "bits": bool(bits),
-            **(
-                {"sequential": True}
-                if sequential
-                else {"trials": trials if seconds is None else None, "seconds": seconds}
-            ),
-            **({} if sequential or clock == "wall" else {"clock": clock}),
+            **_budget_identity(sequential, trials, seconds, clock),
             **({} if trace else {"trace": False}),
             **({} if causes else {"causes": False}),
         }
-        identity = identity_of(mechanism, options.target, pairs, candidates, **identified)
-        sampler.ledger = AuditLedger(opened, identity, options.name, trials)
+        sampler.ledger = AuditLedger(
+            opened,
+            identity_of(mechanism, options.target, pairs, candidates, **identified),
+            options.name,
+            trials,
+        )
         totals = () if total is None else extension_totals(sampler.ledger, total)
         if announce is not None:
             announce(sampler.ledger.describe(sequential=bool(sequential)))
         return conclude(sampler, options, _run(sampler, options, pairs, candidates, totals))
+
+
+def _budget_identity(sequential: bool, trials: int, seconds: float | None, clock: str) -> Json:
+    """Return the arguments on the budget that identify an audit in a store. A sequential audit may
+    be continued with another budget.
+    """
+    if sequential:
+        return {"sequential": True}
+    fixed = {"trials": trials if seconds is None else None, "seconds": seconds}
+    return fixed if clock == "wall" else {**fixed, "clock": clock}
 
 
 def confirm(
@@ -425,9 +434,8 @@ def _run(
                     "not extended: the violation was certified before the rounds were over"
                 )
                 break
-            total = totals[number - 1]
             for extended in extend(
-                sampler, findings.options, probed[test.index], test, number, total
+                sampler, findings.options, probed[test.index], test, number, totals[number - 1]
             ):
                 findings = replace(findings, test=extended, extensions=number)
                 yield findings

@@ -109,9 +109,16 @@ class Findings:
     @classmethod
     def from_json(cls, data: Json, options: AuditOptions, pairs: Sequence[Pair]) -> Findings:
         """Return the findings that `to_json` wrote."""
-        bits, level = data["bits"], None
-        if bits is not None:
-            level = BitLevel(
+        bits = data["bits"]
+        return cls(
+            options=replace(options, probe=data["probe"]),
+            pairs=tuple(
+                PairScore(pairs[at], from_jsonable(expected), confirmed)
+                for at, expected, confirmed in data["pairs"]
+            ),
+            bit_level=None
+            if bits is None
+            else BitLevel(
                 Verdict(bits["verdict"]),
                 from_jsonable(bits["lower"]),
                 None if bits["pair"] is None else pairs[bits["pair"]],
@@ -119,22 +126,13 @@ class Findings:
                 None if bits["tally"] is None else Tally(*bits["tally"]),
                 bits["alpha"],
                 bits["lost"],
-            )
-        scores = tuple(
-            PairScore(pairs[at], from_jsonable(expected), confirmed)
-            for at, expected, confirmed in data["pairs"]
-        )
-        tests = [EventTest.from_json(each, pairs, data["best"]) for each in data["tested"]]
-        trace = TraceEvidence.from_json(data["trace"]) if data.get("trace") else None
-        causes = tuple(map(Cause.from_json, data.get("causes") or ()))
-        return cls(
-            replace(options, probe=data["probe"]),
-            scores,
-            level,
-            tests[0] if tests else None,
-            data["extensions"],
-            trace,
-            causes,
+            ),
+            test=next(
+                (EventTest.from_json(each, pairs, data["best"]) for each in data["tested"]), None
+            ),
+            extensions=data["extensions"],
+            trace=TraceEvidence.from_json(data["trace"]) if data.get("trace") else None,
+            causes=tuple(map(Cause.from_json, data.get("causes") or ())),
         )
 
 
@@ -152,10 +150,10 @@ def conclude(sampler: Sampler, options: AuditOptions, stages: Iterator[Findings]
                 pass
         except KeyboardInterrupt:
             interrupted = True
-        except MechanismFailed as error:
-            failure = str(error)
-            findings = _withdrawn(findings) if isinstance(error, Unfit) else findings
-        except BrokenExecutor as error:  # raised by `submit`, if a worker died between two chunks
+        except Unfit as error:
+            failure, findings = str(error), _withdrawn(findings)
+        # `submit` raises BrokenExecutor, if a worker died between two chunks
+        except (MechanismFailed, BrokenExecutor) as error:
             failure = explained(error) or str(error)
         if (interrupted or failure) and findings.causes is not None:  # the test had ended
             sampler.note(
@@ -165,32 +163,7 @@ def conclude(sampler: Sampler, options: AuditOptions, stages: Iterator[Findings]
         if not failure and (
             not interrupted or (findings.test is not None and findings.test.sequential)
         ):
-            try:
-                # the events whose counts violate the claim
-                found, test, level = list[Counted](), findings.test, findings.bit_level
-                if test is not None and findings.refuted:
-                    lost = test.parts[-1].lost if test.parts else 0
-                    counts = test.basis.cells if test.basis is not None else ()
-                    cells = np.array(counts) if counts else None
-                    found.append(
-                        Counted(test.pair, test.index, test.event, test.tally, lost, cells)
-                    )
-                    found += [
-                        Counted(test.pair, test.index, each.event, each.tally, each.lost)
-                        for each in findings.causes or ()
-                        if each.verdict is Verdict.VIOLATED and each.event and each.tally
-                    ]
-                leak = level is not None and level.verdict is Verdict.VIOLATED
-                if leak and level and level.pair and level.event and level.tally:
-                    found.append(Counted(level.pair, 0, level.event, level.tally, level.lost))
-                doubt = require_independent(sampler, found)
-            except KeyboardInterrupt:
-                doubt = "interrupted before the violation was compared with fresh runs"
-            except Unfit as error:
-                failure = str(error)
-            except (MechanismFailed, BrokenExecutor) as error:
-                why = explained(error) or error
-                sampler.note(f"the violation was not compared with fresh runs: {why}")
+            failure, doubt = _compare_with_fresh_runs(sampler, findings)
             findings = _withdrawn(findings) if doubt or failure else findings
     finally:
         sampler.close()
@@ -201,31 +174,71 @@ def conclude(sampler: Sampler, options: AuditOptions, stages: Iterator[Findings]
         if sampler.ledger is not None:
             sampler.ledger.flush()
     result = checked_by_kernel(build_result(sampler, findings, interrupted, failure, doubt))
-    result = replace(result, seconds=sampler.elapsed, cpu_seconds=sampler.elapsed_cpu)
-    if (ledger := sampler.ledger) is None:
-        return result
-    # the store may hold a later extension
-    if len(ledger.values("end ")) <= findings.extensions + 1:
-        ledger.finish(result, sampler.done, sampler.planned)
-    elif ledger.entry.verdict not in (None, result.verdict.value):
-        note = (
-            f"{ledger.store.path} holds an extension that is {ledger.entry.verdict}: --extend "
-            f"{ledger.entry.planned} shows it"
+    timed = replace(result, seconds=sampler.elapsed, cpu_seconds=sampler.elapsed_cpu)
+    return _stored(sampler, timed, findings.extensions)
+
+
+def _compare_with_fresh_runs(sampler: Sampler, findings: Findings) -> tuple[str, str]:
+    """Compare the violations with fresh runs. Return why the runs certify nothing, and why a
+    violation is not believed; empty texts if neither is the case.
+    """
+    try:
+        return "", require_independent(sampler, _violations(findings))
+    except KeyboardInterrupt:
+        return "", "interrupted before the violation was compared with fresh runs"
+    except Unfit as error:
+        return str(error), ""
+    except (MechanismFailed, BrokenExecutor) as error:
+        sampler.note(f"the violation was not compared with fresh runs: {explained(error) or error}")
+        return "", ""
+
+
+def _violations(findings: Findings) -> list[Counted]:
+    """Return the events whose counts violate the claim."""
+    found, test, level = list[Counted](), findings.test, findings.bit_level
+    if test is not None and findings.refuted:
+        cells = np.array(test.basis.cells) if test.basis and test.basis.cells else None
+        found.append(
+            Counted(test.pair, test.index, test.event, test.tally, test.parts[-1].lost, cells)
         )
-        result = replace(result, notes=(note, *result.notes))
-    if ledger.trouble:
-        note = (
-            f"{ledger.store.path} could not be written to the end ({ledger.trouble}): a "
-            "continued audit repeats the runs "
-            f"that are not stored"
-        )
-        result = replace(result, notes=(*result.notes, note), unstored=ledger.trouble)
-    return result
+        found += [
+            Counted(test.pair, test.index, each.event, each.tally, each.lost)
+            for each in findings.causes or ()
+            if each.verdict is Verdict.VIOLATED and each.event and each.tally
+        ]
+    leak = level is not None and level.verdict is Verdict.VIOLATED
+    if leak and level and level.pair and level.event and level.tally:
+        found.append(Counted(level.pair, 0, level.event, level.tally, level.lost))
+    return found
 
 
 def _withdrawn(findings: Findings) -> Findings:
     """Return the findings without counts, which certify nothing if runs are not independent."""
     return replace(findings, test=None, bit_level=None, causes=None)
+
+
+def _stored(sampler: Sampler, result: AuditResult, extensions: int) -> AuditResult:
+    """Store the result of an audit with this number of extensions, if the audit has a store, and
+    return the result with notes on the store.
+    """
+    if (ledger := sampler.ledger) is None:
+        return result
+    # the store may hold a later extension
+    if len(ledger.values("end ")) <= extensions + 1:
+        ledger.finish(result, sampler.done, sampler.planned)
+    elif ledger.entry.verdict not in (None, result.verdict.value):
+        later = (
+            f"{ledger.store.path} holds an extension that is {ledger.entry.verdict}: --extend "
+            f"{ledger.entry.planned} shows it"
+        )
+        result = replace(result, notes=(later, *result.notes))
+    if not ledger.trouble:
+        return result
+    unwritten = (
+        f"{ledger.store.path} could not be written to the end ({ledger.trouble}): a continued "
+        "audit repeats the runs that are not stored"
+    )
+    return replace(result, notes=(*result.notes, unwritten), unstored=ledger.trouble)
 
 
 def build_result(
@@ -239,19 +252,19 @@ def build_result(
     # durations of segments are wall time: on a busy machine they grow while the CPU time does not
     if sampler.request.clock == "wall":
         sampler.note(*filter(None, [cost_growth(sampler.costs.values())]))
-    options, test = findings.options, findings.test
+    options, test, trace = findings.options, findings.test, findings.trace
     guess = guess_of(options.mechanism)
     base = AuditResult(
         name=options.name,
         claim=options.claim,
-        verdict=Verdict.ERROR,
+        verdict=Verdict.ERROR if failure else Verdict.INCONCLUSIVE,
         confidence=options.confidence,
         seed=options.seed,
         trials=sampler.done,
         requested=sampler.planned,
         bit_level=findings.bit_level and _suspected(findings.bit_level, guess),
         pairs=findings.pairs,
-        trace=findings.trace,
+        trace=trace.refuted_by_counts() if trace is not None and findings.refuted else trace,
         notes=tuple(sampler.notes),
         target=options.target,
         scores=options.scores,
@@ -260,21 +273,34 @@ def build_result(
     )
     if test is None:
         note = failure or doubt or "interrupted before the test began: no event has been tried yet"
-        return replace(
-            base,
-            verdict=Verdict.ERROR if failure else Verdict.INCONCLUSIVE,
-            notes=(note, *base.notes),
-        )
+        return replace(base, notes=(note, *base.notes))
     # interrupted within an epoch
     if test.sequential and (test.basis is None or test.basis.parts != test.parts):
         test = test.look(options.claim, options.alpha, options.alpha, sampler.done)
-    refuted = test.lower > options.claim.parameter
+    verdict, notes, moved = _judge(sampler, findings, test, interrupted, failure)
+    if verdict is Verdict.VIOLATED and guess:
+        verdict, notes = Verdict.SUSPECT, [f"not confirmed: {guess}", *notes]
+    return replace(
+        _with_bounds(base, test, shares_spent(findings.extensions), options.alpha),
+        verdict=verdict,
+        exercised=moved,
+        notes=tuple(notes),
+        causes=tuple(_suspected(each, guess) for each in findings.causes or ()),
+    )
+
+
+def _judge(
+    sampler: Sampler, findings: Findings, test: EventTest, interrupted: bool, failure: str
+) -> tuple[Verdict, list[str], bool | None]:
+    """Return the verdict on the values, the notes of the result, and whether the pair exercises the
+    mechanism (None if this is unknown).
+    """
+    claim, trace = findings.options.claim, findings.trace
+    refuted = test.lower > claim.parameter
     verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
     notes = sorted(sampler.notes, key=lambda note: not note.startswith(UNAUDITED_PREFIX))
     if not refuted and notes and notes[0].startswith(UNAUDITED_PREFIX):
         verdict = Verdict.INCONCLUSIVE
-    moved: bool | None = None
-    reason = ""
     if interrupted and not failure and test.sequential:
         notes.append(
             f"stopped by the user after {sampler.done} runs, which a sequential audit allows"
@@ -290,42 +316,45 @@ def build_result(
         )
         if refuted:
             notes.insert(
-                1,
-                f"a violation had been certified by then: {options.claim.symbol} > "
-                f"{test.lower:.4g}",
+                1, f"a violation had been certified by then: {claim.symbol} > {test.lower:.4g}"
             )
-    else:
-        moved, reason = exercised(
-            options.claim, test.parts, sampler.seen, max(1, len(findings.pairs))
-        )
-    if refuted or (findings.bit_level is not None and findings.bit_level.epsilon_lower > 0):
-        moved = True
+    moved, reason = _exercise(sampler, findings, test, bool(interrupted or failure))
     if moved is False:
         verdict = Verdict.INCONCLUSIVE
-        notes = [
-            *(note for note in notes if note.startswith(_FORKS)),
-            reason,
-            *(note for note in notes if not note.startswith(_FORKS)),
-        ]
-    elif moved is None and reason:
+        notes = sorted([reason, *notes], key=lambda note: not note.startswith(_FORKS))
+    elif reason:
         notes.append(reason)
-    if not refuted and not failure and findings.trace is not None and findings.trace.contradicts:
+    if not refuted and not failure and trace is not None and trace.contradicts:
         verdict = Verdict.INCONCLUSIVE
-        notes.insert(0, findings.trace.headline(options.claim))
-    share = shares_spent(findings.extensions)
+        notes.insert(0, trace.headline(claim))
+    return verdict, notes, moved
+
+
+def _exercise(
+    sampler: Sampler, findings: Findings, test: EventTest, early: bool
+) -> tuple[bool | None, str]:
+    """Return whether the pair exercises the mechanism, or None if this is unknown or the test ended
+    early; and a note if the outputs on both datasets look the same.
+    """
+    claim, level = findings.options.claim, findings.bit_level
+    if test.lower > claim.parameter or (level is not None and level.epsilon_lower > 0):
+        return True, ""
+    if early:
+        return None, ""
+    return exercised(claim, test.parts, sampler.seen, max(1, len(findings.pairs)))
+
+
+def _with_bounds(base: AuditResult, test: EventTest, share: float, alpha: float) -> AuditResult:
+    """Return the result with the bounds and counts of its test; `share` is the part of `alpha` that
+    the plan and all extensions have spent.
+    """
     level = equivalent_level(test.alpha) if test.sequential else test.alpha * (1 - EARLY_ALPHA)
-    if verdict is Verdict.VIOLATED and guess:
-        verdict, notes = Verdict.SUSPECT, [f"not confirmed: {guess}", *notes]
     return replace(
         base,
-        verdict=verdict,
-        trace=findings.trace.refuted_by_counts()
-        if findings.trace is not None and findings.refuted
-        else findings.trace,
         epsilon_lower=test.epsilon,
         parameter_lower=test.lower,
         p_value=min(1.0, test.p_value * share),
-        confidence=1 - share * options.alpha if share > 1 else options.confidence,
+        confidence=1 - share * alpha if share > 1 else base.confidence,
         detectable=detectable(base.claim, test.law, test.planned, level)
         if test.tally.rounds
         else math.inf,
@@ -338,9 +367,6 @@ def build_result(
         method=test.method,
         looks=test.looks,
         picture=test.picture,
-        exercised=moved,
-        notes=tuple(notes),
-        causes=tuple(_suspected(each, guess) for each in findings.causes or ()),
     )
 
 
@@ -378,14 +404,13 @@ def checked_by_kernel(result: AuditResult) -> AuditResult:
                 "the kernel does not know sequential tests: the verdict rests on the program alone"
             )
         else:
-            event = result.event.to_json() if basis.cells and result.event is not None else None
             problem = kernel_problem(
                 result.claim,
                 "value",
                 result.parameter_lower,
                 result.confidence,
                 basis.counts(),
-                event,
+                result.event.to_json() if basis.cells and result.event is not None else None,
             )
         bound, parameter = result.parameter_lower, result.claim.parameter
         if problem.startswith("the kernel"):
@@ -414,8 +439,13 @@ def checked_by_kernel(result: AuditResult) -> AuditResult:
             )
             result = replace(result, verdict=Verdict.ERROR, notes=(why, *result.notes))
     if level is not None and level.verdict in _REFUTED and level.tally is not None:
-        counts = level.basis(result.confidence).counts()
-        why = kernel_problem(result.claim, "bit", level.epsilon_lower, result.confidence, counts)
+        why = kernel_problem(
+            result.claim,
+            "bit",
+            level.epsilon_lower,
+            result.confidence,
+            level.basis(result.confidence).counts(),
+        )
         if why.startswith(("counts", "bound")):
             result = replace(
                 result,
@@ -432,11 +462,10 @@ def _checked_cause(cause: Cause, result: AuditResult) -> Cause:
     if cause.verdict not in _REFUTED or cause.tally is None:
         return cause
     alpha = error_of_counts(cause.alpha, cause.within)
-    bound = partial_bound(result.claim, cause.tally, alpha, cause.lost)
     problem = kernel_problem(
         result.claim,
         "value",
-        bound,
+        partial_bound(result.claim, cause.tally, alpha, cause.lost),
         result.confidence,
         Basis(alpha, (Part(cause.tally, lost=cause.lost),)).counts(),
     )

@@ -246,53 +246,52 @@ def _run_probe(stage: Stage, seeded: bool, runs_before: int = 0) -> ProbeResult:
         dict[str, None](),
     )
     # before the replays, which a slow exception makes expensive
-    if all(side is not None and _raises(side, all) for side in sides):
-        names = [name for side in sides if side is not None for name in side.structures()]
-        message = ""
-        try:  # one more run, for its exception
-            again = getattr(stage.run, "run", stage.run)
-            again(stage.pair.d0, 1, stream(stage.seed, *stage.key, 3))
-        except Exception as error:
-            message = f": {text_of(error, str)}" + (
-                f"; {ONE_RUN_ADVICE}" if "but 3 were given" in str(error) else ""
-            )
-            message += f"; {what_to_try(message)}" if is_environment_fault(error) else ""
-        raise AlwaysRaises(f"mechanism always {min(names)}{message}", rounds)
+    _check_some_output(stage, sides, rounds)
     runs = min(_CALL_RUNS, stage.rounds // 2)
     for calls in (1, 2):  # before each replay
         rounds += _check_buffer(stage, calls, runs)
-        for call in range(calls):
-            batches[0].append(
-                run_side(
-                    stage.run, stage.pair.d1, runs, stream(stage.seed, *stage.key, 1, calls, call)
-                )
-            )
+        batches[0] += [
+            run_side(stage.run, stage.pair.d1, runs, stream(stage.seed, *stage.key, 1, calls, call))
+            for call in range(calls)
+        ]
         replayed, replayed_words, _ = _run_chunk(stage)
         rounds += stage.rounds + runs * calls
-        for batches_of_side, side in zip(batches, replayed, strict=True):
-            batches_of_side.append(side)
+        batches[0].append(replayed[0])
+        batches[1].append(replayed[1])
         if not stage.single and any(
-            side is None or _raises(side) for batches_of_side in batches for side in batches_of_side
+            side is None or _raises(side) for side in batches[0] + batches[1]
         ):
             return _run_probe(replace(stage, single=True), seeded, rounds)
-        complete = [
-            [side for side in batches_of_side if side is not None] for batches_of_side in batches
-        ]
-        check_structure(complete[0], "D1")
-        check_structure(complete[1], "D0")
+        for batches_of_side, name in zip(batches, ("D1", "D0"), strict=True):
+            check_structure([side for side in batches_of_side if side is not None], name)
         if _dataset_text(stage) != datasets_before:
             raise MechanismFailed(
                 "mechanism changes its dataset in place; the dataset must stay unchanged"
             )
         if seeded:
             notes.update(dict.fromkeys(_compare_runs(sides, replayed, words, replayed_words)))
-    assert sides[0] is not None and sides[1] is not None
-    check_one_sided(
-        getattr(stage.run, "run", stage.run), stage.pair.d1, stage.pair.d0, (sides[0], sides[1])
-    )
-    for side in (sides[0], sides[1]):
-        notes.update(dict.fromkeys(opaque_type_notes(side)))
-    return ProbeResult((sides[0], sides[1]), words, rounds, stage.single, shared, tuple(notes))
+    one, zero = sides
+    assert one is not None and zero is not None
+    check_one_sided(getattr(stage.run, "run", stage.run), stage.pair.d1, stage.pair.d0, (one, zero))
+    notes.update(dict.fromkeys([*opaque_type_notes(one), *opaque_type_notes(zero)]))
+    return ProbeResult((one, zero), words, rounds, stage.single, shared, tuple(notes))
+
+
+def _check_some_output(stage: Stage, sides: Sides, rounds: int) -> None:
+    """Raise AlwaysRaises, after this number of rounds, if every run on both datasets raises."""
+    if not all(side is not None and _raises(side, all) for side in sides):
+        return
+    message = ""
+    try:  # one more run, for its exception
+        again = getattr(stage.run, "run", stage.run)
+        again(stage.pair.d0, 1, stream(stage.seed, *stage.key, 3))
+    except Exception as error:
+        message = f": {text_of(error, str)}" + (
+            f"; {ONE_RUN_ADVICE}" if "but 3 were given" in str(error) else ""
+        )
+        message += f"; {what_to_try(message)}" if is_environment_fault(error) else ""
+    names = [name for side in sides if side is not None for name in side.structures()]
+    raise AlwaysRaises(f"mechanism always {min(names)}{message}", rounds)
 
 
 def _replay_stage(stage: Stage, probed: ProbeResult) -> None:
@@ -441,9 +440,8 @@ def train(
     sides = both_sides(known)
     sampler.note(*opaque_type_notes(*sides), *unrepeated_text_notes(*sides))
     learned = learn(*sides, options.claim, alpha=error, rounds=rounds, shift=options.shift)
-    few = sum(learned.rates) * sum(map(len, sides)) < RARE_GUESSES
     # more outputs improve the order of a model whose score is chance to more than 0.3 %
-    few = few or (
+    few = sum(learned.rates) * sum(map(len, sides)) < RARE_GUESSES or (
         learned.chance > 0.003 and learned.expected > _LEAST_EXPECTED * options.claim.parameter
     )
     more = (

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpwitness.auditors.audit.options import (
     LOOK_SHARES,
@@ -137,7 +138,7 @@ class EventTest:
     def from_json(cls, data: Json, pairs: Sequence[Pair], index: int) -> EventTest:
         """Return the test that `to_json` wrote."""
         plain: dict[str, Any] = {name: from_jsonable(data[name]) for name in _PLAIN_FIELDS}
-        law, histogram = data["law"], data["picture"]
+        histogram = data["picture"]
         return cls(
             pair=pairs[data["pair"]],
             index=index,
@@ -145,11 +146,7 @@ class EventTest:
             parts=tuple(Part(Tally(*tally), weight, lost) for tally, weight, lost in data["parts"]),
             basis=data["basis"] and Basis.from_json(data["basis"]),
             looks=tuple((runs, from_jsonable(bound)) for runs, bound in data["looks"]),
-            law=None
-            if law is None
-            else ScoreLaw(
-                np.asarray(from_jsonable(law[0])), np.asarray(from_jsonable(law[1])), law[2]
-            ),
+            law=_read_law(data["law"]),
             picture=None
             if histogram is None
             else EventHistogram(
@@ -157,6 +154,17 @@ class EventTest:
             ),
             **plain,
         )
+
+
+def _read_law(data: Sequence[Any] | None) -> ScoreLaw | None:
+    """Return the law of scores that was stored as its masses, its losses and its size."""
+    return (
+        None
+        if data is None
+        else ScoreLaw(
+            np.asarray(from_jsonable(data[0])), np.asarray(from_jsonable(data[1])), data[2]
+        )
+    )
 
 
 def run_test(
@@ -215,9 +223,11 @@ def extend(
         rounds,
         chunk_size(rounds, columns_of(event)),
     )
-    alpha = options.alpha * extension_share(number)
     test = replace(
-        test, planned=total, alpha=alpha, parts=tuple(reweight_for_extension(test.parts))
+        test,
+        planned=total,
+        alpha=options.alpha * extension_share(number),
+        parts=tuple(reweight_for_extension(test.parts)),
     )
     test, _ = yield from _count(sampler, options, test, stage, learned, LOOK_SHARES)
     # the bound has not improved, so it still belongs to the previous event
@@ -257,6 +267,8 @@ def _count(
     kept: list[BothSides] = []
     cells = np.zeros((2, len(binned.loss) if binned else 0), dtype=np.int64)
     share, parameter = test.alpha * (0.5 if binned else 1.0), options.claim.parameter
+    # a bound above this one ends the test
+    enough = {"violation": parameter, "gross": gross_bound(parameter), "never": np.inf}
     looks = {max(1, round(look * stage.segments)): share * part for look, part in spent.items()}
     pictured = PICTURE_ROUNDS if phase != Phase.FIRST_TEST else stage.rounds
     segments = sampler.counts(stage, [event, binned] if binned else [event], pictured)
@@ -272,41 +284,12 @@ def _count(
             test = test.look(options.claim, looks[number], options.alpha, sampler.done)
             yield test
             sampler.report_look(options.claim.symbol, test.lower)
-            if test.lower > parameter and (
-                options.stop == "violation"
-                or (options.stop == "gross" and test.lower > gross_bound(parameter))
-            ):
+            if test.lower > enough[options.stop]:
                 sampler.pace.stopped, test = True, replace(test, stopped=True)
                 break
     lost = test.parts[-1].lost
     if binned and not test.stopped and not lost:  # cell counts cannot account for lost rounds
-        claim, alpha = options.claim, test.alpha / 2
-        lower = renyi_lower_bound(claim, binned, cells, alpha)
-        levels = np.geomspace(1e-30, 1.0, 200)
-        # the bound increases with the level
-        least = bisect_left(
-            levels,
-            True,
-            key=lambda level: renyi_lower_bound(claim, binned, cells, level) > claim.parameter,
-        )
-        p_value = min(
-            test.p_value, (levels[least] if least < len(levels) else 1.0) * options.alpha / alpha
-        )
-        larger, looked = lower > test.lower, (sampler.done, max(lower, test.lower))
-        test = replace(test, p_value=p_value, looks=(*test.looks, looked))
-        if larger and test.basis is not None:  # the Renyi rule replaces the event
-            # the rule guesses in more directions than an event of its own that was counted
-            *earlier, part = test.parts
-            counted = replace(part.tally, directions=binned.directions)
-            parts = (*earlier, replace(part, tally=counted))
-            basis = replace(
-                test.basis,
-                parts=parts,
-                cells=tuple(tuple(side) for side in cells.tolist()),
-                cells_alpha=alpha,
-            )
-            method = test.method + _BINNED_SUFFIX
-            test = replace(test, lower=lower, event=binned, method=method, parts=parts, basis=basis)
+        test = _with_renyi_rule(options, test, binned, cells, sampler.done)
     if lost:
         sampler.note(
             f"a batch raised for the first time in the test: its {lost} rounds count as "
@@ -320,6 +303,44 @@ def _count(
         )
     yield test
     return test, [] if test.stopped else kept
+
+
+def _with_renyi_rule(
+    options: AuditOptions, test: EventTest, binned: Binned, cells: NDArray[np.int64], done: int
+) -> EventTest:
+    """Return the test after `done` runs, with the bound that the Renyi rule certifies from the
+    cells of a binned event, if that bound is larger.
+    """
+    claim, alpha = options.claim, test.alpha / 2
+    lower = renyi_lower_bound(claim, binned, cells, alpha)
+    levels = np.geomspace(1e-30, 1.0, 200)
+    # the bound increases with the level
+    least = bisect_left(
+        levels,
+        True,
+        key=lambda level: renyi_lower_bound(claim, binned, cells, level) > claim.parameter,
+    )
+    level = levels[least] if least < len(levels) else 1.0
+    looked = replace(
+        test,
+        p_value=min(test.p_value, level * options.alpha / alpha),
+        looks=(*test.looks, (done, max(lower, test.lower))),
+    )
+    if lower <= test.lower or test.basis is None:
+        return looked
+    # the Renyi rule replaces the event; it guesses in more directions than an event of its own
+    # that was counted
+    *earlier, part = test.parts
+    parts = (*earlier, replace(part, tally=replace(part.tally, directions=binned.directions)))
+    by_side = tuple(tuple(side) for side in cells.tolist())
+    return replace(
+        looked,
+        lower=lower,
+        event=binned,
+        method=test.method + _BINNED_SUFFIX,
+        parts=parts,
+        basis=replace(test.basis, parts=parts, cells=by_side, cells_alpha=alpha),
+    )
 
 
 def gross_bound(parameter: float) -> float:
@@ -394,13 +415,18 @@ class SequentialTest:
         event, method = read_event(plan["event"]), plan["method"]
         part = Part(Tally(0, 0, 0, event.directions), 0.0, 0, Prior(*plan["prior"]))
         self.trained, self.checked = rows, 0
-        law = None
-        if plan["law"] is not None:
-            mass, loss, size = plan["law"]
-            law = ScoreLaw(np.asarray(from_jsonable(mass)), np.asarray(from_jsonable(loss)), size)
+        law = _read_law(plan["law"])
         if test is None:
-            alpha, probed = self.options.alpha, self.probed
-            return EventTest(probed.pair, probed.index, alpha, 0, event, method, (part,), law=law)
+            return EventTest(
+                self.probed.pair,
+                self.probed.index,
+                self.options.alpha,
+                0,
+                event,
+                method,
+                (part,),
+                law=law,
+            )
         return replace(test, event=event, method=method, law=law, parts=(*test.parts, part))
 
     def _learn(self, rows: int, rounds: int) -> Json:
@@ -415,17 +441,12 @@ class SequentialTest:
             shift=options.shift,
             earlier=self.learned,
         )
-        prior = [min(max(float(rate), 0.0), 1.0) * rows for rate in self.learned.rates]
-        law = self.learned.law and [
-            to_jsonable(self.learned.law.mass),
-            to_jsonable(self.learned.law.loss),
-            self.learned.law.size,
-        ]
+        rates, law = self.learned.rates, self.learned.law
         return {
             "event": self.learned.event.to_json(),
             "method": self.learned.method,
-            "prior": [*prior, float(rows)],
-            "law": law,
+            "prior": [*(min(max(float(rate), 0.0), 1.0) * rows for rate in rates), float(rows)],
+            "law": law and [to_jsonable(law.mass), to_jsonable(law.loss), law.size],
         }
 
     def _count(self, number: int, rounds: int, test: EventTest) -> Iterator[EventTest]:
