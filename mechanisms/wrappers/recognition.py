@@ -174,10 +174,10 @@ def recognize(
         )
     if form == "batch":
         size = _Batch(found, kwargs).size
-        note = f"{name} returns {size} outputs in one call, each is taken as one run"
         return (
             form,
-            f"{note}. If {size} is an argument of one run, give it: --kwargs '{{\"{size}\": ...}}'",
+            f"{name} returns {size} outputs in one call, each is taken as one run. "
+            f"If {size} is an argument of one run, give it: --kwargs '{{\"{size}\": ...}}'",
         )
     return "", ""
 
@@ -295,11 +295,9 @@ def _class_form(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> 
     """Return the form of a class: an estimator with `fit`, a callable object, or an object with one
     method that takes a dataset.
     """
-    class_parameters = [p.name for p in parameters(found) or []]
-    class_arguments = {
-        key: value for key, value in kwargs.items() if key in class_parameters or key == "self"
-    }
-    method_arguments = {key: value for key, value in kwargs.items() if key not in class_arguments}
+    class_names = {"self", *(p.name for p in parameters(found) or [])}
+    class_arguments = {key: value for key, value in kwargs.items() if key in class_names}
+    method_arguments = {key: value for key, value in kwargs.items() if key not in class_names}
     missing_names = missing(functools.partial(found, **class_arguments), 0)
     if missing_names and missing_names[0].lower() in DATA:
         raise InvalidArgument(
@@ -313,52 +311,64 @@ def _class_form(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> 
         fit = parameters(found.fit) or []
         labeled = len(fit) > 2 and fit[2].default is inspect.Parameter.empty
         note = "; y is the second part of the dataset, or its last column" if labeled else ""
-        text = (
+        return (
+            f"estimator.{output}",
             f"{name} is fitted for each run, and {output} is its output{note}. To override: --as "
-            "estimator.ATTRIBUTE"
+            "estimator.ATTRIBUTE",
         )
-        return f"estimator.{output}", text
     if "__call__" in dir(found) and inspect.isroutine(
         inspect.getattr_static(found, "__call__", None)
     ):
-        form = _function_form(
-            functools.partial(found.__call__, None, **method_arguments), name, None
-        )
-        if form == "":
+        call = functools.partial(found.__call__, None, **method_arguments)
+        if _function_form(call, name, None) == "":
             return "", ""
         return (
             "object",
             f"{name} is created for each run, and called. To override: --as object.METHOD",
         )
-    methods = []
-    for key, value in inspect.getmembers(found, inspect.isfunction):
-        accepted = (parameters(value) or [])[1:]  # after self
-        if key[0] == "_" or not accepted or accepted[0].name in SEEDS:
-            continue
-        # by the name of the first parameter, or by the name of the method
-        is_release = key in RELEASES and accepted[0].default is inspect.Parameter.empty
-        is_static = isinstance(inspect.getattr_static(found, key), staticmethod)
-        if not is_static and (accepted[0].name.lower() in DATA or is_release):
-            methods.append(key)
-    if len(methods) > 1:
-        methods = [key for key in methods if key in RELEASES] or methods
-    if len(methods) != 1:
+    method = _release_method(found, name)
+    return (
+        f"object.{method}",
+        f"{name} is created for each run, and its method {method} is called. To "
+        "override: --as object.METHOD",
+    )
+
+
+def _release_method(found: Any, name: str) -> str:
+    """Return the name of the only method of a class that takes a dataset; raise InvalidArgument if
+    there is not exactly one.
+    """
+    methods = [
+        key
+        for key, function in inspect.getmembers(found, inspect.isfunction)
+        if _takes_dataset(found, key, function)
+    ]
+    methods = [key for key in methods if key in RELEASES] or methods
+    if len(methods) == 1:
+        return methods[0]
+    if methods:
+        has = f"it has {', '.join(methods)}: choose one, as in {name}.{methods[0]}"
+    else:
         public = {key: inspect.getattr_static(found, key) for key in dir(found) if key[0] != "_"}
         unbound = [
             key for key, value in public.items() if isinstance(value, (staticmethod, classmethod))
         ]
-        has = (
-            f"it has {', '.join(methods)}: choose one, as in {name}.{methods[0]}"
-            if methods
-            else "give it one, or a method __call__"
-            + (f"; or audit {name}.{unbound[0]}" if unbound else "")
+        has = "give it one, or a method __call__" + (
+            f"; or audit {name}.{unbound[0]}" if unbound else ""
         )
-        raise InvalidArgument(f"{name} must have one method that takes a dataset, {has}")
-    return (
-        f"object.{methods[0]}",
-        f"{name} is created for each run, and its method {methods[0]} is called. To "
-        "override: --as object.METHOD",
-    )
+    raise InvalidArgument(f"{name} must have one method that takes a dataset, {has}")
+
+
+def _takes_dataset(found: Any, key: str, function: Any) -> bool:
+    """Return whether a method takes a dataset, by the name of its first parameter or by its own
+    name.
+    """
+    accepted = (parameters(function) or [])[1:]  # after self
+    if key[0] == "_" or not accepted or accepted[0].name in SEEDS:
+        return False
+    is_release = key in RELEASES and accepted[0].default is inspect.Parameter.empty
+    is_static = isinstance(inspect.getattr_static(found, key), staticmethod)
+    return not is_static and (accepted[0].name.lower() in DATA or is_release)
 
 
 def _learned_attributes(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> str:
