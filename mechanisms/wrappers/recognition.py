@@ -349,9 +349,11 @@ def _release_method(found: Any, name: str) -> str:
     if methods:
         has = f"it has {', '.join(methods)}: choose one, as in {name}.{methods[0]}"
     else:
-        public = {key: inspect.getattr_static(found, key) for key in dir(found) if key[0] != "_"}
         unbound = [
-            key for key, value in public.items() if isinstance(value, (staticmethod, classmethod))
+            key
+            for key in dir(found)
+            if key[0] != "_"
+            and isinstance(inspect.getattr_static(found, key), (staticmethod, classmethod))
         ]
         has = "give it one, or a method __call__" + (
             f"; or audit {name}.{unbound[0]}" if unbound else ""

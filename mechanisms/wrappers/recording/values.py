@@ -85,18 +85,18 @@ def _object_difference(a: Any, b: Any, at: str, deep: int) -> str:
     """Return how two objects of one class differ: by their text or fields, else by ``==``, or by
     their representation if the class does not define ``==``.
     """
-    kind = type(a)
+    kind: Any = type(a)
     if isinstance(a, BaseException):
         return difference(str(a), str(b), f"{at}{kind.__name__}", deep + 1)
     fields = _field_values(a), _field_values(b)
     if None not in fields:
         return difference(*fields, f"{at}{kind.__name__}", deep + 1)
-    plain: Any = object.__eq__
     try:
-        if kind.__eq__ is plain:
-            same = _has_default_repr(kind) or _short_repr(a) == _short_repr(b)
-        else:
-            same = bool(a == b)
+        same = (
+            _has_default_repr(kind) or _short_repr(a) == _short_repr(b)
+            if kind.__eq__ is object.__eq__
+            else bool(a == b)
+        )
     except Exception:  # an object that cannot be compared
         return ""
     return "" if same else f"{at or 'it'} is {_short_repr(a)} and {_short_repr(b)}"
