@@ -71,6 +71,7 @@ RELEASES = (
     "respond",
     "run",
 )
+_POSITIONAL_KINDS = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 BOOKKEEPING = (
     "n_features_in_",
     "feature_names_in_",
@@ -173,10 +174,10 @@ def recognize(
         )
     if form == "batch":
         size = _Batch(found, kwargs).size
-        note = f"{name} returns {size} outputs in one call, each is taken as one run"
         return (
             form,
-            f"{note}. If {size} is an argument of one run, give it: --kwargs '{{\"{size}\": ...}}'",
+            f"{name} returns {size} outputs in one call, each is taken as one run. "
+            f"If {size} is an argument of one run, give it: --kwargs '{{\"{size}\": ...}}'",
         )
     return "", ""
 
@@ -196,59 +197,73 @@ def _function_form(run: Any, name: str, dataset: Any) -> str:
     are ambiguous.
     """
     open_parameters = parameters(run)
-    if open_parameters is None:
-        return "" if dataset is None or _is_batch(run, dataset) else "run"
-    positional = [
-        p for p in open_parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-    ]
-    names = [p.name for p in positional]
+    if open_parameters is not None:
+        _require_dataset_first(open_parameters, name)
+    positional = [p for p in open_parameters or [] if p.kind in _POSITIONAL_KINDS]
     if not positional:
-        unpacked = next((p.name for p in open_parameters if p.kind is p.VAR_POSITIONAL), None)
-        if unpacked is not None and unpacked.lower() in DATA:
-            raise InvalidArgument(
-                f"{name} takes the records as separate arguments, *{unpacked}: audit a "
-                f"function, def f(data): return {name}(*data)"
-            )
-        if unpacked is not None:
-            return "" if dataset is None or _is_batch(run, dataset) else "run"
-        late = [p.name for p in open_parameters if p.default is inspect.Parameter.empty]
-        if late:
-            raise InvalidArgument(_dataset_first_message(name, late[0]))
-        raise InvalidArgument(f"{name} takes no dataset: its first parameter receives the dataset")
-    if len(names) > 1 and names[0] in SEEDS and names[1].lower() in DATA:
-        raise InvalidArgument(_dataset_first_message(name, names[1]))
+        return "" if _is_batch(run, dataset) else "run"
+    names = [p.name for p in positional]
     sized = len(names) >= 3 and positional[1].default is inspect.Parameter.empty
     if sized and (names[1] in SIZES or (names[1] in SHORT_SIZES and names[2] in SEEDS)):
         return ""  # f(dataset, size, rng), which the caller validates
-    missing_names = missing(run, 2 if takes_labels(run) else 1)
-    sizes = [
-        p for p in open_parameters if p.name in (*SIZES, *SHORT_SIZES) and p.name not in names[:1]
-    ]
-    if not missing_names and not sizes:
-        return "run"
-    if len(missing_names) == 1 and sizes and missing_names[0] == sizes[0].name:
-        if dataset is None or _is_batch(_Batch(run, {}), dataset):
-            return "batch"
-        raise _missing_argument_error(name, missing_names)
-    if not missing_names:
-        if dataset is not None and not _is_batch(_Batch(run, {}), dataset):
-            return "run"
-        if dataset is not None and sizes[0].name in SIZES:
-            return "batch"
+    return _form_by_required_arguments(run, name, dataset)
+
+
+def _require_dataset_first(open_parameters: List[inspect.Parameter], name: str) -> None:
+    """Raise InvalidArgument unless the first parameter of a function, or ``*args``, can receive the
+    dataset.
+    """
+    names = [p.name for p in open_parameters if p.kind in _POSITIONAL_KINDS]
+    if len(names) > 1 and names[0] in SEEDS and names[1].lower() in DATA:
+        raise InvalidArgument(_dataset_first_message(name, names[1]))
+    unpacked = next((p.name for p in open_parameters if p.kind is p.VAR_POSITIONAL), "")
+    if not names and not unpacked:
+        late = [p.name for p in open_parameters if p.default is inspect.Parameter.empty]
         raise InvalidArgument(
-            f"{name}: {sizes[0].name} may be the number of runs or an argument of one run: "
-            "give --as batch, or --as run "
-            f"(with --kwargs '{{\"{sizes[0].name}\": ...}}')"
+            _dataset_first_message(name, late[0])
+            if late
+            else f"{name} takes no dataset: its first parameter receives the dataset"
         )
-    required = [p for p in positional if p.default is p.empty]
-    others = [
-        p
-        for p in open_parameters
-        if p.kind is p.KEYWORD_ONLY and p.default is p.empty and p.name in missing_names
+    if not names and unpacked.lower() in DATA:
+        raise InvalidArgument(
+            f"{name} takes the records as separate arguments, *{unpacked}: audit a "
+            f"function, def f(data): return {name}(*data)"
+        )
+
+
+def _form_by_required_arguments(run: Any, name: str, dataset: Any) -> str:
+    """Return the form of a function that takes the dataset first, from the other arguments that it
+    requires.
+    """
+    missing_names = missing(run, 2 if takes_labels(run) else 1)
+    open_parameters = parameters(run) or []
+    sizes = [p.name for p in open_parameters[1:] if p.name in (*SIZES, *SHORT_SIZES)]
+    if not missing_names:
+        return _form_with_optional_size(run, name, sizes[0], dataset) if sizes else "run"
+    needs_size = missing_names == sizes[:1]
+    if needs_size and _is_batch(_Batch(run, {}), dataset):
+        return "batch"
+    required = [
+        p.name for p in open_parameters if p.kind in _POSITIONAL_KINDS and p.default is p.empty
     ]
-    if len(required) == 3 and not others and (dataset is None or _is_batch(run, dataset)):
+    is_triple = len(required) == 3 and set(missing_names) <= set(required)
+    if is_triple and not needs_size and _is_batch(run, dataset):
         return ""
     raise _missing_argument_error(name, missing_names)
+
+
+def _form_with_optional_size(run: Any, name: str, size: str, dataset: Any) -> str:
+    """Return the form of a function that runs without its argument `size`, which may be the number
+    of runs.
+    """
+    if not _is_batch(_Batch(run, {}), dataset):
+        return "run"
+    if dataset is not None and size in SIZES:
+        return "batch"
+    raise InvalidArgument(
+        f"{name}: {size} may be the number of runs or an argument of one run: give --as batch, or "
+        f"--as run (with --kwargs '{{\"{size}\": ...}}')"
+    )
 
 
 def _dataset_first_message(name: str, data: str) -> str:
@@ -262,8 +277,11 @@ def _dataset_first_message(name: str, data: str) -> str:
 
 
 def _is_batch(run: Any, dataset: Any) -> bool:
-    """Return whether trial calls with three different sizes return as many outputs as requested."""
-    for size in (2, 3, 7):
+    """Return whether trial calls with three different sizes return as many outputs as requested.
+
+    Without a dataset there is no trial call, and the names of the parameters decide: True.
+    """
+    for size in () if dataset is None else (2, 3, 7):
         try:
             found = run(dataset, size, np.random.default_rng(0))
             if isinstance(found, (str, bytes, dict)) or len(found) != size:
@@ -277,11 +295,9 @@ def _class_form(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> 
     """Return the form of a class: an estimator with `fit`, a callable object, or an object with one
     method that takes a dataset.
     """
-    class_parameters = [p.name for p in parameters(found) or []]
-    class_arguments = {
-        key: value for key, value in kwargs.items() if key in class_parameters or key == "self"
-    }
-    method_arguments = {key: value for key, value in kwargs.items() if key not in class_arguments}
+    class_names = {"self", *(p.name for p in parameters(found) or [])}
+    class_arguments = {key: value for key, value in kwargs.items() if key in class_names}
+    method_arguments = {key: value for key, value in kwargs.items() if key not in class_names}
     missing_names = missing(functools.partial(found, **class_arguments), 0)
     if missing_names and missing_names[0].lower() in DATA:
         raise InvalidArgument(
@@ -295,52 +311,66 @@ def _class_form(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> 
         fit = parameters(found.fit) or []
         labeled = len(fit) > 2 and fit[2].default is inspect.Parameter.empty
         note = "; y is the second part of the dataset, or its last column" if labeled else ""
-        text = (
+        return (
+            f"estimator.{output}",
             f"{name} is fitted for each run, and {output} is its output{note}. To override: --as "
-            "estimator.ATTRIBUTE"
+            "estimator.ATTRIBUTE",
         )
-        return f"estimator.{output}", text
     if "__call__" in dir(found) and inspect.isroutine(
         inspect.getattr_static(found, "__call__", None)
     ):
-        form = _function_form(
-            functools.partial(found.__call__, None, **method_arguments), name, None
-        )
-        if form == "":
+        call = functools.partial(found.__call__, None, **method_arguments)
+        if _function_form(call, name, None) == "":
             return "", ""
         return (
             "object",
             f"{name} is created for each run, and called. To override: --as object.METHOD",
         )
-    methods = []
-    for key, value in inspect.getmembers(found, inspect.isfunction):
-        accepted = (parameters(value) or [])[1:]  # after self
-        if key[0] == "_" or not accepted or accepted[0].name in SEEDS:
-            continue
-        # by the name of the first parameter, or by the name of the method
-        is_release = key in RELEASES and accepted[0].default is inspect.Parameter.empty
-        is_static = isinstance(inspect.getattr_static(found, key), staticmethod)
-        if not is_static and (accepted[0].name.lower() in DATA or is_release):
-            methods.append(key)
-    if len(methods) > 1:
-        methods = [key for key in methods if key in RELEASES] or methods
-    if len(methods) != 1:
-        public = {key: inspect.getattr_static(found, key) for key in dir(found) if key[0] != "_"}
-        unbound = [
-            key for key, value in public.items() if isinstance(value, (staticmethod, classmethod))
-        ]
-        has = (
-            f"it has {', '.join(methods)}: choose one, as in {name}.{methods[0]}"
-            if methods
-            else "give it one, or a method __call__"
-            + (f"; or audit {name}.{unbound[0]}" if unbound else "")
-        )
-        raise InvalidArgument(f"{name} must have one method that takes a dataset, {has}")
+    method = _release_method(found, name)
     return (
-        f"object.{methods[0]}",
-        f"{name} is created for each run, and its method {methods[0]} is called. To "
+        f"object.{method}",
+        f"{name} is created for each run, and its method {method} is called. To "
         "override: --as object.METHOD",
     )
+
+
+def _release_method(found: Any, name: str) -> str:
+    """Return the name of the only method of a class that takes a dataset; raise InvalidArgument if
+    there is not exactly one.
+    """
+    methods = [
+        key
+        for key, function in inspect.getmembers(found, inspect.isfunction)
+        if _takes_dataset(found, key, function)
+    ]
+    methods = [key for key in methods if key in RELEASES] or methods
+    if len(methods) == 1:
+        return methods[0]
+    if methods:
+        has = f"it has {', '.join(methods)}: choose one, as in {name}.{methods[0]}"
+    else:
+        unbound = [
+            key
+            for key in dir(found)
+            if key[0] != "_"
+            and isinstance(inspect.getattr_static(found, key), (staticmethod, classmethod))
+        ]
+        has = "give it one, or a method __call__" + (
+            f"; or audit {name}.{unbound[0]}" if unbound else ""
+        )
+    raise InvalidArgument(f"{name} must have one method that takes a dataset, {has}")
+
+
+def _takes_dataset(found: Any, key: str, function: Any) -> bool:
+    """Return whether a method takes a dataset, by the name of its first parameter or by its own
+    name.
+    """
+    accepted = (parameters(function) or [])[1:]  # after self
+    if key[0] == "_" or not accepted or accepted[0].name in SEEDS:
+        return False
+    is_release = key in RELEASES and accepted[0].default is inspect.Parameter.empty
+    is_static = isinstance(inspect.getattr_static(found, key), staticmethod)
+    return not is_static and (accepted[0].name.lower() in DATA or is_release)
 
 
 def _learned_attributes(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> str:

@@ -265,16 +265,11 @@ def _append_call(columns: Any, names: dict[str, int], then: Call, now: Call) -> 
 def _general_row(moves: Any, then: Call, now: Call) -> tuple[Any, ...]:
     """Return the columns from ``l1`` on of any call."""
     law, first, second = then.primitive.law, then.read[0], now.read[0]
-    input_changed = 0
-    if moves is None and (first is not None or second is not None):
-        input_changed = 1 if difference(first, second) else 0  # an input that is not a number
-        if isinstance(first, float) != isinstance(second, float) or (
-            np.size(first) != np.size(second)
-        ):
-            input_changed = 2
+    input_changed = _input_change(first, second) if moves is None else 0
     nonzero: Any = np.zeros(0) if moves is None else moves[moves != 0]
     one = moves is not None and nonzero.size <= 1
     size = float(nonzero[0]) if one and nonzero.size else 0.0
+    moved = not one or size != 0
     norms = (
         (math.nan,) * 3
         if moves is None
@@ -286,7 +281,7 @@ def _general_row(moves: Any, then: Call, now: Call) -> tuple[Any, ...]:
         *norms,
         None if moves is None or one else nonzero,
         _input_pair(first, second)
-        if law in _SELECTION_LAWS and first is not None and (size or not one)
+        if law in _SELECTION_LAWS and first is not None and moved
         else None,
         input_changed,
         _inner_draw(then),
@@ -294,8 +289,17 @@ def _general_row(moves: Any, then: Call, now: Call) -> tuple[Any, ...]:
         _drawn_numbers(then) if law in LOCATION_LAWS else None,
         _number(first) if law in LOCATION_LAWS else math.nan,
         max(_rounding(first), _rounding(second)),
-        _input_text(first, second) if size or not one or input_changed else "",
+        _input_text(first, second) if moved or input_changed else "",
     )
+
+
+def _input_change(first: Any, second: Any) -> int:
+    """Return 0 for equal inputs that are not numbers, 1 for different ones, and 2 for inputs of
+    different size.
+    """
+    if isinstance(first, float) != isinstance(second, float) or np.size(first) != np.size(second):
+        return 2
+    return 1 if difference(first, second) else 0
 
 
 def _rounding(value: Any) -> float:

@@ -217,11 +217,9 @@ class _SyntaxNotAllowed(Exception):
 def _compile_node(node: Any) -> Callable[[dict[str, Any]], Any]:
     """Return the function of the arguments that evaluates a syntax node."""
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float, str)):
-        value = node.value
-        return lambda bound: value
+        return lambda bound: node.value
     if isinstance(node, ast.Name) and not node.id.startswith("__"):
-        argument = node.id
-        return lambda bound: bound[argument]
+        return lambda bound: bound[node.id]
     if isinstance(node, ast.Attribute) and not node.attr.startswith("__"):
         owner, attribute = _compile_node(node.value), node.attr
         return lambda bound: getattr(owner(bound), attribute)
@@ -236,12 +234,19 @@ def _compile_node(node: Any) -> Callable[[dict[str, Any]], Any]:
     if isinstance(node, (ast.List, ast.Tuple)):
         entries = [_compile_node(entry) for entry in node.elts]
         return lambda bound: [entry(bound) for entry in entries]
+    return _compile_operation(node)
+
+
+def _compile_operation(node: Any) -> Callable[[dict[str, Any]], Any]:
+    """Return the function of the arguments that evaluates an arithmetic operation or the call of a
+    known function; raise _SyntaxNotAllowed for any other node.
+    """
     if isinstance(node, ast.UnaryOp) and type(node.op) in _UNARY:
         sign, operand = _UNARY[type(node.op)], _compile_node(node.operand)
         return lambda bound: sign(operand(bound))
     if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
-        power = isinstance(node.op, ast.Pow)  # a tower of powers could take forever
-        if power and not (
+        # a tower of powers could take forever
+        if isinstance(node.op, ast.Pow) and not (
             isinstance(node.right, ast.Constant)
             and isinstance(node.right.value, (int, float))
             and node.right.value <= 8

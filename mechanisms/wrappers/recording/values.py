@@ -53,44 +53,53 @@ def difference(a: Any, b: Any, at: str = "", deep: int = 0, objects: bool = True
     if kind is not type(b):
         return f"{at or 'it'} is of type {kind.__name__} and {type(b).__name__}"
     if kind in _PLAIN:
-        if kind in (float, complex):
-            same = np.asarray(a).tobytes() == np.asarray(b).tobytes()
-        else:
-            same = a == b
+        bitwise = kind in (float, complex)
+        same = np.asarray(a).tobytes() == np.asarray(b).tobytes() if bitwise else a == b
         return "" if same else f"{at or 'it'} is {_short_repr(a)} and {_short_repr(b)}"
     if a is b or deep > _MAX_DEPTH:
         return ""
     if isinstance(a, (np.ndarray, np.generic)):
         return _array_difference(np.asarray(a), np.asarray(b), at)
     if isinstance(a, (list, tuple, dict)):
-        keys, others = ((list(v) if isinstance(v, dict) else range(len(v))) for v in (a, b))
-        if keys != others and not isinstance(a, dict):
-            return f"{at or 'it'} has length {len(a)} and {len(b)}"
-        if keys != others:
-            return f"{at or 'it'} has keys {_short_repr(keys)} and {_short_repr(others)}"
-        parts = (difference(a[k], b[k], f"{at}[{k!r}]", deep + 1, objects) for k in keys)
-        return next(filter(None, parts), "")
-    array_form = _array_of(a), _array_of(b)
-    if array_form[0] is not None and array_form[1] is not None:
-        return _array_difference(array_form[0], array_form[1], at)
-    if not objects and not isinstance(a, (set, frozenset)):
-        return ""
+        return _container_difference(a, b, at, deep, objects)
+    first, second = _array_of(a), _array_of(b)
+    if first is not None and second is not None:
+        return _array_difference(first, second, at)
+    if objects or isinstance(a, (set, frozenset)):
+        return _object_difference(a, b, at, deep)
+    return ""
+
+
+def _container_difference(a: Any, b: Any, at: str, deep: int, objects: bool) -> str:
+    """Return where and how two lists, tuples or dicts differ; an empty text if they are equal."""
+    keys, others = ((list(v) if isinstance(v, dict) else range(len(v))) for v in (a, b))
+    if keys != others and not isinstance(a, dict):
+        return f"{at or 'it'} has length {len(a)} and {len(b)}"
+    if keys != others:
+        return f"{at or 'it'} has keys {_short_repr(keys)} and {_short_repr(others)}"
+    parts = (difference(a[k], b[k], f"{at}[{k!r}]", deep + 1, objects) for k in keys)
+    return next(filter(None, parts), "")
+
+
+def _object_difference(a: Any, b: Any, at: str, deep: int) -> str:
+    """Return how two objects of one class differ: by their text or fields, else by ``==``, or by
+    their representation if the class does not define ``==``.
+    """
+    kind: Any = type(a)
     if isinstance(a, BaseException):
         return difference(str(a), str(b), f"{at}{kind.__name__}", deep + 1)
     fields = _field_values(a), _field_values(b)
-    if fields[0] is not None and fields[1] is not None:
-        return difference(fields[0], fields[1], f"{at}{kind.__name__}", deep + 1)
-    plain: Any = object.__eq__
-    if kind.__eq__ is plain:
-        return (
-            ""
-            if _short_repr(a) == _short_repr(b) or _has_default_repr(kind)
-            else f"{at or 'it'} is {_short_repr(a)} and {_short_repr(b)}"
-        )
+    if None not in fields:
+        return difference(*fields, f"{at}{kind.__name__}", deep + 1)
     try:
-        return "" if bool(a == b) else f"{at or 'it'} is {_short_repr(a)} and {_short_repr(b)}"
-    except Exception:
+        same = (
+            _has_default_repr(kind) or _short_repr(a) == _short_repr(b)
+            if kind.__eq__ is object.__eq__
+            else bool(a == b)
+        )
+    except Exception:  # an object that cannot be compared
         return ""
+    return "" if same else f"{at or 'it'} is {_short_repr(a)} and {_short_repr(b)}"
 
 
 def _array_difference(a: Any, b: Any, at: str) -> str:
@@ -104,9 +113,9 @@ def _array_difference(a: Any, b: Any, at: str) -> str:
         return difference(a.tolist(), b.tolist(), at, 1)
     if a.tobytes() == b.tobytes():
         return ""
-    size = a.dtype.itemsize
     left, right = (
-        np.ascontiguousarray(v).reshape(-1).view(np.uint8).reshape(-1, size) for v in (a, b)
+        np.ascontiguousarray(v).reshape(-1).view(np.uint8).reshape(-1, v.dtype.itemsize)
+        for v in (a, b)
     )
     place = int(np.flatnonzero((left != right).any(axis=1))[0])
     index = list(map(int, np.unravel_index(place, a.shape))) if a.ndim else ""

@@ -55,32 +55,47 @@ def pack(value: Any, blobs: Blobs | None, exact: bool = False) -> Any:
         return {_TAG: "entry", "array": pack(np.asarray(value), blobs)}
     if object_tree.needs_decomposition(value):
         return _pack_object(value, blobs)
+    return _pack_by_class(value, blobs, exact)
+
+
+def _pack_by_class(value: Any, blobs: Blobs | None, exact: bool) -> Message:
+    """Return the packed form of a value that its class determines: an array, an exception, a number
+    or text of a derived class, a container, or an object.
+    """
+    kind = type(value)
     is_masked = isinstance(value, np.ma.MaskedArray)
     if isinstance(value, np.ndarray) and value.dtype.kind in PLAIN + "O" and not is_masked:
         return _pack_array(value, blobs)
     if isinstance(value, BaseException):
         text = text_of(value, str)
-        more = pack(list(map(list, object_tree.exception_parts(value, text))), blobs)
-        return {_TAG: "exception", "class": kind.__name__, "text": text, "parts": more}
+        return {
+            _TAG: "exception",
+            "class": kind.__name__,
+            "text": text,
+            "parts": pack(list(map(list, object_tree.exception_parts(value, text))), blobs),
+        }
     if object_tree.library_form(kind) and not (exact and dataframe_backends.library_name(value)):
         return _pack_object(value, blobs)
     for tag, base in _BASES.items():
         if isinstance(value, base) and kind is not base:
-            inner = pack(object_tree.plain(value, base), blobs)
-            return {_TAG: tag, "class": kind.__name__, "value": inner}
+            return {
+                _TAG: tag,
+                "class": kind.__name__,
+                "value": pack(object_tree.plain(value, base), blobs),
+            }
     found = object_tree.take_apart(value)
-    if found is not None:
-        form, parts = found
-        inside = exact and kind in (tuple, dict)
-        head = {name: pack(part, blobs, inside) for name, part in parts.items()}
-        # subclasses of these classes are taken apart like the class
-        if kind.__name__ != form and form in (
-            *("complex", "bytes", "list", "tuple"),
-            *("set", "frozenset", "dict"),
-        ):
-            head.update({"class": kind.__name__, "names": list(getattr(value, "_fields", ()))})
-        return {_TAG: form, **head}
-    return _pack_object(value, blobs)
+    if found is None:
+        return _pack_object(value, blobs)
+    form, parts = found
+    inside = exact and kind in (tuple, dict)
+    head = {name: pack(part, blobs, inside) for name, part in parts.items()}
+    # subclasses of these classes are taken apart like the class
+    if kind.__name__ != form and form in (
+        *("complex", "bytes", "list", "tuple"),
+        *("set", "frozenset", "dict"),
+    ):
+        head.update({"class": kind.__name__, "names": list(getattr(value, "_fields", ()))})
+    return {_TAG: form, **head}
 
 
 def _pack_list(items: list[Any], blobs: Blobs | None, exact: bool) -> Any:
@@ -282,8 +297,7 @@ def stand_in(name: str, base: type, fields: Any = ()) -> Any:
 
 def message(header: Message, blobs: Blobs) -> list[bytes]:
     """Return the parts of a message, to be written in order."""
-    text = json.dumps(dict(header, blobs=[len(b) for b in blobs])).encode()
-    return [text + b"\n", *blobs]
+    return [json.dumps(dict(header, blobs=[len(b) for b in blobs])).encode() + b"\n", *blobs]
 
 
 def receive(
