@@ -196,7 +196,7 @@ def read(
     """
     many, runs = _split_by_run(scores_in, scores_out, ids_in, ids_out, groups)
     read_runs = [
-        _read_run(*run, f" of run {i}" if many else "", len(runs)) for i, run in enumerate(runs)
+        _read_run(f" of run {i}" if many else "", len(runs), *run) for i, run in enumerate(runs)
     ]
     _require_other_than_coins(runs)
     names = [
@@ -278,7 +278,7 @@ def _is_list_of_runs(scores: Any) -> bool:
 
 
 def _read_run(
-    scores_in: Any, scores_out: Any, ids_in: Any, ids_out: Any, groups: Any, which: str, runs: int
+    which: str, runs: int, scores_in: Any, scores_out: Any, ids_in: Any, ids_out: Any, groups: Any
 ) -> Canaries:
     """Return the checked canaries of one run of `runs`. `which` names the run in messages."""
     sides = []
