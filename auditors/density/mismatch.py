@@ -205,6 +205,7 @@ def smallest_mismatch(
         chosen = np.sort(rng.choice(rows, min(_ROWS, len(rows)), replace=False))
         samples.append(side.part(chosen))
         shares.append(len(rows) / len(side.rows))
+    centers = [side.center if len(side.rows) else np.zeros(0) for side in samples]
 
     def ratios(log_scale: float) -> list[FloatArray]:
         """Return the density with another scale, divided by the density, on both sides."""
@@ -229,11 +230,11 @@ def smallest_mismatch(
 
     scale = odd = math.inf
     if all(side.continuous.any() and len(side.rows) > 100 for side in samples):
-        centers = [side.center for side in samples]
         steps = tuple(sign * step for step in SCALE_STEPS for sign in (1.0, -1.0))
         tests = [
             (made, [0.5 + 0.5 * r for r in ratios(step)])
-            for made in filter(None, (bets, ScaleBets(size, steps, needed)))
+            for made in (bets, ScaleBets(size, steps, needed))
+            if made is not None
             for step in made.steps
         ]
 
