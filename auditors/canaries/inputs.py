@@ -194,6 +194,37 @@ def read(
 
     Raises InvalidArgument if a score, a name or a group is invalid.
     """
+    many, runs = _split_by_run(scores_in, scores_out, ids_in, ids_out, groups)
+    read_runs = [
+        _read_run(f" of run {i}" if many else "", len(runs), *run) for i, run in enumerate(runs)
+    ]
+    _require_other_than_coins(runs)
+    names = [
+        None if a is None else [*np.asarray(a).tolist(), *np.asarray(b).tolist()]
+        for _, _, a, b, _ in runs
+    ]
+    raw_scores = [
+        np.concatenate([np.asarray(side, dtype=float) for side in run[:2]]) for run in runs
+    ]
+    require_independent([(run.scores, run.coins) for run in read_runs], names, raw_scores)
+    scores = np.concatenate([run.scores for run in read_runs])
+    coins = np.concatenate([run.coins for run in read_runs])
+    if scores.min() == scores.max():
+        raise InvalidArgument(f"{_OWNER}: scores must differ, those of each run are all equal")
+    return Canaries(
+        scores,
+        coins,
+        len(runs),
+        tuple(dict.fromkeys(note for run in read_runs for note in run.notes)),
+    )
+
+
+def _split_by_run(
+    scores_in: Any, scores_out: Any, ids_in: Any, ids_out: Any, groups: Any
+) -> tuple[bool, list[tuple[Any, ...]]]:
+    """Return whether the arguments are lists of runs, and the five arguments of each run. Raise
+    InvalidArgument if their numbers of runs differ.
+    """
     for name, side in (("scores_in", scores_in), ("scores_out", scores_out)):
         # a table is neither one run nor a list of runs
         if not isinstance(side, list | tuple) and getattr(side, "ndim", 1) > 1:
@@ -208,56 +239,32 @@ def read(
         raise InvalidArgument(
             f"{_OWNER}: scores_out must have as many runs as scores_in, {len(ins)}, got {len(outs)}"
         )
-    ids_by_side = [
-        (list(side) if many else [side]) if side is not None else [None] * len(ins)
-        for side in (ids_in, ids_out)
+    others = [
+        (list(each) if many else [each]) if each is not None else [None] * len(ins)
+        for each in (ids_in, ids_out, groups)
     ]
-    grouped = (groups if many else [groups]) if groups is not None else [None] * len(ins)
-    if any(len(each) != len(ins) for each in (*ids_by_side, grouped)):
+    if any(len(each) != len(ins) for each in others):
         raise InvalidArgument(
             f"{_OWNER}: ids_in, ids_out and groups must have as many runs as scores_in, {len(ins)}"
         )
-    labels = [(f" of run {i}" if many else "", len(ins)) for i in range(len(ins))]
-    read_runs = [
-        _read_run(*each, *label)
-        for *each, label in zip(ins, outs, *ids_by_side, grouped, labels, strict=True)
-    ]
+    return many, list(zip(ins, outs, *others, strict=True))
+
+
+def _require_other_than_coins(runs: list[tuple[Any, ...]]) -> None:
+    """Raise InvalidArgument if the scores of all runs only repeat the coins."""
     values = [
-        set(np.unique(np.concatenate([np.asarray(each, dtype=float) for each in side])).tolist())
-        for side in (ins, outs)
+        set(np.unique(np.concatenate([np.asarray(run[k], dtype=float) for run in runs])).tolist())
+        for k in (0, 1)
     ]
     if all(len(each) == 1 for each in values) and values[0] | values[1] in (
         {0.0, 1.0},
         {-1.0, 1.0},
     ):
-        advice = (
-            "score what the training released, for example with prediction_scores; if these are "
-            "scores, multiply them by 2"
+        raise InvalidArgument(
+            f"{_OWNER}: scores must not be the coins, got {values[0].pop():g} for each included "
+            f"canary and {values[1].pop():g} for each other one: score what the training "
+            "released, for example with prediction_scores; if these are scores, multiply them by 2"
         )
-        got = (
-            f"{values[0].pop():g} for each included canary and {values[1].pop():g} for each "
-            "other one"
-        )
-        raise InvalidArgument(f"{_OWNER}: scores must not be the coins, got {got}: {advice}")
-    names = [
-        None if a is None else [*np.asarray(a).tolist(), *np.asarray(b).tolist()]
-        for a, b in zip(*ids_by_side, strict=True)
-    ]
-    raw_scores = [
-        np.concatenate([np.asarray(side, dtype=float) for side in sides])
-        for sides in zip(ins, outs, strict=True)
-    ]
-    require_independent([(run.scores, run.coins) for run in read_runs], names, raw_scores)
-    scores = np.concatenate([run.scores for run in read_runs])
-    coins = np.concatenate([run.coins for run in read_runs])
-    if scores.min() == scores.max():
-        raise InvalidArgument(f"{_OWNER}: scores must differ, those of each run are all equal")
-    return Canaries(
-        scores,
-        coins,
-        len(ins),
-        tuple(dict.fromkeys(note for run in read_runs for note in run.notes)),
-    )
 
 
 def _is_list_of_runs(scores: Any) -> bool:
@@ -271,7 +278,7 @@ def _is_list_of_runs(scores: Any) -> bool:
 
 
 def _read_run(
-    scores_in: Any, scores_out: Any, ids_in: Any, ids_out: Any, groups: Any, which: str, runs: int
+    which: str, runs: int, scores_in: Any, scores_out: Any, ids_in: Any, ids_out: Any, groups: Any
 ) -> Canaries:
     """Return the checked canaries of one run of `runs`. `which` names the run in messages."""
     sides = []
@@ -400,11 +407,11 @@ def _one_row(name: str, side: Any) -> FloatArray:
         )
     if raw is not None and raw.dtype.kind == "f" and not np.isfinite(raw).all():
         index = int(np.flatnonzero(~np.isfinite(raw.ravel()))[0])
-        wrong = (
-            f"{raw.ravel()[index]} at place {index}: find out why this canary has no score; do "
-            "not drop canaries by their score"
+        raise InvalidArgument(
+            f"{_OWNER}: {name} must be an array of finite numbers, got {raw.ravel()[index]} at "
+            f"place {index}: find out why this canary has no score; do not drop canaries by their "
+            "score"
         )
-        raise InvalidArgument(f"{_OWNER}: {name} must be an array of finite numbers, got {wrong}")
     found = require_numbers(name, side, _OWNER)
     if found.ndim > 1:
         flat = (
@@ -479,12 +486,10 @@ def _require_distinct_canaries(sides: list[FloatArray], which: str) -> None:
     counts = [np.unique(side, return_counts=True)[1] for side in sides]
     times = int(np.gcd.reduce(np.concatenate(counts)))
     if times > 1 and sum(len(each) for each in counts) >= _MIN_LEVELS:
-        advice = (
-            "pass each run once; if these are several runs, pass lists with one array for each run"
-        )
         raise InvalidArgument(
             f"{_OWNER}: scores{which} must hold each canary once, every score occurs {times} "
-            f"times or a multiple: {advice}"
+            "times or a multiple: pass each run once; if these are several runs, pass lists with "
+            "one array for each run"
         )
 
 

@@ -28,6 +28,7 @@ from dpwitness.auditors.density.bounds import (
 from dpwitness.auditors.density.density_check import (
     FALSE_ALARM,
     BadOracle,
+    CheckedOracle,
     Underflow,
     check_oracle,
     contradiction_with_law,
@@ -139,8 +140,10 @@ def certify(
     trials = require_integer("trials", trials, "certify", least=10_000)
     require_probability("confidence", confidence, "certify")
     seed = require_integer("seed", seed, "certify", least=0)
-    if density_runs is not None:
-        density_runs = require_integer("density_runs", density_runs, "certify", least=0, most=10**9)
+    declared = states_one_law(mechanism)
+    if density_runs is None:
+        density_runs = 0 if declared else min(4 * trials, 400_000)
+    density_runs = require_integer("density_runs", density_runs, "certify", least=0, most=10**9)
     require_one_of("route", route, ["auto", "law", "sampling"], "certify")
     require_type("name", name, str, "be a text", "certify", optional=True)
     require_type("target", target, dict, "be a dict", "certify", optional=True)
@@ -149,9 +152,6 @@ def certify(
     if not isinstance(pair, Pair):
         raise InvalidArgument(f"certify: pair must be a Pair, got {type(pair).__name__}")
     claim, claim_notes = resolved(claim, pair)
-    declared = states_one_law(mechanism)
-    if density_runs is None:
-        density_runs = 0 if declared else min(4 * trials, 400_000)
     edge = claim.parameter * (1 + (1e-9 if claim.bounds_epsilon else 1e-6))  # allows for rounding
     checked_runs = min(trials, 100_000)  # runs per side that compare density and sampler
     runs, proved, mismatch = 2 * checked_runs, None, None
@@ -162,18 +162,9 @@ def certify(
     try:
         checked = check_oracle(mechanism, pair, checked_runs, streams[0])
         bets = check_scale(mechanism, pair, checked, density_runs, streams[5])
-        law = objection = None
         if route != "sampling":
             proved = proved_bounds(mechanism, pair, claim)
-            law = enclosed_law(mechanism, pair, checked.lonely())
-        if law is not None:
-            objection = contradiction_with_law(law, checked)
-            law = law if objection is None else None
-        elif route == "law":
-            raise InvalidArgument(
-                f"certify: no exact law can be computed for {name or name_of(mechanism)}; use "
-                "route='sampling'"
-            )
+        law, objection = _law_of(mechanism, pair, checked, route, name)
         if law is not None:
             found = bounds_from_law(law, claim)
         else:
@@ -182,35 +173,20 @@ def certify(
             )
             runs += trials
         if claim.is_pure:
-            found = with_worst_output(found, mechanism, pair, seed, law)
             largest = max(checked.largest, 0.0)
-            found = found.with_lower(largest, "statistical(0)", largest)
-        if proved is not None:
-            lowers, uppers = proved.lowers, proved.uppers
-            if uppers[0].value > lowers[0].value * (1 + 1e-2):
-                # not so tight that other routes add no information
-                lowers, uppers = (*found.lowers, *lowers), (*found.uppers, *uppers)
-            found = replace(found, lowers=lowers, uppers=uppers)
-        excess = [end for end in found.lowers if end.value > edge]
-        if excess and not any(end.sound for end in excess):
-            end, confirming_runs = _confirm(
-                mechanism, pair, claim, found, law, trials, 1 - confidence, streams[3]
+            found = with_worst_output(found, mechanism, pair, seed, law).with_lower(
+                largest, "statistical(0)", largest
             )
-            runs += confirming_runs
-            if end is not None and end.value > edge:
-                found = found.with_lower(end.value, end.why, end.epsilon)
+        if proved is not None:
+            found = _with_proved(found, proved)
+        found, confirming_runs = _confirm(
+            mechanism, pair, claim, found, law, edge, trials, 1 - confidence, streams[3]
+        )
         mismatch = smallest_mismatch(checked, streams[4], bets)
-        runs += mismatch.runs - 2 * checked_runs
+        runs += confirming_runs + mismatch.runs - 2 * checked_runs
         verdict, low, high, doubts = _decide(found, objection, mismatch, claim, edge, declared)
     except (Underflow, BadOracle, ConvergenceError, ArithmeticError) as error:
-        verdict = Verdict.INCONCLUSIVE if isinstance(error, Underflow) else Verdict.ERROR
-        note = (
-            f"{error} (false-alarm probability at most {FALSE_ALARM:g})"
-            if isinstance(error, BadOracle)
-            else str(error)
-            if isinstance(error, Underflow)
-            else f"the mechanism raises {type(error).__name__}: {error}"
-        )
+        verdict, note = _verdict_of_error(error)
         found = RouteBounds("none", (), (), np.empty(0), np.empty(0), np.empty(0))
         low, high, doubts = End(0.0, "numerical", 0.0), End(math.inf, "none", math.inf), [note]
         proved, mismatch, runs = None, None, 2 * checked_runs
@@ -262,32 +238,63 @@ def _worst_of_catalogue(mechanism: Any, claim: Claim, seed: int) -> Pair:
     return search(mechanism, domain, claim, evaluations=count, seed=seed, keep=1)[0][0]
 
 
+def _law_of(
+    mechanism: Any, pair: Pair, checked: CheckedOracle, route: str, name: str | None
+) -> tuple[EnclosedLaw | None, str | None]:
+    """Return the law of the privacy loss where it is computed and sampled outputs do not contradict
+    it, and the contradiction. Raise InvalidArgument if `route` requires a law that cannot be
+    computed.
+    """
+    law = None if route == "sampling" else enclosed_law(mechanism, pair, checked.lonely())
+    if law is None and route == "law":
+        raise InvalidArgument(
+            f"certify: no exact law can be computed for {name or name_of(mechanism)}; use "
+            "route='sampling'"
+        )
+    objection = None if law is None else contradiction_with_law(law, checked)
+    return (law if objection is None else None), objection
+
+
+def _with_proved(found: RouteBounds, proved: RouteBounds) -> RouteBounds:
+    """Return the proved bounds with the other fields of `found`, and with the bounds of `found`
+    unless the proved ones are so tight that other routes add no information.
+    """
+    lowers, uppers = proved.lowers, proved.uppers
+    if uppers[0].value > lowers[0].value * (1 + 1e-2):
+        lowers, uppers = (*found.lowers, *lowers), (*found.uppers, *uppers)
+    return replace(found, lowers=lowers, uppers=uppers)
+
+
 def _confirm(
     mechanism: Any,
     pair: Pair,
     claim: Claim,
     found: RouteBounds,
     law: EnclosedLaw | None,
+    edge: float,
     trials: int,
     alpha: float,
     rng: np.random.Generator,
-) -> tuple[End | None, int]:
-    """Return the lower bound that samples give where numerical bounds exceed the claim, and the
-    number of runs.
+) -> tuple[RouteBounds, int]:
+    """Return the bounds, and the number of runs. Where only numerical bounds exceed the claim,
+    samples have to confirm the excess: their lower bound is added if it exceeds the claim too.
     """
+    excess = [end for end in found.lowers if end.value > edge]
+    if not excess or any(end.sound for end in excess):
+        return found, 0
     if claim.is_pure:
         if found.worst is None:
-            return None, 0
+            return found, 0
         loss = largest_loss_near_worst(mechanism, pair, found.worst, rng)
-        return End(loss, "statistical(0)", loss), 0
+        return (found.with_lower(loss, "statistical(0)", loss) if loss > edge else found), 0
     if law is None:
-        return None, 0
+        return found, 0
     trials = max(trials, 200_000)
     laws = [law.lower, law.lower.swapped()]
     end = confirmed(mechanism, pair, claim, laws, trials, alpha, rng)
-    if end is None:
-        return None, trials
-    return replace(end, epsilon=max(end.epsilon, found.lowers[0].epsilon)), trials
+    if end is not None and end.value > edge:
+        found = found.with_lower(end.value, end.why, max(end.epsilon, found.lowers[0].epsilon))
+    return found, trials
 
 
 def _decide(
@@ -341,6 +348,18 @@ def _decide(
             f"differs by {100 * TOLERANCE:g} %: raise trials"
         )
         doubts.insert(0, f"certified for the density, not for the mechanism: {why}")
-        why = f"assumed: the sampler follows the density, whose upper end is {high.why}"
-        high = replace(high, why=why)
+        high = replace(
+            high, why=f"assumed: the sampler follows the density, whose upper end is {high.why}"
+        )
     return verdict, low, high, doubts
+
+
+def _verdict_of_error(error: Exception) -> tuple[Verdict, str]:
+    """Return the verdict and the note for an error that ended the certification."""
+    if isinstance(error, Underflow):
+        return Verdict.INCONCLUSIVE, str(error)
+    if isinstance(error, BadOracle):
+        note = f"{error} (false-alarm probability at most {FALSE_ALARM:g})"
+    else:
+        note = f"the mechanism raises {type(error).__name__}: {error}"
+    return Verdict.ERROR, note

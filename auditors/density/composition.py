@@ -67,24 +67,31 @@ def _content(value: Any) -> Any:
     if kind is dict:
         return kind, tuple((_content(k), _content(v)) for k, v in value.items())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [f.name for f in dataclasses.fields(value)]
-        slots = {name for cls in kind.__mro__ for name in slots_of_class(cls)}
-        held = {
-            name: getattr(value, name)
-            for name in [*names, *sorted(slots - set(names))]
-            if hasattr(value, name)
-        }
-        held |= getattr(value, "__dict__", {})
-        methods = tuple(getattr(kind, name, None) for name in _METHODS)
-        # a function that closes over variables, or is not a plain function, may behave differently
-        # later
-        if any(
-            method is not None and (not hasattr(method, "__code__") or method.__closure__)
-            for method in methods
-        ):
-            raise _UnknownError
-        return kind, methods, tuple((name, _content(v)) for name, v in held.items())
+        return _content_of_fields(value)
     raise _UnknownError
+
+
+def _content_of_fields(value: Any) -> Any:
+    """Return a hashable description of a dataclass's instance: its class, the class's methods and
+    the content of all fields, slots and other attributes.
+    """
+    kind = type(value)
+    names = [f.name for f in dataclasses.fields(value)]
+    slots = {name for cls in kind.__mro__ for name in slots_of_class(cls)}
+    held = {
+        name: getattr(value, name)
+        for name in [*names, *sorted(slots - set(names))]
+        if hasattr(value, name)
+    } | getattr(value, "__dict__", {})
+    methods = tuple(getattr(kind, name, None) for name in _METHODS)
+    # a function that closes over variables, or is not a plain function, may behave differently
+    # later
+    if any(
+        method is not None and (not hasattr(method, "__code__") or method.__closure__)
+        for method in methods
+    ):
+        raise _UnknownError
+    return kind, methods, tuple((name, _content(v)) for name, v in held.items())
 
 
 _TAIL = 1e-15  # total mass that truncations may move, in either direction
@@ -227,13 +234,11 @@ def _composed_law(parts: Sequence[tuple[LossLaw, int]], step: float, above: bool
         -math.expm1(sum(t * math.log1p(-min(_at_infinity(w), 1 - 1e-16)) for w, t in side))
         for side in (parts, swapped)
     ]
-    loss = step * np.arange(first, last)
-    extremes = (-sum(t * w.supremum for w, t in swapped), sum(t * w.supremum for w, t in parts))
     law = LossLaw(
-        np.concatenate([[-np.inf], loss, [np.inf]]),
+        np.concatenate([[-np.inf], step * np.arange(first, last), [np.inf]]),
         np.concatenate([[0.0], full_p, infinite[:1]]),
         np.concatenate([infinite[1:], full_q, [0.0]]),
-        extremes=extremes,
+        extremes=(-sum(t * w.supremum for w, t in swapped), sum(t * w.supremum for w, t in parts)),
         parts=tuple(parts),
     )
     if not above:

@@ -319,23 +319,7 @@ def _replay_pair(
             for i, each in enumerate(raw["inputs"])
         )
         d_in = read_number(raw["d_in"])
-        if raw["space"] is not None:
-            space = space_of(raw["space"], "space")
-            for i, dataset in enumerate((first, second)):
-                if not space.contains(dataset):
-                    raise InvalidArgument(f"inputs[{i}] must belong to the recorded space")
-        metric = metric_named(raw["input_metric"], "input_metric", "replay")
-        try:
-            distance = metric.measure(first, second, strict=True)
-        except Incomparable as error:
-            raise InvalidArgument(
-                f"inputs must have a {raw['input_metric']} distance: {error}"
-            ) from None
-        if d_in is None or not 0 < d_in < math.inf or distance > d_in**metric.root:
-            raise InvalidArgument(
-                f"inputs must be at most d_in = {raw['d_in']} apart ({raw['input_metric']}), "
-                f"they are {format_number(distance)} apart"
-            )
+        _require_neighbors(raw, first, second, d_in)
         stability_map, notes = _recorded_map(raw, transformation, case.trust)
         bounds, skipped = map_values(stability_map, [d_in])
         tested = Comparisons(
@@ -358,24 +342,50 @@ def _replay_pair(
             elif seen is not None and is_kept(seen, tested):
                 problem = STATE
         tested.pairs = 1
-        fields: dict[str, Any] = {
-            "name": name,
-            "skipped": skipped,
-            **{key: raw[key] for key in ("input_metric", "output_metric", "space", "seed")},
-            "audited": (d_in,),
-            "target": named(mechanism),
-            "subject": mechanism,
-            "stability_map": stability_map,
-            "randomized": raw["finding"] == LAW,
-            "law": law,
-        }
-        visible_errors = raw["verdict"] != "INCONCLUSIVE"
-        seconds = time.monotonic() - begin
-        result = concluded(seen, problem, tested, visible_errors, seconds, fields, notes)
+        result = concluded(
+            seen,
+            problem,
+            tested,
+            raw["verdict"] != "INCONCLUSIVE",
+            time.monotonic() - begin,
+            {
+                "name": name,
+                "skipped": skipped,
+                **{key: raw[key] for key in ("input_metric", "output_metric", "space", "seed")},
+                "audited": (d_in,),
+                "target": named(mechanism),
+                "subject": mechanism,
+                "stability_map": stability_map,
+                "randomized": raw["finding"] == LAW,
+                "law": law,
+            },
+            notes,
+        )
         # a replay does not confirm that the library claims the map
         if raw["verdict"] == "SUSPECT" and result.verdict is Verdict.VIOLATED:
             result = replace(result, verdict=Verdict.SUSPECT)
     return result, "replay of a stability witness: both inputs were run again", ()
+
+
+def _require_neighbors(raw: Json, first: Any, second: Any, d_in: Any) -> None:
+    """Raise InvalidArgument unless the inputs are in the recorded space, at most `d_in` apart."""
+    if raw["space"] is not None:
+        space = space_of(raw["space"], "space")
+        for i, dataset in enumerate((first, second)):
+            if not space.contains(dataset):
+                raise InvalidArgument(f"inputs[{i}] must belong to the recorded space")
+    metric = metric_named(raw["input_metric"], "input_metric", "replay")
+    try:
+        distance = metric.measure(first, second, strict=True)
+    except Incomparable as error:
+        raise InvalidArgument(
+            f"inputs must have a {raw['input_metric']} distance: {error}"
+        ) from None
+    if d_in is None or not 0 < d_in < math.inf or distance > d_in**metric.root:
+        raise InvalidArgument(
+            f"inputs must be at most d_in = {raw['d_in']} apart ({raw['input_metric']}), "
+            f"they are {format_number(distance)} apart"
+        )
 
 
 def _recorded_map(

@@ -169,8 +169,9 @@ def _search_plane(
     """
     loss, reach = found
     samples = sample_and_check_balls(mechanism, d1, d0)
-    scales = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 1e3, 1e6)
-    points = np.concatenate([samples * scale for scale in scales])
+    points = np.concatenate(
+        [samples * scale for scale in (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 1e3, 1e6)]
+    )
     values = log_density_at(mechanism, points, d1) - log_density_at(mechanism, points, d0)
     sides = []
     # the time of both orders starts now
@@ -222,9 +223,11 @@ def _plane_cells(loss: PlaneLoss, reach: float, hints: list[list[float]], second
         middle = point(x, y).loss[0]
         return [make(arc, *half, middle) for half in halves]
 
-    leaves = [make(False, (-reach, reach), (-reach, reach)), *(point(x, y) for x, y in hints)]
-    for k in range(8):
-        leaves.append(make(True, (k * math.pi / 4, (k + 1.0001) * math.pi / 4), (0.0, 1.0)))
+    leaves = [
+        make(False, (-reach, reach), (-reach, reach)),
+        *(point(x, y) for x, y in hints),
+        *(make(True, (k * math.pi / 4, (k + 1.0001) * math.pi / 4), (0.0, 1.0)) for k in range(8)),
+    ]
     return Cells(leaves, split, seconds, infinite_splits=_CELLS)
 
 
@@ -281,72 +284,87 @@ def _cover_outputs(
     """Return both orders of the pair, and a description of how the outputs are covered; None if
     nothing applies.
     """
-    if has_capability(mechanism, HasShiftBall):
-        shift = mechanism.shift_ball(d1, d0)
-        if shift is not None:
-            sample_and_check_balls(mechanism, d1, d0)
-            method = f"closed form of a shift in {shift.noise} noise, in balls"
-            if isinstance(shift, Singular):
-                method = "a density unbounded at the minimum, which moves, in balls"
-            return (ClosedForm(shift),), method
-    if has_capability(mechanism, HasDrawsBall):
+    shift = mechanism.shift_ball(d1, d0) if has_capability(mechanism, HasShiftBall) else None
+    if shift is not None:
         sample_and_check_balls(mechanism, d1, d0)
-        drawn = [
-            cells
-            for p, q, times in mechanism.draws_ball(d1, d0)
-            for cells in [cells_of_draw(p, q, seconds)] * times
-        ]
-        drawn = [cells for cells in drawn if cells.supremum() != (0.0, 0.0)] or drawn[:1]
-        if len(drawn) <= _MOST_PARTS:
-            whole = product_cells(drawn)
-            return (whole, whole.turned()), f"{len(drawn)} independent draws composed in balls"
-    if has_capability(mechanism, HasFactors):
+        return (ClosedForm(shift),), (
+            "a density unbounded at the minimum, which moves, in balls"
+            if isinstance(shift, Singular)
+            else f"closed form of a shift in {shift.noise} noise, in balls"
+        )
+    found = _compose_draws(mechanism, d1, d0, seconds)
+    if found is None and has_capability(mechanism, HasFactors):
         parts = mechanism.factors(d0, d1)
         differing = [(part, b, a) for part, a, b in parts if not same_value(a, b)]
         if len(differing) == 1:
-            part, b, a = differing[0]
-            found = _cover_outputs(part, b, a, seconds)
-            return (
-                None
-                if found is None
-                else (
-                    found[0],
-                    f"{found[1]}; only one independent part differs between the datasets",
-                )
-            )
-        if 1 < len(differing) <= _MOST_PARTS and all(
-            has_capability(part, HasDensityBall) for part, _, _ in differing
-        ):
-            known: dict[Any, Cells | None] = {}
-            keys = [content_key(*twin) or k for k, twin in enumerate(differing)]
-            for key, (part, b, a) in zip(keys, differing, strict=True):
-                if key not in known:
-                    known[key] = cells_of(part, b, a, seconds)
-            parts_of = [cells for key in keys if (cells := known[key]) is not None]
-            if len(parts_of) == len(differing):
-                whole = product_cells(parts_of)
-                return (
-                    whole,
-                    whole.turned(),
-                ), f"{len(parts_of)} independent parts composed in balls"
-    if has_capability(mechanism, HasAxisBall):
-        axial = mechanism.axis_ball(d1, d0)
-        if axial is not None:
-            return _cells_on_axis(
-                mechanism, d1, d0, axial, seconds
-            ), "cells along the one axis on which all records lie, bisected in balls"
-    if has_capability(mechanism, HasPlaneBall):
-        planar = mechanism.plane_ball(d1, d0)
-        if planar is not None:
-            return _search_plane(
-                mechanism, d1, d0, planar, seconds / 2
-            ), "branch and bound over the plane of outputs, in balls"
+            found = _cover_outputs(*differing[0], seconds)
+            if found is None:
+                return None
+            return found[0], f"{found[1]}; only one independent part differs between the datasets"
+        found = _compose_parts(differing, seconds)
+    if found is not None:
+        return found
+    axial = mechanism.axis_ball(d1, d0) if has_capability(mechanism, HasAxisBall) else None
+    if axial is not None:
+        return (
+            _cells_on_axis(mechanism, d1, d0, axial, seconds),
+            "cells along the one axis on which all records lie, bisected in balls",
+        )
+    planar = mechanism.plane_ball(d1, d0) if has_capability(mechanism, HasPlaneBall) else None
+    if planar is not None:
+        return (
+            _search_plane(mechanism, d1, d0, planar, seconds / 2),
+            "branch and bound over the plane of outputs, in balls",
+        )
     cells = cells_of(mechanism, d1, d0, seconds)
     if cells is None:
         return None
     points = sum(len(cell.box) == 1 and cell.box[0][0] == cell.box[0][1] for cell in cells.leaves)
     where = f"cells of the outputs{f' and {points} atoms' if points else ''}, bisected in balls"
     return (cells, cells.turned()), "enumeration in balls" if cells.split is None else where
+
+
+def _compose_draws(
+    mechanism: Any, d1: Any, d0: Any, seconds: float
+) -> tuple[Sequence[EnclosedOrder], str] | None:
+    """Return both orders of the composition of all independent draws of the mechanism, and its
+    description; None if it declares no draws, or too many differ.
+    """
+    if not has_capability(mechanism, HasDrawsBall):
+        return None
+    sample_and_check_balls(mechanism, d1, d0)
+    drawn = [
+        cells
+        for p, q, times in mechanism.draws_ball(d1, d0)
+        for cells in [cells_of_draw(p, q, seconds)] * times
+    ]
+    drawn = [cells for cells in drawn if cells.supremum() != (0.0, 0.0)] or drawn[:1]
+    if len(drawn) > _MOST_PARTS:
+        return None
+    whole = product_cells(drawn)
+    return (whole, whole.turned()), f"{len(drawn)} independent draws composed in balls"
+
+
+def _compose_parts(
+    differing: Sequence[tuple[Any, Any, Any]], seconds: float
+) -> tuple[Sequence[EnclosedOrder], str] | None:
+    """Return both orders of the composition of independent parts, each with its inputs, and its
+    description; None if there are too many or too few, or a part has no cells.
+    """
+    if not 1 < len(differing) <= _MOST_PARTS or not all(
+        has_capability(part, HasDensityBall) for part, _, _ in differing
+    ):
+        return None
+    known: dict[Any, Cells | None] = {}
+    keys = [content_key(*twin) or k for k, twin in enumerate(differing)]
+    for key, (part, b, a) in zip(keys, differing, strict=True):
+        if key not in known:
+            known[key] = cells_of(part, b, a, seconds)
+    cells = [each for each in map(known.get, keys) if each is not None]
+    if len(cells) < len(differing):
+        return None
+    whole = product_cells(cells)
+    return (whole, whole.turned()), f"{len(cells)} independent parts composed in balls"
 
 
 def _maximum(spans: list[Span]) -> Span:

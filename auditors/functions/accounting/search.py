@@ -8,7 +8,7 @@ import inspect
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -190,38 +190,37 @@ def compared(found: SearchState, question: Question, at: Point, answer: Any) -> 
     try:
         # accuracy of an exact figure that takes long to compute
         new = question.compare(at, figure, 1e-3 if slow else 1e-12)
-        deficit = new.exact - figure if figure < new.exact else 0.0
+        deficit = max(0.0, new.exact - figure)
         violated = deficit > 0 and question.violated(figure, at)
         if not violated and deficit > 2 * allowed_error(question.returns, figure):
             raise Unavailable("the enclosures of the exact figure do not decide")
     except (Unavailable, ValueError, OverflowError):
         return replace(found, unavailable=found.unavailable + 1)
-    lowest, highest = found.lowest, found.highest
     rounding_error = FIGURES[question.returns].rounding
     score = (figure + rounding_error) / (new.exact + rounding_error) if figure >= 0 else new.ratio
     score = score if math.isfinite(new.exact) else 1.0
-    if lowest is None or score < found.score:
-        lowest = new
-    # a figure is loose only if its excess is this multiple of rounding in double precision
-    if (
-        figure - new.exact > 1000 * rounding_error
-        and new.exact > 0
-        and new.ratio < math.inf
-        and (highest is None or new.ratio > highest.ratio)
-    ):
-        highest = new
-    violation = new if violated and found.violation is None else found.violation
     changed: dict[str, Any] = {
-        "lowest": lowest,
+        "lowest": new if found.lowest is None or score < found.score else found.lowest,
         "score": min(score, found.score),
-        "highest": highest,
-        "violation": violation,
+        "highest": new if _is_loosest(found, new, rounding_error) else found.highest,
+        "violation": new if violated and found.violation is None else found.violation,
     }
     if deficit > RELATIVE * abs(new.exact) and not violated:
         changed |= {"rounding": found.rounding + 1, "deficit": max(deficit, found.deficit)}
     if new.exact < 0 and not violated:
         changed["negative"] = found.negative + 1
     return replace(found, **changed, compared=found.compared + 1)
+
+
+def _is_loosest(found: SearchState, new: FigureComparison, rounding_error: float) -> bool:
+    """Return whether a figure is too high by more than rounding, and by more than all before."""
+    return (
+        # a figure is loose only if its excess is this multiple of rounding in double precision
+        new.figure - new.exact > 1000 * rounding_error
+        and new.exact > 0
+        and new.ratio < math.inf
+        and (found.highest is None or new.ratio > found.highest.ratio)
+    )
 
 
 def narrowed(
@@ -329,13 +328,13 @@ def _values(parameter: Parameter, rng: np.random.Generator) -> list[Any]:
     if low == high:
         return [_typed(parameter, low)]
     if parameter.kind == "list":
-        ends = [
+        return [
             (low,) * _LIST,
             (high,) * _LIST,
             (high, *(low,) * (_LIST - 1)),
             (high, *(math.sqrt(low * high),) * (_LIST - 1)),
+            *(_random(parameter, rng) for _ in range(4)),
         ]
-        return [*ends, *(_random(parameter, rng) for _ in range(4))]
     if parameter.kind == "order":
         return [
             float(x)
@@ -443,22 +442,28 @@ def question_of(
         _hinted(_in_range(known[key], (ranges or {}).get(key)), constants)
         for key in dict.fromkeys(names.values())
     )
-    if ranges is not None and not isinstance(ranges, Mapping):
-        raise InvalidArgument(
-            f"{OWNER}: ranges must be a dict of (low, high), got {short_repr(ranges)}"
-        )
-    for key in ranges or {}:
-        if key not in names.values():
-            raise InvalidArgument(
-                f"{OWNER}: ranges must name parameters of the function "
-                f"({', '.join(names.values())}), got {short_repr(key)}"
-            )
+    if ranges is not None:
+        _require_ranges(ranges, names.values())
     fixed = {
         p.name: int(p.default) if p.kind == "integer" else p.default
         for p in known.values()
         if p.default is not None
     }
     return Question(reference, returns, searched, fixed, caller(function, names)), names
+
+
+def _require_ranges(ranges: Any, known: Collection[str]) -> None:
+    """Raise InvalidArgument unless `ranges` is a dict whose keys are known parameters."""
+    if not isinstance(ranges, Mapping):
+        raise InvalidArgument(
+            f"{OWNER}: ranges must be a dict of (low, high), got {short_repr(ranges)}"
+        )
+    for key in ranges:
+        if key not in known:
+            raise InvalidArgument(
+                f"{OWNER}: ranges must name parameters of the function "
+                f"({', '.join(known)}), got {short_repr(key)}"
+            )
 
 
 def _hinted(parameter: Parameter, constants: Sequence[float]) -> Parameter:
@@ -522,10 +527,9 @@ def _in_range(parameter: Parameter, limits: Any) -> Parameter:
     except (TypeError, ValueError):
         low, high = 1.0, 0.0
     if not (0 < low <= high < math.inf and parameter.least <= low and high <= parameter.most):
-        rule = f"0 < low <= high, from {parameter.least:.9g} to {parameter.most:g}"
         raise InvalidArgument(
-            f"{OWNER}: ranges[{parameter.name!r}] must be (low, high) with {rule}, got "
-            f"{short_repr(limits)}"
+            f"{OWNER}: ranges[{parameter.name!r}] must be (low, high) with 0 < low <= high, from "
+            f"{parameter.least:.9g} to {parameter.most:g}, got {short_repr(limits)}"
         )
     keep = (
         parameter.default

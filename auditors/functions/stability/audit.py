@@ -133,44 +133,19 @@ def audit_stability(
         metric_named(value, key, _OWNER)
         for key, value in (("input_metric", input_metric), ("output_metric", output_metric))
     )
-    listed = isinstance(d_in, Sequence) and not isinstance(d_in, str)
-    wrong = [
-        d
-        for d in (d_in if listed else ())
-        if isinstance(d, bool) or not isinstance(d, int | float | Fraction) or not 0 < d < math.inf
-    ]
-    if not listed or not d_in or wrong:
-        raise InvalidArgument(
-            f"{_OWNER}: d_in must be a list of positive numbers, got "
-            f"{short_repr(wrong[0] if wrong else d_in)}"
-        )
+    _require_distances(d_in)
     bounds, skipped = map_values(stability_map, sorted(set(d_in)))
     near = neighbors_of(
         input_domain, measure_in, list(bounds), constants_of(transformation), _OWNER
     )
-    given = () if inputs is None else inputs
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise InvalidArgument(
-            f"{_OWNER}: inputs must be a list of datasets, got {short_repr(inputs)}"
-        )
-    if inputs is not None and isinstance(input_domain, Domain):
-        raise InvalidArgument(
-            f"{_OWNER}: inputs must be left out for a Domain, whose pairs are catalogued: "
-            "give an InputSpace"
-        )
-    for i, dataset in enumerate(given):
-        if not input_domain.contains(dataset):
-            raise InvalidArgument(
-                f"{_OWNER}: inputs[{i}] must belong to the input domain, got {short_repr(dataset)}"
-            )
+    given = _require_inputs(inputs, input_domain)
     begin = time.monotonic()
     tested = Comparisons(transformation, measure_out, bounds)
     # datasets that are run twice to see whether the transformation is deterministic
     probes = [group.datasets[-1] for group in islice(near.adversarial([]), 3)]
     randomized = not all(map(same_outcome, tested.run(probes), tested.run(probes)))
-    found, problem, law = None, "", None
-    if not randomized:
-        found = search(tested, near, given, seconds, used_seed)
+    problem, law = "", None
+    found = None if randomized else search(tested, near, given, seconds, used_seed)
     if found is not None:
         if near.within(found.first, found.second) is None:
             raise AssertionError(
@@ -189,21 +164,64 @@ def audit_stability(
         walked = walks(near, random.Random(used_seed), [])
         groups = chain.from_iterable(zip(near.adversarial(given), walked, strict=False))
         found, law, problem = find_law(tested, groups, left, np.random.default_rng(used_seed))
-    fields: dict[str, Any] = {
-        "name": name or name_of(transformation),
-        "skipped": skipped,
-        "input_metric": input_metric,
-        "output_metric": output_metric,
-        "space": input_domain.to_json() if isinstance(input_domain, InputSpace) else None,
-        "seed": used_seed,
-        "audited": tuple(bounds),
-        "target": named(transformation),
-        "subject": transformation,
-        "stability_map": stability_map,
-        "randomized": randomized,
-        "law": law,
-    }
-    return concluded(found, problem, tested, visible_errors, time.monotonic() - begin, fields)
+    return concluded(
+        found,
+        problem,
+        tested,
+        visible_errors,
+        time.monotonic() - begin,
+        {
+            "name": name or name_of(transformation),
+            "skipped": skipped,
+            "input_metric": input_metric,
+            "output_metric": output_metric,
+            "space": input_domain.to_json() if isinstance(input_domain, InputSpace) else None,
+            "seed": used_seed,
+            "audited": tuple(bounds),
+            "target": named(transformation),
+            "subject": transformation,
+            "stability_map": stability_map,
+            "randomized": randomized,
+            "law": law,
+        },
+    )
+
+
+def _require_distances(d_in: Any) -> None:
+    """Raise InvalidArgument unless `d_in` is a list of positive numbers."""
+    listed = isinstance(d_in, Sequence) and not isinstance(d_in, str)
+    wrong = [
+        d
+        for d in (d_in if listed else ())
+        if isinstance(d, bool) or not isinstance(d, int | float | Fraction) or not 0 < d < math.inf
+    ]
+    if not listed or not d_in or wrong:
+        raise InvalidArgument(
+            f"{_OWNER}: d_in must be a list of positive numbers, got "
+            f"{short_repr(wrong[0] if wrong else d_in)}"
+        )
+
+
+def _require_inputs(inputs: Any, input_domain: InputSpace | Domain) -> Sequence[Any]:
+    """Return the given datasets, or none. Raise InvalidArgument unless they are a list of datasets
+    of an InputSpace.
+    """
+    given = () if inputs is None else inputs
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise InvalidArgument(
+            f"{_OWNER}: inputs must be a list of datasets, got {short_repr(inputs)}"
+        )
+    if inputs is not None and isinstance(input_domain, Domain):
+        raise InvalidArgument(
+            f"{_OWNER}: inputs must be left out for a Domain, whose pairs are catalogued: "
+            "give an InputSpace"
+        )
+    for i, dataset in enumerate(given):
+        if not input_domain.contains(dataset):
+            raise InvalidArgument(
+                f"{_OWNER}: inputs[{i}] must belong to the input domain, got {short_repr(dataset)}"
+            )
+    return given
 
 
 def map_values(
@@ -397,8 +415,6 @@ def audit_chains(
             "audit_chains: steps must contain two that can follow each other: metrics and "
             "spaces have to agree"
         )
-    # shortest audit of a chain
-    each = max(0.05, seconds / len(chains))
     return tuple(
         audit_stability(
             chain.function,
@@ -407,7 +423,7 @@ def audit_chains(
             chain.input_metric,
             chain.output_metric,
             d_in=d_in,
-            seconds=each,
+            seconds=max(0.05, seconds / len(chains)),  # no audit of a chain is shorter
             seed=used_seed,
             name=chain.label,
             visible_errors=visible_errors,

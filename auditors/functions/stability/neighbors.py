@@ -138,6 +138,7 @@ class RowEdits(Neighbors):
         super().__init__(space, metric, d_in)
         self.replaces = metric.name in ("change-one", "hamming")
         self.ordered = metric.name in ("insert-delete", "hamming")
+        self.resizes = not self.replaces and space.size is None
         # the column by whose values rows are grouped, and these values
         self.at = list(space.columns).index(metric.column) if metric.column else 0
         # largest number of edits between two datasets of a group
@@ -198,8 +199,7 @@ class RowEdits(Neighbors):
             count = rng.randrange(most)
         distinct = [self.random_row(rng) for _ in range(min(count, rng.choice((1, 2, 5, 1000))))]
         repeated = [rng.choice(distinct)] if distinct and rng.random() < 0.5 else distinct
-        rest = count - len(distinct)
-        return distinct + [repeated[i % len(repeated)] for i in range(rest)]
+        return distinct + [repeated[i % len(repeated)] for i in range(count - len(distinct))]
 
     def owned(self, row: Row, group: Any) -> Row:
         """Return the row with this value in the column of groups."""
@@ -226,7 +226,6 @@ class RowEdits(Neighbors):
         """Yield groups that contain the dataset with these rows, the most adversarial neighbors
         first.
         """
-        resizes = not self.replaces and self.space.size is None
         if self.metric.name == "discrete":
             yield from (
                 self._group([(0, rows), (1, [value] * max(len(rows), 1))]) for value in self.values
@@ -234,22 +233,26 @@ class RowEdits(Neighbors):
             return
         counts = [n for n in self.counts if n <= len(rows)]
         for value in self.values:
-            if resizes:
-                yield self._group([(0, rows), *((n, rows + [value] * n) for n in self.counts)])
-                if rows and self.ordered:
-                    yield self._group([(0, rows), *((n, [value] * n + rows) for n in self.counts)])
-            elif rows:
-                cost = 1 if self.replaces else 2
-                replaced = ((cost * n, [value] * n + rows[n:]) for n in counts)
-                yield self._group([(0, rows), *replaced])
-        if rows and resizes:
+            yield from self._around_by_value(rows, value, counts)
+        if rows and self.resizes:
             yield self._group([(0, rows), *((n, rows[n:]) for n in counts)])
         if len(rows) > 1 and not self.ordered:
             yield self._group([(0, rows), (0, rows[::-1]), (0, rows[1:] + rows[:1])])
-            for value in self.values[:8] if resizes else ():
+            for value in self.values[:8] if self.resizes else ():
                 yield self._group([(0, rows), (1, [value, *rows[::-1]])])
         elif len(rows) > 1 and not self.replaces:
             yield self._group([(0, rows), (2, rows[1:] + rows[:1])])
+
+    def _around_by_value(self, rows: Table, value: Row, counts: Sequence[int]) -> Iterator[Group]:
+        """Yield groups in which equal rows are added, or else replace as many rows."""
+        if self.resizes:
+            yield self._group([(0, rows), *((n, rows + [value] * n) for n in self.counts)])
+            if rows and self.ordered:
+                yield self._group([(0, rows), *((n, [value] * n + rows) for n in self.counts)])
+        elif rows:
+            cost = 1 if self.replaces else 2
+            replaced = ((cost * n, [value] * n + rows[n:]) for n in counts)
+            yield self._group([(0, rows), *replaced])
 
     def walk(self, rows: Table, rng: random.Random) -> Group | None:
         """Return a random group that starts at the dataset with these rows; None where there are no
@@ -278,7 +281,7 @@ class RowEdits(Neighbors):
         if not self.ordered and choice < 0.1:
             rng.shuffle(rows)
             return 0, rows
-        if not self.replaces and self.space.size is None:
+        if self.resizes:
             if choice < 0.6 or not rows:
                 rows.insert(rng.choice((0, len(rows), rng.randint(0, len(rows)))), row)
                 return 1, rows
