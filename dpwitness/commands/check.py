@@ -204,8 +204,9 @@ def _audit_cases(
     one case after another, each on all workers. Cases that a store holds as finished are not
     repeated.
     """
-    keys = ("trials", "seconds", "clock", "confidence", "seed")
-    options = {key: getattr(args, key) for key in keys}
+    options = {
+        key: getattr(args, key) for key in ("trials", "seconds", "clock", "confidence", "seed")
+    }
     if args.store is None and args.executor is None and 1 < args.workers <= len(cases):
         yield from run_cases_in_parallel(suite, cases, args.workers, **options)
         return
