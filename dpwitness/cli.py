@@ -147,10 +147,9 @@ def _use_project_file(parser: argparse.ArgumentParser, name: str, given: list[st
     An option on the command line counts more than the table ``[tool.dpwitness]``, as does an option
     that excludes it. Keys that the command does not take are left out.
     """
-    commands = next(
+    command = next(
         action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
-    )
-    command = commands.choices[name]
+    ).choices[name]
     words, told = {word.partition("=")[0] for word in given}, list[str]()
     exclusive = [
         {option for action in group._group_actions for option in action.option_strings}
@@ -164,10 +163,7 @@ def _use_project_file(parser: argparse.ArgumentParser, name: str, given: list[st
             rivals = {option}.union(*(group for group in exclusive if option in group))
             if action is None or rivals & words:
                 continue
-            try:
-                action.default = action.type(str(value)) if callable(action.type) else str(value)
-            except (argparse.ArgumentTypeError, TypeError, ValueError) as error:
-                raise InvalidArgument(f"{file}: {key}: {error}") from None
+            action.default = _read_default(action, value, f"{file}: {key}")
             action.required = False
             told.append(f"{option} {shlex.quote(str(value))}")
     except InvalidArgument as error:
@@ -179,6 +175,16 @@ def _use_project_file(parser: argparse.ArgumentParser, name: str, given: list[st
             told.append("targets")
     if told and not {"-q", "--quiet", "-h", "--help"} & {*given}:
         print(f"defaults of pyproject.toml: {', '.join(told)}", file=sys.stderr)
+
+
+def _read_default(action: argparse.Action, value: Any, place: str) -> Any:
+    """Return the value of a key, converted as on the command line. Raise InvalidArgument, with the
+    place in the file, if the option does not take this value.
+    """
+    try:
+        return action.type(str(value)) if callable(action.type) else str(value)
+    except (argparse.ArgumentTypeError, TypeError, ValueError) as error:
+        raise InvalidArgument(f"{place}: {error}") from None
 
 
 def _project_table() -> tuple[Path | None, dict[str, Any]]:

@@ -207,33 +207,23 @@ def answer(entries: Sequence[Entry]) -> list[str]:
         return ["No audit was run."]
     found = count_verdicts([entry.result for entry in entries])
     audits = f"{len(entries)} {_plural(len(entries), 'audit')}"
-    broken = [entry for entry in entries if entry.result.get("verdict") == Verdict.VIOLATED.value]
-    suspects = [entry for entry in entries if entry.result.get("verdict") == Verdict.SUSPECT.value]
+    broken, suspects = (
+        [entry for entry in entries if entry.result.get("verdict") == each.value]
+        for each in (Verdict.VIOLATED, Verdict.SUSPECT)
+    )
     expected = [entry for entry in entries if entry.result.get("expected")]
-    if expected:
-        right = [entry for entry in expected if entry.result.get("right") is True]
-        wrong = [entry for entry in expected if entry.result.get("right") is False]
-        first = f"{len(right)} of {len(expected)} {_plural(len(expected), 'verdict')} as expected"
-        first += f"; wrong: {_join_names(wrong)}." if wrong else "."
-        others = {
-            "not settled": len(expected) - len(right) - len(wrong),
-            "with nothing to compare with": len(entries) - len(expected),
-        }
-        rest = [f"{n} {what}" for what, n in others.items() if n]
-        first += f" Besides, {' and '.join(rest)}." if rest else ""
-    else:
-        decided = found["NOT_REFUTED"] + found["SUPPORTED"] + found["CERTIFIED"]
-        sentences = (
-            (broken, f"VIOLATED in {len(broken)} of {audits}: {_join_names(broken)}."),
-            (
-                suspects,
-                f"SUSPECT in {len(suspects)} of {audits} of guessed claims: "
-                f"{_join_names(suspects)}.",
-            ),
-            (decided == 0, "No audit reached a verdict: it is unknown whether these claims hold."),
-            (True, f"No violation found in {audits}."),
-        )
-        first = next(sentence for holds, sentence in sentences if holds)
+    decided = found["NOT_REFUTED"] + found["SUPPORTED"] + found["CERTIFIED"]
+    sentences = (
+        (expected, _agreement(expected, len(entries) - len(expected))),
+        (broken, f"VIOLATED in {len(broken)} of {audits}: {_join_names(broken)}."),
+        (
+            suspects,
+            f"SUSPECT in {len(suspects)} of {audits} of guessed claims: {_join_names(suspects)}.",
+        ),
+        (decided == 0, "No audit reached a verdict: it is unknown whether these claims hold."),
+        (True, f"No violation found in {audits}."),
+    )
+    first = next(sentence for holds, sentence in sentences if holds)
     unusual = (Verdict.CERTIFIED.value, Verdict.SUPPORTED.value)
     words = [
         f"{n} {verdict(name).lower()}" for name, n in found.items() if n or name not in unusual
@@ -254,6 +244,25 @@ def answer(entries: Sequence[Entry]) -> list[str]:
             f"{code(result.get('claim'))} is claimed."
         ]
     return lines
+
+
+def _agreement(expected: Sequence[Entry], uncompared: int) -> str:
+    """Return how many of the audits with a known truth have the expected verdict, and which have a
+    wrong verdict; `uncompared` is the number of other audits.
+    """
+    right, wrong = (
+        [entry for entry in expected if entry.result.get("right") is each] for each in (True, False)
+    )
+    others = {
+        "not settled": len(expected) - len(right) - len(wrong),
+        "with nothing to compare with": uncompared,
+    }
+    rest = [f"{n} {what}" for what, n in others.items() if n]
+    return (
+        f"{len(right)} of {len(expected)} {_plural(len(expected), 'verdict')} as expected"
+        + (f"; wrong: {_join_names(wrong)}." if wrong else ".")
+        + (f" Besides, {' and '.join(rest)}." if rest else "")
+    )
 
 
 def _family_confidence(entries: Sequence[Entry], together: Family | None) -> str:

@@ -366,18 +366,14 @@ def noise_law(replay: Replay, recorded: Json) -> NoiseLaw | str:
         return "unknown"
     noise = ShiftedNoise(replay, calls, free, output)
     # the linear function of the draws, verified at two further points
-    steps, size, columns = noise.steps, largest(output), None
-    if len(steps) <= MOST:
-        columns = noise.slopes()
-    elif len(steps) == len(output) and (moved := noise.run(steps)) is not None:
-        columns = (moved - output) / steps
+    steps, columns = noise.steps, _slopes(noise, output)
     if columns is None:
         return "unknown"
     for by in (
         -3.0 * steps * np.round(np.linspace(1.0, 4.0, len(steps))),
         2.0 * steps * (1 + np.arange(len(steps)) % 3),
     ):
-        if not follows(noise.run(by), output + _effect(columns, by), size):
+        if not follows(noise.run(by), output + _effect(columns, by), largest(output)):
             return "mixed"
     others = [i for i in range(len(calls)) if calls.source(i) and i not in located]
     if draws_matter(replay, calls, others, recorded["numbers"]):
@@ -388,6 +384,16 @@ def noise_law(replay: Replay, recorded: Json) -> NoiseLaw | str:
     ]
     draws = noise.drawn - np.nan_to_num(np.concatenate(centers))
     return NoiseLaw(output - _effect(columns, draws), columns, draws, noise)
+
+
+def _slopes(noise: ShiftedNoise, output: FloatArray) -> FloatArray | None:
+    """Return the slopes of the output in the draws: a column per draw, or, for many draws, the
+    slope of each number in the draw at its place. None if a shifted run gives no output.
+    """
+    if len(noise.steps) <= MOST:
+        return noise.slopes()
+    moved = noise.run(noise.steps) if len(noise.steps) == len(output) else None
+    return None if moved is None else (moved - output) / noise.steps
 
 
 def _effect(columns: FloatArray, by: FloatArray) -> FloatArray:

@@ -61,7 +61,6 @@ def glance(recorder: SessionRecorder, pair: Pair, promise: Claim) -> float:
     if loose and replayed["output"]:
         evidence, _ = aligned(runs, evidence, (recorded, replayed))
     evidence = evidence.with_loss(runs)
-    found = len(evidence.findings) + len(list(calls.findings()))
     reached = evidence.loss / runs.claim.parameter
     worst = 0.0 if math.isnan(reached) else min(reached, 1e6)
     if not loose and (replayed["differences"] or replayed["output"]):
@@ -77,7 +76,7 @@ def glance(recorder: SessionRecorder, pair: Pair, promise: Claim) -> float:
             if a.shape == b.shape
             else 1e-3
         )
-    return worst + 0.1 * found
+    return worst + 0.1 * (len(evidence.findings) + len(list(calls.findings())))
 
 
 def examine(
@@ -435,6 +434,13 @@ def _always(own: list[Json], others: list[Json]) -> Finding | None:
         return Finding(
             "OUTPUT", f"it has {sizes[0].pop()} numbers and {sizes[1].pop()}{FOR_ALL_NOISE}"
         )
+    return _constant_content(sides)
+
+
+def _constant_content(sides: list[list[Json]]) -> Finding | None:
+    """Return a finding for a number or the texts of outputs of one size that are constant on each
+    dataset and differ between the datasets; None if there is none.
+    """
     first, second = (np.array([r["numbers"] for r in side], dtype=float) for side in sides)
     nan = [np.isnan(side) for side in (first, second)]
     lone = np.flatnonzero(

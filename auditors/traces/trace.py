@@ -269,13 +269,12 @@ def _make_result(
     """Return the TraceResult of the examined pair and the confirming audit."""
     confirmed = result is not None and result.verdict in (Verdict.VIOLATED, Verdict.SUSPECT)
     expected = dict(getattr(fields["subject"], "expected_findings", None) or {})
-    found = [*evidence.findings, *(evidence.suspicions if confirmed else ())]
-    findings = [f for f in found if confirmed or f.kind not in expected]
-    notes = [
-        *evidence.notes,
-        *(f"expected, {expected[f.kind]}: {f}" for f in found if f not in findings),
-    ]
+    findings, notes = [*evidence.findings, *evidence.suspicions], [*evidence.notes]
     if not confirmed:
+        findings = [f for f in evidence.findings if f.kind not in expected]
+        notes += [
+            f"expected, {expected[f.kind]}: {f}" for f in evidence.findings if f.kind in expected
+        ]
         notes += [
             f"seen in a few runs, which may be chance, and not confirmed: {finding}"
             for finding in evidence.suspicions

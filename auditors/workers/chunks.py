@@ -228,36 +228,15 @@ def run_span(
     started = perf_counter()
     # kernels that count one event of a long stage while outputs are drawn, for D1 and D0
     fused = not stage.single and len(events) == 1 and stage.rounds >= MIN_KERNEL_ROUNDS
-    one = counter(stage.run, stage.pair.d1, events[0]) if fused else None
-    zero = counter(stage.run, stage.pair.d0, events[0]) if fused else None
+    one, zero = (
+        counter(stage.run, dataset, events[0]) if fused else None
+        for dataset in (stage.pair.d1, stage.pair.d0)
+    )
     counters = None if one is None or zero is None else (one, zero)
     parts: dict[int, Segment] = {}
     for index in range(first, last):
         if counters is None or index * stage.chunk < keep:
-            begun = perf_counter()
-            sides = stage.sample(index)
-            duration = perf_counter() - begun
-            batches = [side for side in sides if side is not None]
-            tables = [
-                np.array(
-                    [
-                        event.tabulate(NOTHING if side is None else side, stage.rounds)
-                        for side in sides
-                    ],
-                    dtype=np.int64,
-                )
-                for event in events
-            ]
-            size = stage.size(index)
-            result = Segment(
-                tables,
-                [sides] if index * stage.chunk < keep else [],
-                size,
-                size - sum(map(len, batches)),
-                _marks(stage, batches),
-                duration,
-                stage.single,
-            )
+            result = _run_by_sampling(stage, events, keep, index)
             if counters is not None and index == 0:
                 from_kernels = _run_with_kernels(stage, counters, index)
                 if not result.lost and (
@@ -276,6 +255,33 @@ def run_span(
         if result.lost:
             return Span(first, index + 1, list(parts.items()), True, perf_counter() - started)
     return Span(first, last, list(parts.items()), False, perf_counter() - started)
+
+
+def _run_by_sampling(stage: Stage, events: Sequence[Event], keep: int, index: int) -> Segment:
+    """Run a chunk and count its outputs, which are stored if the chunk begins before round
+    `keep`.
+    """
+    started = perf_counter()
+    sides = stage.sample(index)
+    duration = perf_counter() - started
+    batches = [side for side in sides if side is not None]
+    tables = [
+        np.array(
+            [event.tabulate(NOTHING if side is None else side, stage.rounds) for side in sides],
+            dtype=np.int64,
+        )
+        for event in events
+    ]
+    size = stage.size(index)
+    return Segment(
+        tables,
+        [sides] if index * stage.chunk < keep else [],
+        size,
+        size - sum(map(len, batches)),
+        _marks(stage, batches),
+        duration,
+        stage.single,
+    )
 
 
 def _run_with_kernels(stage: Stage, counters: tuple[Counter, Counter], index: int) -> Segment:

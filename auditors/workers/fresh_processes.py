@@ -151,29 +151,7 @@ def _parts(found: Any) -> list[Any]:
     if isinstance(found, types.MethodType):
         return [found.__self__, found.__func__]
     if isinstance(found, types.FunctionType):
-        names = _names(found.__code__)
-        used = (
-            [found.__globals__[name] for name in names if name in found.__globals__]
-            if is_own(found.__module__)
-            else []
-        )
-        for cell in found.__closure__ or ():
-            with suppress(ValueError):  # an empty cell
-                used.append(cell.cell_contents)
-        modules = [each for each in used if isinstance(each, types.ModuleType)]
-        used = [each for each in used if not isinstance(each, types.ModuleType)]
-        used += [
-            vars(each)[name]
-            for each in modules
-            if is_own(each.__name__)
-            for name in names & vars(each).keys()
-        ]
-        return [
-            *used,
-            *(found.__defaults__ or ()),
-            *(found.__kwdefaults__ or {}).values(),
-            vars(found),
-        ]
+        return _parts_of_function(found)
     if isinstance(found, type):
         return list(vars(found).values()) if is_own(found.__module__) else []
     inside = [getattr(found, "__wrapped__", None)]
@@ -188,6 +166,31 @@ def _parts(found: Any) -> list[Any]:
     if isinstance(found, property | staticmethod | classmethod | functools.cached_property):
         inside += [getattr(found, name, None) for name in ("fget", "__func__", "func")]
     return inside
+
+
+def _parts_of_function(found: types.FunctionType) -> list[Any]:
+    """Return the global objects, contents of cells, and defaults that a function uses, the
+    attributes that it uses of modules of the user, and its own attributes.
+    """
+    names, used = _names(found.__code__), list[Any]()
+    if is_own(found.__module__):
+        used += [found.__globals__[name] for name in names if name in found.__globals__]
+    for cell in found.__closure__ or ():
+        with suppress(ValueError):  # an empty cell
+            used.append(cell.cell_contents)
+    modules = [each for each in used if isinstance(each, types.ModuleType)]
+    return [
+        *(each for each in used if not isinstance(each, types.ModuleType)),
+        *(
+            vars(module)[name]
+            for module in modules
+            if is_own(module.__name__)
+            for name in names & vars(module).keys()
+        ),
+        *(found.__defaults__ or ()),
+        *(found.__kwdefaults__ or {}).values(),
+        vars(found),
+    ]
 
 
 def _names(code: types.CodeType) -> set[str]:

@@ -315,25 +315,29 @@ def describe_target(mechanism: Any) -> Json | None:
         }
     except InvalidArgument:
         return None
-    if isinstance(mechanism, Target) and mechanism.command:
-        kept_fields = {"time_limit", "memory_limit", "text"}
-        fields = {
-            "command": list(mechanism.command),
-            "cwd": relative(mechanism.cwd or "."),
-            **{key: fields[key] for key in kept_fields},
-        }
-    elif isinstance(mechanism, Target):
-        fields = {
-            key: value for key, value in fields.items() if key not in ("command", "cwd", "text")
-        }
-        if os.path.isabs(fields["file"]):
-            fields["file"] = relative(fields["file"])
-        # other interpreters exist on this machine only
-        if fields["python"] and not relative(fields["python"]).startswith(".."):
-            fields["python"] = (
-                relative(fields["python"]) if os.path.isabs(fields["python"]) else fields["python"]
-            )
+    if isinstance(mechanism, Target):
+        fields = _portable_fields(mechanism, fields)
     return target | {"kwargs": fields}
+
+
+def _portable_fields(target: Target, fields: Json) -> Json:
+    """Return the fields by which a target is built again: those of a program, or those of a
+    function in a file. File and folder are relative to the current folder.
+    """
+    if target.command:
+        return {
+            "command": list(target.command),
+            "cwd": relative(target.cwd or "."),
+            **{key: fields[key] for key in ("time_limit", "memory_limit", "text")},
+        }
+    kept = {key: value for key, value in fields.items() if key not in ("command", "cwd", "text")}
+    if os.path.isabs(kept["file"]):
+        kept["file"] = relative(kept["file"])
+    python = kept["python"]
+    # other interpreters exist on this machine only
+    if python and os.path.isabs(python) and not relative(python).startswith(".."):
+        kept["python"] = relative(python)
+    return kept
 
 
 def source_of(mechanism: Any, target: Json | None) -> Json | None:

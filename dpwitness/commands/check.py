@@ -11,7 +11,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from dpwitness import reports
 from dpwitness.auditors.checks.runner import CHECKS, CheckFinding, CheckReport, check_mechanism
@@ -176,60 +176,40 @@ def suite(args: argparse.Namespace) -> int:
     for name, needed in missing.items():
         print(f"{name:<{width}}  not installed: {needed}", file=out, flush=True)
     ready = [case for case in chosen if case.name not in missing]
-    keys = ("trials", "seconds", "clock", "confidence", "seed")
-    options = {key: getattr(args, key) for key in keys}
-    one_case_per_worker = (
-        args.store is None and args.executor is None and 1 < args.workers <= len(ready)
-    )
     with suppress(KeyboardInterrupt):
-        for audited in (
-            run_cases_in_parallel(found, ready, args.workers, **options)
-            if one_case_per_worker
-            else _run_in_turn(args, found, ready, options)
-        ):
-            note_count = len(audited.json["notes"])
+        for audited in _audit_cases(args, found, ready):
+            first_note = len(audited.json["notes"])
             (data,), _ = reports.apply_accepted([audited.json], known or ())
-            outcome = replace(audited, json=data)
-            outcomes.append(outcome)
-            show(mark_verdict(reports.plain(outcome.line(width)), at=width + 2), out)
-            lines = outcome.json["notes"][note_count:]
-            if outcome.json.get("accepted"):
-                lines = [f"accepted {reports.acceptance_text(outcome.json)}", *lines]
-            for line in lines:
-                print(reports.plain(f"{'':<{width}}  {line}"), file=out, flush=True)
+            outcomes.append(replace(audited, json=data))
+            _print_outcome(outcomes[-1], first_note, width, out)
     outcomes.sort(key=lambda outcome: ready.index(outcome.case))
     rows, results = [each.json for each in outcomes], [each.result for each in outcomes]
     report, write_failed = common.write_outputs(args, rows, f"Suite {found.name}", results)
     if report is not None and found.page is not None:
         write_page = partial(found.page, rows, missing, Path(args.report))
         write_failed |= try_to_write("page of the suite", write_page)[1]
-    print(
-        _format_tally(outcomes, len(ready))
-        + (f"; {len(missing)} not installed" if missing else ""),
-        file=out,
-    )
+    print(_format_tally(outcomes, len(ready), len(missing)), file=out)
     if report is not None:
         print(f"report: {report}", file=out)
     if args.json:
         common.print_json(rows)
     common.announce_stale_baseline(reports.apply_accepted(rows, known or ())[1])
-    if any(
-        (o.right is False and not o.accepted)
-        or (known is not None and reports.unaccepted_rules(o.json))
-        for o in outcomes
-    ):
-        return VIOLATED
-    return code_after_write(
-        NO_VERDICT if not outcomes or any(o.unfinished for o in outcomes) else OK, write_failed
-    )
+    return code_after_write(_suite_code(outcomes, with_baseline=known is not None), write_failed)
 
 
-def _run_in_turn(
-    args: argparse.Namespace, suite: Suite, cases: Sequence[Case], options: dict[str, Any]
+def _audit_cases(
+    args: argparse.Namespace, suite: Suite, cases: Sequence[Case]
 ) -> Iterator[CaseOutcome]:
-    """Audit cases sequentially, each on all workers, and yield the outcomes; cases that a store
-    holds as finished are not repeated.
+    """Audit cases and yield the outcomes: each case on one worker if that is possible, otherwise
+    one case after another, each on all workers. Cases that a store holds as finished are not
+    repeated.
     """
+    options = {
+        key: getattr(args, key) for key in ("trials", "seconds", "clock", "confidence", "seed")
+    }
+    if args.store is None and args.executor is None and 1 < args.workers <= len(cases):
+        yield from run_cases_in_parallel(suite, cases, args.workers, **options)
+        return
     with nullcontext() if args.store is None else open_store(args.store) as store:
         if store is not None:
             store.renewed = True
@@ -249,15 +229,41 @@ def _run_in_turn(
                 return  # the audit was interrupted
 
 
-def _format_tally(outcomes: Sequence[Any], planned: int) -> str:
+def _print_outcome(outcome: CaseOutcome, first_note: int, width: int, out: TextIO) -> None:
+    """Print the line of a finished case, then how its violation is accepted, and its notes from
+    `first_note` on.
+    """
+    show(mark_verdict(reports.plain(outcome.line(width)), at=width + 2), out)
+    lines = outcome.json["notes"][first_note:]
+    if outcome.json.get("accepted"):
+        lines = [f"accepted {reports.acceptance_text(outcome.json)}", *lines]
+    for line in lines:
+        print(reports.plain(f"{'':<{width}}  {line}"), file=out, flush=True)
+
+
+def _suite_code(outcomes: Sequence[CaseOutcome], *, with_baseline: bool) -> int:
+    """Return the exit code of a suite: VIOLATED for a wrong verdict that is not accepted; with a
+    baseline, also for each violation that is not accepted.
+    """
+    if any(
+        (o.right is False and not o.accepted)
+        or (with_baseline and reports.unaccepted_rules(o.json))
+        for o in outcomes
+    ):
+        return VIOLATED
+    return NO_VERDICT if not outcomes or any(o.unfinished for o in outcomes) else OK
+
+
+def _format_tally(outcomes: Sequence[CaseOutcome], planned: int, not_installed: int) -> str:
+    """Return the counts of right and wrong verdicts, of cases without a verdict, and the times."""
     right = sum(o.right is True for o in outcomes)
     wrong = [o.case.name for o in outcomes if o.right is False]
-    uncompared = sum(o.right is None and not o.unfinished for o in outcomes)
+    others = {
+        "with nothing to compare with": sum(o.right is None and not o.unfinished for o in outcomes),
+        "without a verdict": sum(o.unfinished for o in outcomes) + planned - len(outcomes),
+    }
     parts = [f"{right} right", f"{len(wrong)} wrong" + (f" ({', '.join(wrong)})" if wrong else "")]
-    if uncompared:
-        parts.append(f"{uncompared} with nothing to compare with")
-    unfinished = sum(o.unfinished for o in outcomes) + planned - len(outcomes)
-    if unfinished:
-        parts.append(f"{unfinished} without a verdict")
+    parts += [f"{count} {text}" for text, count in others.items() if count]
     times = (sum(getattr(o.result, name) for o in outcomes) for name in ("seconds", "cpu_seconds"))
-    return f"{planned} cases: {', '.join(parts)}; {format_times(*times)}"
+    ending = f"; {not_installed} not installed" if not_installed else ""
+    return f"{planned} cases: {', '.join(parts)}; {format_times(*times)}{ending}"

@@ -196,14 +196,14 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
     inconclusive = result.verdict is Verdict.INCONCLUSIVE
     failed = result.verdict is Verdict.ERROR
     replayed, store = args.command == "replay", getattr(args, "store", "")
-    larger = f"--trials {10 * getattr(result, 'requested', 0) or 10**6:.3g}".replace("e+0", "e")
-    if getattr(args, "seconds", None):
-        larger = f"--seconds {10 * args.seconds:g}"
-        larger += " --clock cpu" if getattr(args, "clock", "wall") == "cpu" else ""
+    larger = _larger_budget(args, result)
     confirm = "to save the witness, run again with --report DIR"
     if witness is not None:
-        recorded = [score.to_json() for score in getattr(result, "scores", ())]
-        again = reports.replay_command(str(witness), getattr(result, "target", None), recorded)
+        again = reports.replay_command(
+            str(witness),
+            getattr(result, "target", None),
+            [score.to_json() for score in getattr(result, "scores", ())],
+        )
         confirm = f"confirm the {'violation' if violated or not leaky else 'leak'} with: {again}"
     advice: list[tuple[object, str]] = [
         (
@@ -257,6 +257,14 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
         (True, f"no change is needed on this evidence; {larger} finds smaller violations"),
     ]
     return next(text for applies, text in advice if applies)
+
+
+def _larger_budget(args: argparse.Namespace, result: Result) -> str:
+    """Return the options of a run with ten times the budget."""
+    if getattr(args, "seconds", None):
+        clock = " --clock cpu" if getattr(args, "clock", "wall") == "cpu" else ""
+        return f"--seconds {10 * args.seconds:g}{clock}"
+    return f"--trials {10 * getattr(result, 'requested', 0) or 10**6:.3g}".replace("e+0", "e")
 
 
 def describe(

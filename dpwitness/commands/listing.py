@@ -196,12 +196,9 @@ def _rows(section: str) -> list[Json]:
             more = {"claim": claim, "kept": not broken, "bits_safe": it.truth.bits_safe}
             rows.append({"name": name, "text": text, **more})
     elif section == "mechanisms":
-        for name in sorted(dir(mechanisms)):
-            found = getattr(mechanisms, name)
-            concrete = isinstance(found, type) and not getattr(found, "_is_protocol", False)
-            if concrete and hasattr(found, "sample") and hasattr(found, "claim"):
-                text = (inspect.getdoc(found) or "").partition("\n")[0]
-                rows.append({"name": name, "text": text})
+        for name, kind in _mechanism_classes().items():
+            text = (inspect.getdoc(kind) or "").partition("\n")[0]
+            rows.append({"name": name, "text": text})
     elif section == "domains":
         for name, kind in domain_kinds().items():
             text = " ".join((inspect.getdoc(kind) or "").partition("\n\n")[0].split())
@@ -220,6 +217,17 @@ def _rows(section: str) -> list[Json]:
         for name, module in from_clone("", "dpwitness bench").BENCHMARKS.items():
             rows.append({"name": name, "text": f"measured by {module}"})
     return rows
+
+
+def _mechanism_classes() -> dict[str, type]:
+    """Return the concrete classes of mechanisms by their public names."""
+    return {
+        name: found
+        for name, found in inspect.getmembers(mechanisms, inspect.isclass)
+        if not getattr(found, "_is_protocol", False)
+        and hasattr(found, "sample")
+        and hasattr(found, "claim")
+    }
 
 
 def bench(args: argparse.Namespace) -> int:

@@ -102,20 +102,21 @@ def _refuse_combination(option: str, others: dict[str, Any]) -> None:
 
 def _load_program(args: argparse.Namespace, options: dict[str, bool]) -> tuple[Any, str, Json]:
     """Return the program of ``--command`` as a target."""
-    excluded = {
-        "a target": args.target,
-        "--python": args.python,
-        "--kwargs": getattr(args, "kwargs", None),
-    }
-    _refuse_combination("--command", excluded | {"--in-process": options.get("in_process") or None})
+    _refuse_combination(
+        "--command",
+        {
+            "a target": args.target,
+            "--python": args.python,
+            "--kwargs": getattr(args, "kwargs", None),
+            "--in-process": options.get("in_process") or None,
+        },
+    )
     if args.text_runs and not args.text:
         raise InvalidArgument("--text-runs needs --text")
-    command = words("--command", args.program)
-    text = (args.text_runs or "batch") if args.text else ""
     found = Target(
-        command=command,
+        command=words("--command", args.program),
         cwd=args.cwd,
-        text=text,
+        text=(args.text_runs or "batch") if args.text else "",
         time_limit=args.time_limit,
         memory_limit=args.memory,
     )
@@ -187,13 +188,19 @@ def load(
             recognized = (Target if in_other_interpreter else Isolated)(
                 place, name, python, kwargs, time_limit, memory
             ).recognize(dataset)
-        name = _with_form(
-            recognized["name"] if recognized["form"] else name,
-            recognized["form"],
-            recognized["text"],
-        )
+        name = _with_form(recognized["name"], recognized["form"], recognized["text"])
     if in_other_interpreter:
         return _load_target(place, name, kwargs, python, time_limit, memory)
+    return _load_isolated(place, name, kwargs, time_limit, memory, density=density)
+
+
+def _load_isolated(
+    place: str, name: str, kwargs: Json, time_limit: float, memory: float, *, density: bool
+) -> tuple[Any, str, Json]:
+    """Return a mechanism that runs in worker processes of this interpreter: as a target if it is
+    written without dpwitness. With `density`, a mechanism that has an output density, and no memory
+    limit, is loaded into this process instead.
+    """
     found = Isolated(place, name, None, kwargs, time_limit, memory)
     with printed_traceback():
         found.describe()
