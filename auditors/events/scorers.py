@@ -149,9 +149,7 @@ def fit_model(
     likely subsets are fitted again. Without `tune` the precisions are not fitted.
     """
     precision, subsets, values = (
-        (like.precision, like.subsets, like.values)
-        if like
-        else (None, (), values_of(data.matrix))
+        (like.precision, like.subsets, like.values) if like else (None, (), values_of(data.matrix))
     )
     blocks = _used_blocks(data, values, precision)
     if not blocks:
@@ -194,11 +192,13 @@ def fit_model(
             for name in names.tolist()
         ]
     )
-    scaled = (
-        (features[:, used] - center[used]) / spread[used],
-        (shared - shared_center) / shared_spread,
+    design = np.column_stack(
+        [
+            np.ones(len(features)),
+            (features[:, used] - center[used]) / spread[used],
+            (shared - shared_center) / shared_spread,
+        ]
     )
-    design = np.column_stack([np.ones(len(features)), *scaled])
     fit, found = fit_grouped(design, ones, zeros, group, begin, learn=tune and precision is None)
     expansion = Expansion(fit, group, names.tolist(), found)
     average = expansion.average(subsets)
@@ -342,9 +342,9 @@ def fit_shift(data: TrainingSet, shift: FloatArray) -> list[ModelScorer]:
             at.tolist(), center.tolist(), moves.tolist(), scale.tolist(), strict=True
         )
     ]
-    affine = (Affine(at, center + moves / 2, spread), moves / spread)
     return [
-        ModelScorer(WeightedScore(width, tuple(blocks)), {}, {}) for blocks in (ramps, [affine])
+        ModelScorer(WeightedScore(width, tuple(blocks)), {}, {})
+        for blocks in (ramps, [(Affine(at, center + moves / 2, spread), moves / spread)])
     ]
 
 
@@ -409,13 +409,12 @@ def _structures(
     codes = np.unique(data.matrix[:, 0])
     if len(codes) < 2:
         return ()
-    own_part = [
-        (block, weights)
-        for block, weights in blocks
-        if isinstance(block, Levels) and block.column == 0
-    ]
     contributions = sum(
-        (block.columns(codes[:, None]) @ weights for block, weights in own_part),
+        (
+            block.columns(codes[:, None]) @ weights
+            for block, weights in blocks
+            if isinstance(block, Levels) and block.column == 0
+        ),
         np.zeros(len(codes)),
     )
     found = sorted(

@@ -224,10 +224,9 @@ class Drafts:
         most += inner.size - 1
         self.domain, self.inner, self.rng = domain, inner, rng
         numbers = _numbers(constants)
-        steps = [1.0 if number == int(number) else 1e-6 * abs(number) for number in numbers]
         around = [
-            number + move * step
-            for number, step in zip(numbers, steps, strict=True)
+            number + move * (1.0 if number == int(number) else 1e-6 * abs(number))
+            for number in numbers
             for move in (0, -1, 1)
         ]
         self.width = len(inner.columns) + bool(inner.labels)
@@ -273,10 +272,12 @@ class Drafts:
                 others += np.arange(low, high + 1).tolist()
             suggested = [edge for v in suggested for edge in {math.floor(v), math.ceil(v)}]
             others = [float(round(v)) for v in others]
-        special = [math.nan] * self.inner.missing + [math.inf, -math.inf] * self.inner.infinite
         return (
             _inside(suggested, low, high)[:_MOST_VALUES],
-            np.append(_inside(others, low, high), special),
+            np.append(
+                _inside(others, low, high),
+                [math.nan] * self.inner.missing + [math.inf, -math.inf] * self.inner.infinite,
+            ),
         )
 
     def pair(self, draft: Draft) -> Pair | None:
