@@ -314,19 +314,12 @@ def propose_blocks(
     matrix, label = matrix[::step], label[::step]
     categories = [j for j, (_, is_complete) in values.items() if is_complete]
     if len(categories) > _MAX_DETAILED:
-        distance_of = {j: total_variation(matrix[:, j], label) for j in categories}
-        ranked = sorted(categories, key=lambda j: -distance_of[j])
-        levels = np.cumsum([len(values[j][0]) - 1 for j in ranked])
-        # all columns with few values get their own blocks if they have at most 160 levels
-        categories = sorted(ranked[: max(_MAX_DETAILED, int(np.count_nonzero(levels <= 160)))])
+        categories = _most_different(categories, matrix, label, values)
     continuous = [j for j, (_, is_complete) in values.items() if not is_complete]
     # the first value is the baseline
     yield "levels", [Levels(j, values[j][0][1:]) for j in categories if len(values[j][0]) > 1]
     yield "repeated values", [Levels(j, values[j][0]) for j in continuous if len(values[j][0])]
-    answers = [j for j in categories if j > 0 and len(values[j][0]) <= 4]
-    if 3 <= len(answers) <= _MAX_PLACED:
-        for value in np.unique(np.concatenate([values[j][0] for j in answers]))[:4].tolist():
-            yield f"places of {value:g}", [Places(np.array(answers), value)]
+    yield from _place_groups(categories, values)
     yield (
         "crosses",
         _crosses(
@@ -334,20 +327,48 @@ def propose_blocks(
         ),
     )
     ordered = [j for j in categories if j > 0 and np.count_nonzero(np.isfinite(values[j][0])) >= 3]
-    numeric = matrix[:, continuous + ordered]
-    regular = np.isfinite(numeric)
-    for position, j in enumerate(continuous):
-        regular[:, position] &= ~np.isin(numeric[:, position], values[j][0])
-    complete = regular.all(axis=1)
-    # almost every output misses a number in some column: the median of the others stands for it
-    if complete.sum() < 20:
-        for column, present in zip(numeric.T, regular.T, strict=True):
-            column[~present] = without_overflow(np.median, column[present]) if present.any() else 0
-        complete = np.ones(len(numeric), dtype=np.bool_)
+    numeric, complete = _complete_rows(matrix[:, continuous + ordered], continuous, values)
     if numeric.shape[1] and complete.sum() >= 8:
         yield from _numeric_groups(
             numeric[complete], label[complete], np.array(continuous + ordered), len(continuous)
         )
+
+
+def _place_groups(categories: list[int], values: Values) -> Iterator[tuple[str, list[Block]]]:
+    """Yield the groups of the positions of an answer, for up to four answers."""
+    answers = [j for j in categories if j > 0 and len(values[j][0]) <= 4]
+    if 3 <= len(answers) <= _MAX_PLACED:
+        for value in np.unique(np.concatenate([values[j][0] for j in answers]))[:4].tolist():
+            yield f"places of {value:g}", [Places(np.array(answers), value)]
+
+
+def _most_different(
+    categories: list[int], matrix: FloatArray, label: NDArray[np.bool_], values: Values
+) -> list[int]:
+    """Return the columns with few values that differ most and get their own blocks: all of them if
+    they have at most 160 levels.
+    """
+    ranked = sorted(categories, key=lambda j: -total_variation(matrix[:, j], label))
+    levels = np.cumsum([len(values[j][0]) - 1 for j in ranked])
+    return sorted(ranked[: max(_MAX_DETAILED, int(np.count_nonzero(levels <= 160)))])
+
+
+def _complete_rows(
+    numeric: FloatArray, continuous: list[int], values: Values
+) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Return the numeric columns, of which the first are `continuous`, and the rows with a number
+    in each of them; a repeated value is not a number of a continuous column.
+    """
+    regular = np.isfinite(numeric)
+    for position, j in enumerate(continuous):
+        regular[:, position] &= ~np.isin(numeric[:, position], values[j][0])
+    complete = regular.all(axis=1)
+    if complete.sum() >= 20:
+        return numeric, complete
+    # almost every output misses a number in some column: the median of the others stands for it
+    for column, present in zip(numeric.T, regular.T, strict=True):
+        column[~present] = without_overflow(np.median, column[present]) if present.any() else 0
+    return numeric, np.ones(len(numeric), dtype=np.bool_)
 
 
 def _in_units(
@@ -416,9 +437,8 @@ def _numeric_groups(
     with np.errstate(over="ignore"):
         spread = np.minimum(high - low, HALF)
         spread = np.where(spread > 0, spread, np.std(np.clip(x, -1e150, 1e150), axis=0))
-    scale = np.where(spread > 0, spread, 1.0)
-    center = 0.5 * one + 0.5 * zero
-    with np.errstate(over="ignore"):
+        scale = np.where(spread > 0, spread, 1.0)
+        center = 0.5 * one + 0.5 * zero
         # in interquartile ranges
         heavy = bool((np.abs((x - center) / scale) > 60.0).any())
     if len(at) > _MAX_DETAILED:
@@ -442,7 +462,46 @@ def _numeric_groups(
             "logs",
             [SignedLog(at[positive], np.zeros(len(positive)), np.maximum(least[positive], 1e-300))],
         )
-    numbers = [(int(j), x[:, k]) for k, j in enumerate(at[:continuous])]
+    numbers = list(zip(at[:continuous].tolist(), x.T, strict=False))
+    yield from _column_groups(numbers, label, heavy)
+    if len(at) < 2:
+        return
+    yield (
+        "distances",
+        [Distances(*columns_center_scale, (one - center) / scale, (zero - center) / scale)],
+    )
+    z, at_one, at_zero = (_in_units(each, center, scale) for each in (x, one, zero))
+    # groups in other coordinates; a linear combination of many columns takes long to find
+    if len(at) <= 6 and (direction := find_direction(z, label)) is not None:
+        knots = np.unique(np.quantile(z @ direction, _QUANTILE_LEVELS))
+        if len(knots) > 2:
+            yield "projected", [ProjectedRamps(*columns_center_scale, direction, knots)]
+    within = z - np.where(label[:, None], at_one, at_zero)
+    if len(at) <= _MAX_SQUARED and (whitening := whitening_matrix(within)) is not None:
+        yield (
+            "whitened distances",
+            [
+                WhitenedDistances(
+                    *columns_center_scale, at_one @ whitening, at_zero @ whitening, whitening
+                )
+            ],
+        )
+    if len(at) <= _MAX_SQUARED and not heavy:
+        yield "products", [Products(*columns_center_scale)]
+    if 2 <= len(numbers) <= _MAX_NEIGHBORS:
+        with np.errstate(over="ignore"):
+            steps = [(i, j, np.clip(y - z, -HALF, HALF)) for (i, z), (j, y) in pairwise(numbers)]
+        yield "differences", [Ramps(j, i, two_knots(step, label)) for i, j, step in steps]
+        if len(numbers) <= _MAX_SORTED and not heavy:
+            yield "sorted", [Sorted(at[:continuous], center[:continuous], scale[:continuous])]
+
+
+def _column_groups(
+    numbers: list[tuple[int, FloatArray]], label: NDArray[np.bool_], heavy: bool
+) -> Iterator[tuple[str, list[Block]]]:
+    """Yield the groups with one block for each continuous column: ramps between two knots, between
+    quantiles, and, if the columns have `heavy` tails, between the ends of gaps.
+    """
     yield "clipped", [Ramps(j, -1, two_knots(column, label)) for j, column in numbers]
     if len(numbers) <= 24:
         levels = (
@@ -464,27 +523,3 @@ def _numeric_groups(
                 if len(knots := gap_endpoints(column)) > 1
             ],
         )
-    if len(at) < 2:
-        return
-    yield (
-        "distances",
-        [Distances(*columns_center_scale, (one - center) / scale, (zero - center) / scale)],
-    )
-    z, at_one, at_zero = (_in_units(each, center, scale) for each in (x, one, zero))
-    # groups in other coordinates; a linear combination of many columns takes long to find
-    if len(at) <= 6 and (direction := find_direction(z, label)) is not None:
-        knots = np.unique(np.quantile(z @ direction, _QUANTILE_LEVELS))
-        if len(knots) > 2:
-            yield "projected", [ProjectedRamps(*columns_center_scale, direction, knots)]
-    within = z - np.where(label[:, None], at_one, at_zero)
-    if len(at) <= _MAX_SQUARED and (whitening := whitening_matrix(within)) is not None:
-        centers = at_one @ whitening, at_zero @ whitening
-        yield "whitened distances", [WhitenedDistances(*columns_center_scale, *centers, whitening)]
-    if len(at) <= _MAX_SQUARED and not heavy:
-        yield "products", [Products(*columns_center_scale)]
-    if 2 <= len(numbers) <= _MAX_NEIGHBORS:
-        with np.errstate(over="ignore"):
-            steps = [(i, j, np.clip(y - z, -HALF, HALF)) for (i, z), (j, y) in pairwise(numbers)]
-        yield "differences", [Ramps(j, i, two_knots(step, label)) for i, j, step in steps]
-        if len(numbers) <= _MAX_SORTED and not heavy:
-            yield "sorted", [Sorted(at[:continuous], center[:continuous], scale[:continuous])]

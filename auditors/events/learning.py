@@ -122,10 +122,9 @@ def learn_float_bits(
             if len(used) == 0:
                 continue
             named1, named0 = used[guesses[used] > 0], used[guesses[used] < 0]
-            classes = Lattice(column, features[representative[used]], guesses[used])
             events.append(
                 (
-                    classes,
+                    Lattice(column, features[representative[used]], guesses[used]),
                     expected1[named1].sum() + expected0[named0].sum(),
                     expected0[named1].sum() + expected1[named0].sum(),
                 )
@@ -315,11 +314,15 @@ def learn(
             counts = [np.add.reduceat(side, starts) for side in (table.ones, table.zeros)]
             events = tuple(best.event_at(-np.inf, float(bound)) for bound in table.bounds[cuts])
             binned = train_renyi_rule(claim, events, np.array(counts), rounds, alpha / 2)
-        law = score_law(best.table, claim, rng)
-        rates = best.choice.right, best.choice.wrong
-        chance = best.scorer.chance if isinstance(best.scorer, ModelScorer) else 0.0
         return Learned(
-            best.event, best.choice.expected, best.method, binned, law, rates, precision, chance
+            best.event,
+            best.choice.expected,
+            best.method,
+            binned,
+            score_law(best.table, claim, rng),
+            (best.choice.right, best.choice.wrong),
+            precision,
+            best.scorer.chance if isinstance(best.scorer, ModelScorer) else 0.0,
         )
 
 
@@ -438,34 +441,48 @@ def _candidates(
         yield _scored_candidate("line", line, None, data, goal, rng)
     # a model adds nothing to the counts of the atoms
     single_column = few_atoms or len(data.varying) <= 1
-    if atoms is not None and single_column:
+    if not single_column:
+        yield from _shifted_candidates(data, goal, shift, rng)
+    elif atoms is not None:
         prior = None
-        if (
-            few_atoms
-            # fewer distinct outputs have no model as prior of their odds
-            and len(atoms[0]) >= 6
-            and (few := fit_model(data, start=start)) is not None
-        ):
+        # fewer distinct outputs have no model as prior of their odds
+        if few_atoms and len(atoms[0]) >= 6:
             # atoms in an order, or with parts in common, borrow strength from each other
-            few_scores = held_out_scores(data, partial(fit_model, like=few))
-            prior = (
-                None
-                if few_scores is None
-                else _scored_candidate("model", few, few_scores, data, goal, rng)
-            )
+            prior = _model_candidate(data, fit_model(data, start=start), goal, rng)
         yield _atom_candidate(data, goal, *atoms, prior, rng)
-    for proposed in () if shift is None or single_column else fit_shift(data, shift):
+    line_is_enough = (
+        single_column and line is not None and not _subset_needs_model(data, line, goal, rng, start)
+    )
+    if not (few_atoms or line_is_enough):
+        yield from _model_candidates(data, goal, None if single_column else atoms, rng, start)
+
+
+def _shifted_candidates(
+    data: TrainingSet, goal: CertificateGoal, shift: FloatArray | None, rng: np.random.Generator
+) -> Iterator[_Candidate]:
+    """Yield the candidates of numbers that move: by a given shift, and, if there are few outputs,
+    by the differences of their medians.
+    """
+    for proposed in () if shift is None else fit_shift(data, shift):
         yield _scored_candidate("trace", proposed, None, data, goal, rng)
-    for clear in (True, False) if len(data.label) <= _FEW_ROWS and not single_column else ():
+    for clear in (True, False) if len(data.label) <= _FEW_ROWS else ():
         moved = partial(fit_medians, clear=clear)
         whole, scores = moved(data), held_out_scores(data, moved)
         if whole is not None and scores is not None:
             yield _scored_candidate("medians", whole, scores, data, goal, rng)
-    line_is_enough = (
-        single_column and line is not None and not _subset_needs_model(data, line, goal, rng, start)
-    )
-    model = None if few_atoms or line_is_enough else fit_model(data, start=start)
-    model_candidate = None
+
+
+def _model_candidates(
+    data: TrainingSet,
+    goal: CertificateGoal,
+    atoms: tuple[FloatArray, NDArray[np.intp]] | None,
+    rng: np.random.Generator,
+    start: dict[str, float] | None,
+) -> Iterator[_Candidate]:
+    """Yield the candidates of the exact values that a model names, of the model, of the model with
+    trees, and of the atoms with the model as prior.
+    """
+    model, model_candidate = fit_model(data, start=start), None
     if model is not None:
         exact = repeated(model.values)
         masked = (
@@ -482,11 +499,23 @@ def _candidates(
         if scores is not None:
             model_candidate = _scored_candidate("model", model, scores, data, goal, rng)
             yield model_candidate
-            boosted = None if single_column else fit_trees(data, model, scores)
+            boosted = None if len(data.varying) <= 1 else fit_trees(data, model, scores)
             if boosted is not None:
                 yield _scored_candidate("trees", *boosted, data, goal, rng)
-    if atoms is not None and not single_column:
+    if atoms is not None:
         yield _atom_candidate(data, goal, *atoms, model_candidate, rng)
+
+
+def _model_candidate(
+    data: TrainingSet, model: ModelScorer | None, goal: CertificateGoal, rng: np.random.Generator
+) -> _Candidate | None:
+    """Return the candidate of a model with thresholds from held-out scores; None without a model or
+    such scores.
+    """
+    scores = None if model is None else held_out_scores(data, partial(fit_model, like=model))
+    if model is None or scores is None:
+        return None
+    return _scored_candidate("model", model, scores, data, goal, rng)
 
 
 def _subset_needs_model(
@@ -502,12 +531,10 @@ def _subset_needs_model(
     if len(data.label) <= 2 * _SUBSET_ROWS or repeated(values_of(data.matrix)) is not None:
         return True
     part = data.rows(np.arange(len(data.label)) % (len(data.label) // _SUBSET_ROWS) == 0)
-    model = fit_model(part, start=start)
-    scores = None if model is None else held_out_scores(part, partial(fit_model, like=model))
-    if model is None or scores is None:
-        return True
-    of_model = _scored_candidate("model", model, scores, part, goal, rng)
-    return _beats(of_model, _scored_candidate("line", line, None, part, goal, rng))
+    of_model = _model_candidate(part, fit_model(part, start=start), goal, rng)
+    return of_model is None or _beats(
+        of_model, _scored_candidate("line", line, None, part, goal, rng)
+    )
 
 
 def _scored_candidate(

@@ -116,7 +116,6 @@ def _masked_columns(raw: np.ma.MaskedArray[Any, Any]) -> tuple[str, Floats, Extr
     name, main, extras = inner
     hidden = np.ma.getmaskarray(raw).reshape(len(raw), -1)
     under = np.tile(hidden, (1, main.shape[1] // max(hidden.shape[1], 1)))
-    some = bool(under.any())
     fill = (
         raw.fill_value
         if raw.size and raw.fill_value != np.ma.default_fill_value(raw.dtype)
@@ -126,7 +125,11 @@ def _masked_columns(raw: np.ma.MaskedArray[Any, Any]) -> tuple[str, Floats, Extr
     return (
         f"masked {name}",
         np.column_stack([np.where(under, np.nan, main), hidden.astype(float)]),
-        [*extras, (main.shape[1], np.where(under, main, np.nan) if some else None), (1, columns)],
+        [
+            *extras,
+            (main.shape[1], np.where(under, main, np.nan) if under.any() else None),
+            (1, columns),
+        ],
     )
 
 
@@ -509,43 +512,50 @@ def _walk_container(item: Any, leaves: Leaves) -> Iterator[str]:
         and item.ndim > 0
         and (item.dtype.names or item.dtype.kind in "OUS")
     ):
-        if isinstance(item, np.ndarray):
-            shape = (
-                f"{[(n, str(item.dtype[n])) for n in item.dtype.names or ()] or item.dtype} "
-                f"{list(item.shape)}"
-                if 0 in item.shape
-                else ""
-            )
-            name, item = (
-                (f"{name} {item.dtype.str}{shape}", item.tolist())
-                if item.dtype.kind in "US"
-                else (f"{name}{shape}", list(item))
-            )
-        ordered = sorted(item, key=_repr) if isinstance(item, set | frozenset) else item
-        fields = getattr(item, "_fields", None) if isinstance(item, tuple) else None
-        yield f"{name}("
-        if len(ordered) > 1 and set(map(type, ordered)) == {str} and fields is None:
-            _add_texts(ordered, leaves)
-            yield "str, " * len(ordered)
-        else:
-            for position, part in enumerate(ordered):
-                yield f"{fields[position]}=" if fields and position < len(fields) else ""
-                yield from walk(part, leaves)
-                yield ", "
-        yield ")"
+        yield from _walk_sequence(item, leaves)
     elif isinstance(item, np.void) and item.dtype.names:
         yield from _walk_fields(name, [(field, item[field]) for field in item.dtype.names], leaves)
-    elif isinstance(item, np.ndarray) and item.ndim == 0 and item.dtype.kind != "V":
+    elif (
+        isinstance(item, np.ndarray)
+        and item.ndim == 0
+        and (item.dtype.names or item.dtype.kind != "V")
+    ):
         yield f"{name} of "
-        yield from walk(item.item(), leaves)
-    elif isinstance(item, np.ndarray) and item.ndim == 0 and item.dtype.names:
-        yield f"{name} of "
-        yield from walk(item[()], leaves)
+        yield from walk(item[()] if item.dtype.names else item.item(), leaves)
     elif (content := array_in(item)) is not None:
         yield f"{name} of "
         yield from walk(content, leaves)
     else:
         yield from _walk_object(item, leaves)
+
+
+def _walk_sequence(item: Any, leaves: Leaves) -> Iterator[str]:
+    """Yield the structure of a list, tuple or set, or of an array of texts, objects or records."""
+    name = type(item).__name__
+    if isinstance(item, np.ndarray):
+        shape = (
+            f"{[(n, str(item.dtype[n])) for n in item.dtype.names or ()] or item.dtype} "
+            f"{list(item.shape)}"
+            if 0 in item.shape
+            else ""
+        )
+        name, item = (
+            (f"{name} {item.dtype.str}{shape}", item.tolist())
+            if item.dtype.kind in "US"
+            else (f"{name}{shape}", list(item))
+        )
+    ordered = sorted(item, key=_repr) if isinstance(item, set | frozenset) else item
+    fields = getattr(item, "_fields", None) if isinstance(item, tuple) else None
+    yield f"{name}("
+    if len(ordered) > 1 and set(map(type, ordered)) == {str} and fields is None:
+        _add_texts(ordered, leaves)
+        yield "str, " * len(ordered)
+    else:
+        for position, part in enumerate(ordered):
+            yield f"{fields[position]}=" if fields and position < len(fields) else ""
+            yield from walk(part, leaves)
+            yield ", "
+    yield ")"
 
 
 def _walk_object(item: Any, leaves: Leaves) -> Iterator[str]:

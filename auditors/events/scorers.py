@@ -148,29 +148,18 @@ def fit_model(
     are used unchanged. Otherwise the fit of the precisions of all groups starts at `start`, and
     likely subsets are fitted again. Without `tune` the precisions are not fitted.
     """
-    precision, subsets = (like.precision, like.subsets) if like else (None, ())
-    values = like.values if like else values_of(data.matrix)
-    # a group is used if it has a prior precision, its own or that of shared weights
-    blocks: list[tuple[str, Block]] = [
-        (name, block)
-        for name, several in propose_blocks(data.matrix, data.label, values)
-        if precision is None
-        or any(
-            f"{name}/" in key or (name == CURVED_GROUP and key in SHARED_CURVES)
-            for key in precision
-        )
-        for block in several
-    ]
+    precision, subsets, values = (
+        (like.precision, like.subsets, like.values) if like else (None, (), values_of(data.matrix))
+    )
+    blocks = _used_blocks(data, values, precision)
     if not blocks:
         return None
-    size = sum(block.columns(data.matrix[:1]).shape[1] for _, block in blocks)
+    sizes = [block.columns(data.matrix[:1]).shape[1] for _, block in blocks]
     # rows times squared number of features are the cost of one step of the fit
-    rows, ones, zeros = _rows_to_fit(data, repeated(values), max(30_000, 2**28 // size**2))
-    parts = [block.columns(data.matrix[rows]) for _, block in blocks]
-    features, total, starts = (
-        np.concatenate(parts, axis=1),
+    rows, ones, zeros = _rows_to_fit(data, repeated(values), max(30_000, 2**28 // sum(sizes) ** 2))
+    features, total = (
+        np.concatenate([block.columns(data.matrix[rows]) for _, block in blocks], axis=1),
         ones + zeros,
-        np.cumsum([0, *(part.shape[1] for part in parts)]),
     )
     step = -(-features.size // 2**22)
     features, ones, zeros, total = features[::step], ones[::step], zeros[::step], total[::step]
@@ -179,22 +168,17 @@ def fit_model(
     keys = np.array(
         [
             f"{name}/{kind}"
-            for (name, block), part in zip(blocks, parts, strict=True)
-            for kind in block.kinds(part.shape[1])
+            for (name, block), size in zip(blocks, sizes, strict=True)
+            for kind in block.kinds(size)
         ]
     )
-    # indicators of a rare position get no weight, and steps of many curves shared weights only
-    sizes = np.diff(starts)
-    rare = np.repeat([0.05 if isinstance(block, Places) else 0.0 for _, block in blocks], sizes)
-    curved = np.repeat([name == CURVED_GROUP for name, _ in blocks], sizes)
-    used = spread > np.maximum(1e-9 * (1 + np.abs(center)), rare)
-    if sum(name == CURVED_GROUP for name, _ in blocks) > MAX_CURVED:
-        used &= ~curved
+    used = _used_features(blocks, sizes, center, spread)
     if not used.any():
         return None
+    starts = np.cumsum([0, *sizes]).tolist()
     curves = [
-        (start, block.knots)
-        for start, (name, block) in zip(starts.tolist(), blocks, strict=False)
+        (first, block.knots)
+        for first, (name, block) in zip(starts, blocks, strict=False)
         if name == CURVED_GROUP and isinstance(block, Ramps)
     ]
     shared, placed, shared_names = share(keys, curves, features, ones, zeros)
@@ -204,61 +188,115 @@ def fit_model(
     begin = np.array(
         [
             # large for a group that was not selected
-            known_precision.get(name, 1e5 if precision or start else 10.0)
+            known_precision.get(name, 1e5 if known_precision else 10.0)
             for name in names.tolist()
         ]
     )
-    scaled = (
-        (features[:, used] - center[used]) / spread[used],
-        (shared - shared_center) / shared_spread,
+    design = np.column_stack(
+        [
+            np.ones(len(features)),
+            (features[:, used] - center[used]) / spread[used],
+            (shared - shared_center) / shared_spread,
+        ]
     )
-    design = np.column_stack([np.ones(len(features)), *scaled])
     fit, found = fit_grouped(design, ones, zeros, group, begin, learn=tune and precision is None)
     expansion = Expansion(fit, group, names.tolist(), found)
     average = expansion.average(subsets)
     own_weights, shared_weights = np.split(average.weights[1:], [int(used.sum())])
     weights = placed @ (shared_weights / shared_spread)
     weights[used] += own_weights / spread[used]
-    offset, kept_blocks = (
-        float(average.weights[0] - weights @ center),
-        list[tuple[Block, FloatArray]](),
+    kept_blocks, offset = _without_small_weights(
+        blocks, starts, weights, center, spread, float(average.weights[0] - weights @ center)
     )
-    # least weight of a cross, relative to the largest of all features, in units of their spread
-    least = 0.1 * float(np.abs(weights * spread).max())
-    for (_, block), first, end in zip(blocks, starts, starts[1:], strict=False):
-        own_part = weights[first:end]
-        if np.abs(own_part * spread[first:end]).max(initial=0.0) > (
-            least if isinstance(block, Trees) else 1e-5
-        ):
-            kept_blocks.append((block, own_part))
-        else:
-            offset += float(own_part @ center[first:end])
-    model = WeightedScore(
-        data.matrix.shape[1] - 1, merge_trees(kept_blocks), offset, _structures(data, kept_blocks)
-    )
-    chance = expansion.chance_share(average, np.array([ones.sum(), zeros.sum()]))
     whole = ModelScorer(
-        model,
+        WeightedScore(
+            data.matrix.shape[1] - 1,
+            merge_trees(kept_blocks),
+            offset,
+            _structures(data, kept_blocks),
+        ),
         dict(zip(names.tolist(), found.tolist(), strict=True)),
         values,
         average.log_evidence,
         subsets,
-        chance,
+        expansion.chance_share(average, np.array([ones.sum(), zeros.sum()])),
     )
     # a fit of outputs that repeat is a prior of their own counts
     if precision is not None or not tune or data.same is not None:
         return whole
+    return _average_if_likelier(data, whole, expansion)
+
+
+def _used_blocks(
+    data: TrainingSet, values: Values, precision: dict[str, float] | None
+) -> list[tuple[str, Block]]:
+    """Return the blocks for these outputs, each with the name of its group.
+
+    If prior precisions are given, a group is used if it has one, its own or that of shared weights.
+    """
+    return [
+        (name, block)
+        for name, several in propose_blocks(data.matrix, data.label, values)
+        if precision is None
+        or any(
+            f"{name}/" in key or (name == CURVED_GROUP and key in SHARED_CURVES)
+            for key in precision
+        )
+        for block in several
+    ]
+
+
+def _used_features(
+    blocks: list[tuple[str, Block]], sizes: list[int], center: FloatArray, spread: FloatArray
+) -> NDArray[np.bool_]:
+    """Return which features get their own weight: all that vary, except indicators of a rare
+    position and steps of many curves, which get shared weights only.
+    """
+    rare = np.repeat([0.05 if isinstance(block, Places) else 0.0 for _, block in blocks], sizes)
+    used = np.asarray(spread > np.maximum(1e-9 * (1 + np.abs(center)), rare))
+    curved = np.array([name == CURVED_GROUP for name, _ in blocks])
+    if curved.sum() > MAX_CURVED:
+        used &= ~np.repeat(curved, sizes)
+    return used
+
+
+def _without_small_weights(
+    blocks: list[tuple[str, Block]],
+    starts: list[int],
+    weights: FloatArray,
+    center: FloatArray,
+    spread: FloatArray,
+    offset: float,
+) -> tuple[list[tuple[Block, FloatArray]], float]:
+    """Return the blocks with their weights, and the offset of the score.
+
+    A block whose weights are all small is left out, and its mean becomes part of the offset.
+    """
+    kept = list[tuple[Block, FloatArray]]()
+    effect = np.abs(weights * spread)
+    for (_, block), first, end in zip(blocks, starts, starts[1:], strict=False):
+        # least weight of a cross, relative to the largest of all features, in units of their spread
+        least = 0.1 * float(effect.max()) if isinstance(block, Trees) else 1e-5
+        if effect[first:end].max(initial=0.0) > least:
+            kept.append((block, weights[first:end]))
+        else:
+            offset += float(weights[first:end] @ center[first:end])
+    return kept, offset
+
+
+def _average_if_likelier(
+    data: TrainingSet, whole: ModelScorer, expansion: Expansion
+) -> ModelScorer:
+    """Return the average of the models of likely subsets of the groups, or the model of all groups
+    if that has more evidence.
+    """
     likely = expansion.likely_subsets()
-    precisions = {
-        name: min(several)
-        for name in names.tolist()
-        if (several := [subset[name] for subset in likely if name in subset])
-    }
-    part = (
-        fit_model(data, replace(whole, precision=precisions, subsets=likely))
-        if precisions
-        else None
-    )
+    some = set[str]().union(*likely)
+    if not some:
+        return whole
+    # the least precision of each group in the subsets
+    precisions = {name: min(each.get(name, np.inf) for each in likely) for name in some}
+    part = fit_model(data, replace(whole, precision=precisions, subsets=likely))
     return whole if part is None or part.log_evidence < whole.log_evidence else part
 
 
@@ -281,11 +319,13 @@ def fit_shift(data: TrainingSet, shift: FloatArray) -> list[ModelScorer]:
     with np.errstate(over="ignore", invalid="ignore"):  # near the largest float: no spread
         center, spread = np.median(aligned, axis=0), aligned.std(axis=0)
         scale = np.abs(aligned - center).mean(axis=0)
-        # equal numbers may have a spread by rounding
-        moved = center + moves != center
-    used = np.flatnonzero(
-        (np.minimum(spread, scale) > 0) & np.isfinite(spread) & np.isfinite(scale) & moved
-    )
+        used = np.flatnonzero(
+            (np.minimum(spread, scale) > 0)
+            & np.isfinite(spread)
+            & np.isfinite(scale)
+            # equal numbers may have a spread by rounding
+            & (center + moves != center)
+        )
     used = np.sort(used[np.argsort(-np.abs(moves[used]) / spread[used], kind="stable")[:512]])
     if not len(used):
         return []
@@ -302,9 +342,9 @@ def fit_shift(data: TrainingSet, shift: FloatArray) -> list[ModelScorer]:
             at.tolist(), center.tolist(), moves.tolist(), scale.tolist(), strict=True
         )
     ]
-    affine = (Affine(at, center + moves / 2, spread), moves / spread)
     return [
-        ModelScorer(WeightedScore(width, tuple(blocks)), {}, {}) for blocks in (ramps, [affine])
+        ModelScorer(WeightedScore(width, tuple(blocks)), {}, {})
+        for blocks in (ramps, [(Affine(at, center + moves / 2, spread), moves / spread)])
     ]
 
 
@@ -369,13 +409,12 @@ def _structures(
     codes = np.unique(data.matrix[:, 0])
     if len(codes) < 2:
         return ()
-    own_part = [
-        (block, weights)
-        for block, weights in blocks
-        if isinstance(block, Levels) and block.column == 0
-    ]
     contributions = sum(
-        (block.columns(codes[:, None]) @ weights for block, weights in own_part),
+        (
+            block.columns(codes[:, None]) @ weights
+            for block, weights in blocks
+            if isinstance(block, Levels) and block.column == 0
+        ),
         np.zeros(len(codes)),
     )
     found = sorted(

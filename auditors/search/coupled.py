@@ -34,6 +34,7 @@ from dpwitness.auditors.workers.fresh_processes import is_own
 from dpwitness.auditors.workers.rounds import Stage, current_lock, run_side, stream, task_lock
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains.base import Domain, between, insert_record
+from dpwitness.core.domains.columns import Column
 from dpwitness.core.domains.frames import Table
 from dpwitness.core.domains.records import Tabular
 from dpwitness.core.protocols.mechanism import FloatArray
@@ -215,52 +216,28 @@ class Drafts:
     """Random drafts of pairs of a table domain, whose values the code suggests."""
 
     def __init__(self, domain: Tabular | Table, constants: Sequence[Any], rng: Generator) -> None:
-        inner = domain.rows if isinstance(domain, Table) else domain
+        inner, self.styles, held, most = (
+            (domain.rows, domain.styles, domain.data_columns, domain.largest - domain.records)
+            if isinstance(domain, Table)
+            else (domain, 1, [], 0)
+        )
+        most += inner.size - 1
         self.domain, self.inner, self.rng = domain, inner, rng
-        self.styles = domain.styles if isinstance(domain, Table) else 1
-        numbers = [float(c) for c in constants if isinstance(c, int | float) and abs(c) < 1e300]
-        # products and quotients: code may scale a value before it compares the value
-        first = [number for number in numbers[:8] if number not in (0.0, 1.0, -1.0)]
-        both = [(a, b) for a in first for b in first if a != b]
-        combined = [a * b for a, b in both] + [a / b for a, b in both]
-        numbers += filter(math.isfinite, combined)
-        steps = [1.0 if number == int(number) else 1e-6 * abs(number) for number in numbers]
+        numbers = _numbers(constants)
         around = [
-            number + move * step
-            for number, step in zip(numbers, steps, strict=True)
+            number + move * (1.0 if number == int(number) else 1e-6 * abs(number))
+            for number in numbers
             for move in (0, -1, 1)
         ]
-        held = domain.data_columns if isinstance(domain, Table) else []
         self.width = len(inner.columns) + bool(inner.labels)
-        self.values: list[tuple[FloatArray, FloatArray]] = []  # from the code, and others
-        for j, (low, high) in enumerate(inner.columns.tolist()):
-            spec = held[j] if j < len(held) else None
-            suggested, others = around, [low, high, between(low, high, 0.5)]
-            if spec is not None and spec.kind == "category":
-                suggested = [float(i) for i, c in enumerate(spec.categories) if c in constants]
-            elif spec is not None and spec.kind == "date":
-                suggested = [float(day) for day in _days(constants)]
-                others += _calendar(low, high)
-            else:
-                others += _BOUNDARIES
-            if j in inner.integer_columns:
-                if high - low < _MOST_VALUES:
-                    others += np.arange(low, high + 1).tolist()
-                suggested = [edge for v in suggested for edge in {math.floor(v), math.ceil(v)}]
-                others = [float(round(v)) for v in others]
-            special = [math.nan] * inner.missing + [math.inf, -math.inf] * inner.infinite
-            self.values.append(
-                (
-                    _inside(suggested, low, high)[:_MOST_VALUES],
-                    np.append(_inside(others, low, high), special),
-                )
-            )
+        # from the code, and others
+        self.values = [
+            self._column_values(j, held[j] if j < len(held) else None, constants, around)
+            for j in range(len(inner.columns))
+        ]
         if inner.labels:
             self.values.append((np.empty(0), np.array(sorted(set(inner.labels)))))
         self.replaced = inner.relation != "add-remove"  # whether a row changes, or is added
-        most = inner.size - 1
-        if isinstance(domain, Table):
-            most += domain.largest - domain.records
         sizes = {n + step for n in numbers if n == int(n) for step in (-2, -1, 0)}
         self.sizes = (
             [most]
@@ -272,6 +249,36 @@ class Drafts:
         self.likely = likely / likely.sum()
         self.multiplicities = [1, 1, 2, 3, *(int(n) for n in sizes if 0 < n <= most)]
         self.totals = [n for n in numbers if n > 0]
+
+    def _column_values(
+        self, j: int, spec: Column | None, constants: Sequence[Any], around: list[float]
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the values of column `j` that the code suggests, and others.
+
+        `around` holds the numbers in the code and their neighbors, and `spec` describes the column
+        of a table.
+        """
+        low, high = self.inner.columns[j].tolist()
+        suggested, others = around, [low, high, between(low, high, 0.5)]
+        if spec is not None and spec.kind == "category":
+            suggested = [float(i) for i, c in enumerate(spec.categories) if c in constants]
+        elif spec is not None and spec.kind == "date":
+            suggested = [float(day) for day in _days(constants)]
+            others += _calendar(low, high)
+        else:
+            others += _BOUNDARIES
+        if j in self.inner.integer_columns:
+            if high - low < _MOST_VALUES:
+                others += np.arange(low, high + 1).tolist()
+            suggested = [edge for v in suggested for edge in {math.floor(v), math.ceil(v)}]
+            others = [float(round(v)) for v in others]
+        return (
+            _inside(suggested, low, high)[:_MOST_VALUES],
+            np.append(
+                _inside(others, low, high),
+                [math.nan] * self.inner.missing + [math.inf, -math.inf] * self.inner.infinite,
+            ),
+        )
 
     def pair(self, draft: Draft) -> Pair | None:
         """Return the pair of a draft; None if it is not a pair of the domain."""
@@ -379,6 +386,17 @@ class Drafts:
                 after[column] = round(after[column])
             return replace(draft, after=after)
         return self.draft()
+
+
+def _numbers(constants: Sequence[Any]) -> list[float]:
+    """Return the numbers among the constants, and products and quotients of the first of them: code
+    may scale a value before it compares the value.
+    """
+    numbers = [float(c) for c in constants if isinstance(c, int | float) and abs(c) < 1e300]
+    first = [number for number in numbers[:8] if number not in (0.0, 1.0, -1.0)]
+    both = [(a, b) for a in first for b in first if a != b]
+    combined = [a * b for a, b in both] + [a / b for a, b in both]
+    return [*numbers, *filter(math.isfinite, combined)]
 
 
 def _inside(values: Sequence[float], low: float, high: float) -> FloatArray:

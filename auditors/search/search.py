@@ -149,8 +149,9 @@ class Exploration:
     def evaluate(self, pair: Pair, tail: FloatArray | None = None) -> Candidate:
         """Score a pair, whose output has the free coordinates `tail`, zero by default."""
         self.evaluations += 1
-        tail = np.zeros(self.extra) if tail is None else tail
-        return Candidate(pair, *self._value(self.score, pair, tail))
+        return Candidate(
+            pair, *self._value(self.score, pair, np.zeros(self.extra) if tail is None else tail)
+        )
 
     def settled(self, candidate: Candidate, why: str | None = None) -> None:
         """Add a candidate with its final value. Keep the best candidate of each origin (`why`), and
@@ -288,8 +289,7 @@ class Exploration:
         """Score random pairs, and random changes of the best of every dozen."""
         rng = np.random.default_rng([self.seed, 2**31])
         draw, turns = self.domain.draws(rng), itertools.count()
-        domain = self.domain
-        drafts = Drafts(domain, (), rng) if isinstance(domain, Tabular | Table) else None
+        drafts = Drafts(self.domain, (), rng) if isinstance(self.domain, Tabular | Table) else None
         most = min(self.budget, self.evaluations + int(self.restart_share * self.budget))
         until = self.deadline - 0.1 * self.seconds
         for number in itertools.count():
@@ -309,8 +309,9 @@ class Exploration:
                 if pair is None:
                     continue
                 found = self.evaluate(pair)
-                if best is None or found.value >= best.value:
-                    idle = 0 if best is None or found.value > best.value else idle
+                if best is None or found.value > best.value:
+                    best, draft, idle = found, new, 0
+                elif found.value == best.value:
                     best, draft = found, new
             if best is None:
                 return
@@ -378,8 +379,9 @@ class Exploration:
             except ConvergenceError:
                 return -math.inf
 
-        left = max(0.1 * self.seconds, self.deadline - time.monotonic())
-        end = time.monotonic() + min(left, 0.25 * self.seconds)
+        end = time.monotonic() + min(
+            max(0.1 * self.seconds, self.deadline - time.monotonic()), 0.25 * self.seconds
+        )
         simple = shrunk(
             pair,
             self.domain.simpler,
@@ -569,9 +571,8 @@ def search(
     require_callable("score", score, "search", arguments=1, optional=True)
     keep = require_integer("keep", keep, "search")
     seed, evaluations = require_settings("search", seed, seconds, evaluations)
-    pure = claim.is_pure
     black_box = not has_capability(mechanism, WhiteBox)
-    if score is not None or black_box or not pure:
+    if score is not None or black_box or not claim.is_pure:
         estimate = pilot_score if black_box else profile_score
         given = score or partial(estimate, mechanism, claim, seed)
         found = explore(
