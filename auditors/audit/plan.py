@@ -22,7 +22,6 @@ from dpwitness.auditors.audit.power import (
     Rehearsals,
     as_deviations,
     chance,
-    error_of,
     split_budget,
 )
 from dpwitness.auditors.audit.power import MOST as REHEARSED
@@ -144,13 +143,12 @@ class Plan:
         if self.impossible:
             return f"out of reach: no audit of at most {MOST:.0e} runs finds {what} {likely}"
         if self.find is not None:
-            found = f"{self.needed:,} runs find {what} {likely}"
             given_text = (
                 f"; {self.given:,} runs with probability {self.chance:.2g}"
                 if self.given is not None
                 else ""
             )
-            return found + given_text + time_text
+            return f"{self.needed:,} runs find {what} {likely}{given_text}{time_text}"
         if self.detectable is None or math.isinf(self.detectable):
             return (
                 f"{self.given:,} runs find no violation of {self.claim} ({self.shape}) "
@@ -307,122 +305,150 @@ def plan(
         raise InvalidArgument("plan: pair must be left out without a mechanism to run on it")
     pairs = [] if mechanism is None else audited_pairs(mechanism, pair)
     claim, claim_notes = resolved(claim, pairs[0] if pairs else None)
-    if find is not None and require_positive("find", find, "plan") <= claim.parameter:
-        raise InvalidArgument(
-            f"plan: find must be larger than the claim's {claim.symbol} = "
-            f"{claim.parameter:g}, got {short_repr(find)}"
-        )
-    # the violation: the mechanism's own law if neither size nor shape is given
-    law: LossLaw | None = None
-    if shape is None and find is None and pairs:
-        # of the first pairs, the one with the largest parameter, if the law of each is known
-        laws = [loss_law(mechanism, each) for each in pairs[:16]]
-        if None not in laws:
-            law = max(filter(None, laws), key=lambda each: parameter_of(claim, each))
-            find = parameter_of(claim, law)
-            find = min(find, claim.parameter) if find <= claim.parameter * (1 + 1e-6) else find
-    own = law is not None
-    kind = OWN if own else shape or "coin"
-    if find is not None and not own:
-        law = law_with_parameter(kind, claim, find)
+    kind, find, law = _violation(claim, find, shape, mechanism, pairs)
     if law is None and trials is None:
         raise InvalidArgument("plan: find or trials must be given, got neither")
     tried = max(1, len(pairs))
     # whether outputs may be floating-point numbers, for which the audit has to learn an event
     floats = kind in ("laplace", "gaussian") or mechanism is not None
-
-    def chance_of(runs: int, law: LossLaw) -> float:
-        """Return the probability that an audit with this number of runs finds a violation by
-        `law`.
-        """
-        has_floats = floats or len(law.p) > FEW
-        return chance(law, claim, runs, 1 - confidence, pairs=tried, floats=has_floats)
-
+    chance_of = partial(_chance_of, claim, 1 - confidence, tried, floats)
     cost: RunCost | None = None
     if mechanism is not None:
         options = validated_options(mechanism, claim, LEAST, 0.99, 0, executor, name)
         with closing(Sampler(options)) as sampler:
             cost = measure_cost(sampler, options, pairs[0])
     violated = find is not None and find > claim.parameter
-    needed = (
-        _runs_needed(partial(chance_of, law=law), power) if law is not None and violated else None
-    )
-    # rehearsals determine the number of runs if the mechanism's own law is the violation, or if the
-    # target itself violates the claim and its runs are cheap
     rehearsals = Rehearsals(mechanism, claim, pairs, confidence, executor)
-    rehearsed, shortfall = None, 0.0
-    if needed is not None and law is not None and not claim.bounds_renyi:
-        if own and has_capability(mechanism, WhiteBox):
-            rehearsed = rehearsals.needed(needed, power)
-        elif (
-            not own
-            and shape is None
-            and cost is not None
-            and needed <= REHEARSED
-            and cost.run * needed * REPEATS < 20.0  # seconds
-            and rehearsals.chance(needed) > 0.05
-        ):
-            rehearsed = rehearsals.needed(needed, power) or needed
-        if rehearsed is not None:
-            # rows state the power that rehearsals found, not the power of the law
-            needed, reached = rehearsed, as_deviations(rehearsals.chance(rehearsed))
-            shortfall = max(0.0, as_deviations(chance_of(rehearsed, law)) - reached)
-    center = trials or needed or (10**6 if own else MOST)
-    sizes = {int(float(f"{center * part:.3g}")) for part in (0.1, 0.3, 1.0, 3.0, 10.0)}
-    rows = list[Prediction]()
-    for runs in sorted({min(max(size, LEAST), MOST) for size in sizes} | {center}):
-        found, least, median = None, None, None
-        shown = own and rehearsed is not None and runs in (needed, trials) and runs <= REHEARSED
-        if law is not None:
-            found = (
-                rehearsals.chance(runs)
-                if shown
-                else float(ndtr(as_deviations(chance_of(runs, law)) - shortfall))
-            )
-        if own and law is not None:
-            budget = split_budget(runs, tried, floats)[1]
-            median = limit_of_law(law, claim, budget, error_of(claim, 1 - confidence))
-        else:
-            least = _smallest_parameter(claim, kind, power, partial(chance_of, runs))
-        rows.append(
-            Prediction(runs, found, least, median, cost.time(runs, tried) if cost else None)
-        )
-    notes = list(claim_notes)
-    if not own and rehearsed is not None:
-        notes.insert(
-            0,
-            f"the target itself violates the claim: {REPEATS} rehearsals of its audit need "
-            "at least as many runs",
-        )
-    elif own and violated:
-        notes.insert(
-            0,
-            "the best event of that law, minus the cost of learning measured on Laplace and "
-            "Gaussian noise: not rehearsed"
-            if rehearsed is None
-            else f"events and pairs chosen by {REPEATS} rehearsals of the audit, with rates "
-            "computed from the log_density",
-        )
-    given = next((row for row in rows if row.trials == trials), None)
-    expected_runs = trials or needed
+    needed, shortfall = None, None
+    if law is not None and violated:
+        needed, shortfall = _required_runs(law, power, chance_of, shape, kind, rehearsals, cost)
+    rows = _predictions(law, power, chance_of, kind, rehearsals, cost, trials, needed, shortfall)
+    unknown = Prediction(0, None, None, None, None)
+    given = rows.get(trials, unknown)
     return Plan(
         claim=claim,
         shape=kind,
         find=find,
         needed=needed,
         given=trials,
-        detectable=given.detectable if given else None,
-        chance=given.chance if given else None,
+        detectable=given.detectable,
+        chance=given.chance,
         power=power,
         confidence=confidence,
         pairs=tried,
         name=name or ("" if mechanism is None else name_of(mechanism)),
         workers=getattr(executor, "_max_workers", 1),
         seconds_per_run=cost.run if cost else None,
-        expected_seconds=cost.time(expected_runs, tried) if cost and expected_runs else None,
-        rows=tuple(rows),
-        assumes=(*_assumptions(claim, kind, tried, confidence, cost), *notes),
+        expected_seconds=rows.get(trials or needed, unknown).seconds,
+        rows=tuple(rows.values()),
+        assumes=(
+            *filter(
+                None,
+                _assumptions(claim, kind, tried, confidence, cost, violated, shortfall is not None),
+            ),
+            *claim_notes,
+        ),
     )
+
+
+def _violation(
+    claim: Claim, find: float | None, shape: str | None, mechanism: Any, pairs: list[Pair]
+) -> tuple[str, float | None, LossLaw | None]:
+    """Return the shape, the parameter and the law of the violation. If neither `find` nor `shape`
+    is given, the violation is the mechanism's own law, if this law is known.
+    """
+    if find is not None and require_positive("find", find, "plan") <= claim.parameter:
+        raise InvalidArgument(
+            f"plan: find must be larger than the claim's {claim.symbol} = "
+            f"{claim.parameter:g}, got {short_repr(find)}"
+        )
+    if shape is None and find is None:
+        # of the first pairs, the one with the largest parameter, if the law of each is known
+        laws = [loss_law(mechanism, each) for each in pairs[:16]]
+        if laws and None not in laws:
+            law = max(filter(None, laws), key=lambda each: parameter_of(claim, each))
+            own = parameter_of(claim, law)
+            # a parameter that exceeds the claim by rounding only is not a violation
+            exceeds = own > claim.parameter * (1 + 1e-6)
+            return OWN, own if exceeds else min(own, claim.parameter), law
+    kind = shape or "coin"
+    return kind, find, None if find is None else law_with_parameter(kind, claim, find)
+
+
+def _chance_of(
+    claim: Claim, alpha: float, pairs: int, floats: bool, runs: int, law: LossLaw
+) -> float:
+    """Return the probability that an audit with this number of runs finds a violation by `law`."""
+    return chance(law, claim, runs, alpha, pairs=pairs, floats=floats or len(law.p) > FEW)
+
+
+def _required_runs(
+    law: LossLaw,
+    power: float,
+    chance_of: Callable[[int, LossLaw], float],
+    shape: str | None,
+    kind: str,
+    rehearsals: Rehearsals,
+    cost: RunCost | None,
+) -> tuple[int | None, float | None]:
+    """Return the number of runs that finds the violation, and the power that rehearsals of this
+    number lack against `chance_of`, in standard deviations; None without rehearsals.
+
+    Rehearsals determine the number of runs if the mechanism's own law is the violation, or if the
+    target itself violates the claim and its runs are cheap.
+    """
+    needed, rehearsed = _runs_needed(partial(chance_of, law=law), power), None
+    if needed is None or shape is not None or rehearsals.claim.bounds_renyi:
+        return needed, None
+    if kind == OWN:
+        if has_capability(rehearsals.mechanism, WhiteBox):
+            rehearsed = rehearsals.needed(needed, power)
+    elif (
+        cost is not None
+        and needed <= REHEARSED
+        and cost.run * needed * REPEATS < 20.0  # seconds
+        and rehearsals.chance(needed) > 0.05
+    ):
+        rehearsed = rehearsals.needed(needed, power) or needed
+    if rehearsed is None:
+        return needed, None
+    return rehearsed, max(
+        0.0, as_deviations(chance_of(rehearsed, law)) - as_deviations(rehearsals.chance(rehearsed))
+    )
+
+
+def _predictions(
+    law: LossLaw | None,
+    power: float,
+    chance_of: Callable[[int, LossLaw], float],
+    kind: str,
+    rehearsals: Rehearsals,
+    cost: RunCost | None,
+    trials: int | None,
+    needed: int | None,
+    shortfall: float | None,
+) -> dict[int | None, Prediction]:
+    """Return the prediction for each of some numbers of runs around the given or else the needed
+    number.
+    """
+    claim, pairs = rehearsals.claim, max(1, len(rehearsals.pairs))
+    center = trials or needed or (10**6 if kind == OWN else MOST)
+    sizes = {int(float(f"{center * part:.3g}")) for part in (0.1, 0.3, 1.0, 3.0, 10.0)}
+    rows: dict[int | None, Prediction] = {}
+    for runs in sorted({min(max(size, LEAST), MOST) for size in sizes} | {center}):
+        found, least, median = None, None, None
+        if law is not None:  # the power that rehearsals found, not the power of the law
+            found = float(ndtr(as_deviations(chance_of(runs, law)) - (shortfall or 0.0)))
+        if law is not None and kind == OWN:
+            if shortfall is not None and runs in (needed, trials) and runs <= REHEARSED:
+                found = rehearsals.chance(runs)
+            budget = split_budget(runs, pairs, floats=True)[1]
+            median = limit_of_law(law, claim, budget, rehearsals.error)
+        else:
+            least = _smallest_parameter(claim, kind, power, partial(chance_of, runs))
+        seconds = cost.time(runs, pairs) if cost else None
+        rows[runs] = Prediction(runs, found, least, median, seconds)
+    return rows
 
 
 def _runs_needed(chance_of: Callable[[int], float], power: float) -> int | None:
@@ -464,9 +490,15 @@ def _smallest_parameter(
 
 
 def _assumptions(
-    claim: Claim, shape: str, pairs: int, confidence: float, cost: RunCost | None
+    claim: Claim,
+    shape: str,
+    pairs: int,
+    confidence: float,
+    cost: RunCost | None,
+    violated: bool,
+    rehearsed: bool,
 ) -> tuple[str, ...]:
-    """Return the assumptions of the plan as sentences."""
+    """Return the assumptions of the plan as sentences; a sentence that does not apply is empty."""
     easiest = (
         f"randomized response: no law with this {claim.symbol} is easier to detect, others "
         "may need far more runs"
@@ -486,11 +518,18 @@ def _assumptions(
         if pairs == 1
         else f"a pilot over {pairs} pairs that picks the one with the violation"
     )
-    timing = (
-        (f"{format_duration(cost.run)} per run, measured on {cost.runs:,} runs",) if cost else ()
-    )
+    # rehearsals of a target that violates the claim, or of the mechanism's own law
+    rehearsals = {
+        ("coin", True): f"the target itself violates the claim: {REPEATS} rehearsals of its audit "
+        "need at least as many runs",
+        (OWN, True): f"events and pairs chosen by {REPEATS} rehearsals of the audit, with rates "
+        "computed from the log_density",
+        (OWN, False): "the best event of that law, minus the cost of learning measured on Laplace "
+        "and Gaussian noise: not rehearsed",
+    }
     return (
         texts[shape],
         f"{where}; confidence {confidence:g}; runs of all stages are counted",
-        *timing,
+        f"{format_duration(cost.run)} per run, measured on {cost.runs:,} runs" if cost else "",
+        rehearsals.get((shape, rehearsed), "") if violated else "",
     )
