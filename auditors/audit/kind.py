@@ -172,8 +172,12 @@ def _describe_tallies(result: Json) -> str:
     earlier = [_describe_tally(stage) for stage in (result.get("stages") or [])[:-1]]
     if not earlier:
         return own
-    before = (f"before it, for an earlier event: {words}" for words in earlier)
-    return "; ".join([f"{own}, for the event above", *before])
+    return "; ".join(
+        [
+            f"{own}, for the event above",
+            *(f"before it, for an earlier event: {words}" for words in earlier),
+        ]
+    )
 
 
 def _describe_bit_level(result: Json) -> str:
@@ -183,13 +187,16 @@ def _describe_bit_level(result: Json) -> str:
             "not examined: not requested, the outputs are not floating-point numbers, or the audit "
             "ended early"
         )
-    leak = bits["verdict"] == Verdict.VIOLATED.value
-    verdict = "float rounding: distinguishable" if leak else str(bits["verdict"]).replace("_", " ")
-    found = beyond("epsilon", bits.get("epsilon_lower"))
+    verdict = (
+        "float rounding: distinguishable"
+        if bits["verdict"] == Verdict.VIOLATED.value
+        else str(bits["verdict"]).replace("_", " ")
+    )
     own = bits.get("pair") if bits.get("pair") != result.get("pair") else None
     pair = f"on another pair: {dataset(own['d0'])} and {dataset(own['d1'])}" if own else ""
     parts = (
-        f"{verdict} (separate from the verdict on values); {found}",
+        f"{verdict} (separate from the verdict on values); "
+        f"{beyond('epsilon', bits.get('epsilon_lower'))}",
         pair,
         bits.get("description") or "",
         _describe_tally(bits.get("tally")),
@@ -240,75 +247,23 @@ def _recompute(result: Json) -> Recomputed:
     """Check the bounds, p-value and verdict of a black-box audit, the evidence of its trace, its
     bit level, its causes, and the counts of the last interim look.
     """
-    # the grade of the evidence, and the verdict, against what a trace shows
-    trace, stated = result.get("trace") or {}, result.get("evidence")
-    inconclusive = result["verdict"] == "INCONCLUSIVE"
-    exceeds = bool(trace.get("exceeds"))
-    if exceeds and result["verdict"] == "NOT_REFUTED":
-        right = "INCONCLUSIVE, as its trace exceeds the claim"
-        raise_damaged(result, "verdict", right, result["verdict"])
-    if trace.get("verdict") == "SUPPORTED" and (
-        exceeds or trace.get("doubt") or not trace.get("calls") or trace.get("findings")
-    ):
-        raise_damaged(
-            result,
-            "trace",
-            "VIOLATED or INCONCLUSIVE, as its calls do not account for the outputs within the "
-            "claim",
-            "SUPPORTED",
-        )
-    doubted = any(finding.get("kind") == "ACCOUNT" for finding in trace.get("findings") or [])
-    assumed = inconclusive and (exceeds or (doubted and stated == "assumed"))
-    if stated is not None:
-        require_field(result, "evidence", "assumed" if assumed else "statistical", stated)
+    _check_trace(result)
     if "basis" not in result and not all(key in result for key in _NEEDED):
         claim, lower = claim_of(result), as_number(result.get("parameter_lower"))
         if claim is not None and lower is not None:
             _require_verdict(result, lower, claim)
         return Recomputed()
-    values: dict[str, float] = {}
     claim = exact_claim(result["claim"], result["claim_numbers"])
-    lower, error = float(result["parameter_lower"]), 1 - float(result["confidence"])
-    if result.get("basis") is None:
-        require_stated_value(result, "parameter_lower", 0.0)
-    else:
-        basis, event = Basis.from_json(result["basis"]), read_event(result["event"])
-        for alpha in (basis.alpha, *([basis.cells_alpha] if basis.cells else [])):
-            require_allowed_error(result, alpha, error)
-        values["parameter_lower"], values["epsilon_lower"] = basis.bounds(claim, event)
-        if not basis.cells:
-            values["p_value"] = basis.p_value(claim, error)
-        for key, found in values.items():
-            require_stated_value(result, key, found)
-    _require_verdict(result, lower, claim)
-    p_value = float(result["p_value"])
-    has_cells = bool((result.get("basis") or {}).get("cells"))
-    refuted = lower > claim.parameter and not has_cells
-    if refuted and not p_value <= error * (1 + BOUND_TOLERANCE):
-        raise_contradiction(
-            result,
-            f"a refuted claim has a p-value of at most {error:.6g}, but the document states "
-            f"{p_value:.6g}",
-        )
+    error = 1 - float(result["confidence"])
+    values = _check_bounds(result, claim, error)
     if result.get("bit_level"):
-        level: Json = {
-            "name": f"{result.get('name', '')} (bit level)",
-            "guessed": result.get("guessed"),
-        } | result["bit_level"]
-        bound, is_leak = 0.0, False
-        if level.get("tally") is not None:
-            tally, alpha = read_part(level["tally"]).tally, float(level["alpha"])
-            require_allowed_error(result, alpha, error)
-            numbers = (tally.correct, tally.wrong, tally.rounds, alpha, tally.directions)
-            bound = float(certified(claim.at_delta, *numbers, level["lost"]))
-            is_leak = float(certified(claim, *numbers, level["lost"])) > claim.parameter
-        require_stated_value(level, "epsilon_lower", bound)
-        why = f"a bound of {bound:.6g} against {claim}"
-        require_verdict(level, Verdict(level["verdict"]), is_leak, why)
-        values["bit_level.epsilon_lower"] = bound
+        values["bit_level.epsilon_lower"] = _bit_level_bound(result, claim, error)
     for data in result.get("causes", []):
-        named = {"name": f"{result.get('name', '')} ({data['kind']})"}
-        document, cause = data | named | {"guessed": result.get("guessed")}, Cause.from_json(data)
+        cause = Cause.from_json(data)
+        document = data | {
+            "name": f"{result.get('name', '')} ({data['kind']})",
+            "guessed": result.get("guessed"),
+        }
         require_allowed_error(document, cause.alpha * PARTS, error)
         own_bound = cause.judged(claim).lower
         require_stated_value(document, "parameter_lower", own_bound)
@@ -325,10 +280,86 @@ def _recompute(result: Json) -> Recomputed:
     return Recomputed(result["tally"] is not None, values)
 
 
+def _check_trace(result: Json) -> None:
+    """Raise InvalidArgument if the grade of the evidence, or the verdict, contradicts the trace."""
+    verdict, stated, trace = result["verdict"], result.get("evidence"), result.get("trace") or {}
+    exceeds = bool(trace.get("exceeds"))
+    if exceeds and verdict == "NOT_REFUTED":
+        raise_damaged(result, "verdict", "INCONCLUSIVE, as its trace exceeds the claim", verdict)
+    if trace.get("verdict") == "SUPPORTED" and (
+        exceeds or trace.get("doubt") or not trace.get("calls") or trace.get("findings")
+    ):
+        raise_damaged(
+            result,
+            "trace",
+            "VIOLATED or INCONCLUSIVE, as its calls do not account for the outputs within the "
+            "claim",
+            "SUPPORTED",
+        )
+    doubted = any(finding.get("kind") == "ACCOUNT" for finding in trace.get("findings") or [])
+    if stated is not None:
+        assumed = verdict == "INCONCLUSIVE" and (exceeds or (doubted and stated == "assumed"))
+        require_field(result, "evidence", "assumed" if assumed else "statistical", stated)
+
+
+def _check_bounds(result: Json, claim: Claim, error: float) -> dict[str, float]:
+    """Return the bounds and the p-value that the counts give. Raise InvalidArgument if the stated
+    numbers or the verdict differ.
+    """
+    values, lower = dict[str, float](), float(result["parameter_lower"])
+    if result.get("basis") is None:
+        require_stated_value(result, "parameter_lower", 0.0)
+    else:
+        basis, event = Basis.from_json(result["basis"]), read_event(result["event"])
+        for alpha in (basis.alpha, *([basis.cells_alpha] if basis.cells else [])):
+            require_allowed_error(result, alpha, error)
+        values["parameter_lower"], values["epsilon_lower"] = basis.bounds(claim, event)
+        if not basis.cells:
+            values["p_value"] = basis.p_value(claim, error)
+        for key, found in values.items():
+            require_stated_value(result, key, found)
+    _require_verdict(result, lower, claim)
+    p_value = float(result["p_value"])
+    refuted = lower > claim.parameter and not (result.get("basis") or {}).get("cells")
+    if refuted and not p_value <= error * (1 + BOUND_TOLERANCE):
+        raise_contradiction(
+            result,
+            f"a refuted claim has a p-value of at most {error:.6g}, but the document states "
+            f"{p_value:.6g}",
+        )
+    return values
+
+
+def _bit_level_bound(result: Json, claim: Claim, error: float) -> float:
+    """Return the bound that the counts of the low bits certify. Raise InvalidArgument if the stated
+    bound or verdict differs.
+    """
+    level: Json = {
+        "name": f"{result.get('name', '')} (bit level)",
+        "guessed": result.get("guessed"),
+    } | result["bit_level"]
+    bound, is_leak = 0.0, False
+    if level.get("tally") is not None:
+        tally, alpha = read_part(level["tally"]).tally, float(level["alpha"])
+        require_allowed_error(result, alpha, error)
+        numbers = (tally.correct, tally.wrong, tally.rounds, alpha, tally.directions)
+        bound = float(certified(claim.at_delta, *numbers, level["lost"]))
+        is_leak = float(certified(claim, *numbers, level["lost"])) > claim.parameter
+    require_stated_value(level, "epsilon_lower", bound)
+    require_verdict(
+        level, Verdict(level["verdict"]), is_leak, f"a bound of {bound:.6g} against {claim}"
+    )
+    return bound
+
+
 def _require_verdict(document: Json, lower: float, claim: Claim) -> None:
     """Raise InvalidArgument if the verdict of a result or of a cause contradicts its bound."""
-    why = f"a bound of {lower:.6g} against {claim}"
-    require_verdict(document, Verdict(document["verdict"]), lower > claim.parameter, why)
+    require_verdict(
+        document,
+        Verdict(document["verdict"]),
+        lower > claim.parameter,
+        f"a bound of {lower:.6g} against {claim}",
+    )
 
 
 def _headline(result: Json) -> str | None:
@@ -339,8 +370,14 @@ def _headline(result: Json) -> str | None:
     claim, notes = claim_of(result), result.get("notes") or []
     if claim is None or lower is None or confidence is None or detectable is None:
         return None
-    note = str(notes[0]) if notes else ""
-    return headline_of(claim, Verdict(result["verdict"]), lower, confidence, detectable, note)
+    return headline_of(
+        claim,
+        Verdict(result["verdict"]),
+        lower,
+        confidence,
+        detectable,
+        str(notes[0]) if notes else "",
+    )
 
 
 # -- replay
