@@ -334,54 +334,13 @@ def price(
     `stage` returns a stage of the given number of rounds in one chunk, with separate streams: timed
     rounds are not counted. All durations are those of `clock`.
     """
-    now, waited = read_clock(clock), read_clock("wall")
-    min_duration = 0.05 if seconds is None else min(max(0.02 * seconds, 0.02), 0.5)
-    workers = getattr(executor, "_max_workers", 1)
-    start, runs, size, run_seconds, single, duration = now(), 0, 1, math.inf, False, 0.0
-    # for a further batch, which measures the fixed cost of a batch
-    extra_seconds = 3.0 if seconds is None else 0.1 * seconds
-    max_size = stage(_MAX_BATCH).chunk
-    sides: list[Outputs] = []
-    while True:
-        batch = replace(stage(size), rounds=size * workers, single=single)
-        started, since = now(), waited()
-        futures = [executor.submit(batch.sample, index) for index in range(workers)]
-        try:
-            results = [collect(future, batch) for future in futures]
-        finally:  # workers must not be closed while a worker is about to start
-            wait(futures, timeout=batch.time_limit)
-        previous_duration, duration = duration, now() - started
-        runs += size * workers
-        # a batch raised: from here on, one run at a time
-        if any(side is None for side in results[0]):
-            single = True
-            continue
-        sides, run_seconds = list(results[0]), duration / (size * workers)
-        # four times the runs in less than three times the time: the fixed cost of a batch
-        # dominates, such as starting a program
-        fixed_cost_dominates = (
-            duration < 3 * previous_duration
-            # batches of an audit have at least 128 rounds
-            and size < min(128, max_size)
-            and 4 * duration < extra_seconds
-        )
-        # The first call may load libraries and compile code, so that its duration is not used.
-        # a mechanism that waits costs no CPU time
-        idle = waited() - since > _IDLE_FACTOR * min_duration and duration <= min_duration
-        if (
-            size > 1
-            and (duration > min_duration or size >= max_size or idle)
-            and not (fixed_cost_dominates and not idle)
-        ):
-            break
-        # too slow to time again
-        if size == 1 and duration > (10.0 if seconds is None else seconds):
-            break
-        size = min(4 * size, max_size)
+    now, workers = read_clock(clock), getattr(executor, "_max_workers", 1)
+    start = now()
+    sides, run_seconds, runs = _time_batches(stage, executor, workers, seconds, clock)
     ranking = learning = 0.0
-    one_number = sides[0].values.shape[1] == 1
+    width = sides[0].values.shape[1]
     # for an estimate, events of one number cost nothing
-    if run_seconds < _CHEAP_RUN and (seconds is not None or not one_number):
+    if run_seconds < _CHEAP_RUN and (seconds is not None or width > 1):
         if seconds is None:  # an estimate is enough
             sides = [side.take(np.arange(min(len(side), 2**12))) for side in sides]
         # loads libraries
@@ -402,8 +361,8 @@ def price(
         run_seconds += (now() - started) / (
             sum(map(len, sides)) * (1 if clock == "cpu" else workers)
         )
-    elif seconds is not None and sides[0].values.shape[1] > _WIDE:
-        few = np.arange(max(_TIMED_VALUES // sides[0].values.shape[1], 8))
+    elif seconds is not None and width > _WIDE:
+        few = np.arange(max(_TIMED_VALUES // width, 8))
         sides = [side.take(few[: len(side)]) for side in sides]
         started = now()
         expected_certificate(sides[0], sides[1], claim, alpha=0.01, rounds=10**6)
@@ -417,6 +376,58 @@ def price(
         runs,
         now() - start,
     )
+
+
+def _time_batches(
+    stage: Callable[[int], Stage],
+    executor: Executor,
+    workers: int,
+    seconds: float | None,
+    clock: str,
+) -> tuple[list[Outputs], float, int]:
+    """Return the outputs of the last timed batch of each dataset, the seconds per run in this
+    batch, and the number of runs of all batches.
+    """
+    now, waited = read_clock(clock), read_clock("wall")
+    min_duration = 0.05 if seconds is None else min(max(0.02 * seconds, 0.02), 0.5)
+    # for a further batch, which measures the fixed cost of a batch
+    extra_seconds = 3.0 if seconds is None else 0.1 * seconds
+    max_size = stage(_MAX_BATCH).chunk
+    runs, size, single, duration = 0, 1, False, 0.0
+    while True:
+        batch = replace(stage(size), rounds=size * workers, single=single)
+        started, since = now(), waited()
+        futures = [executor.submit(batch.sample, index) for index in range(workers)]
+        try:
+            results = [collect(future, batch) for future in futures]
+        finally:  # workers must not be closed while a worker is about to start
+            wait(futures, timeout=batch.time_limit)
+        previous_duration, duration = duration, now() - started
+        runs += size * workers
+        # a batch raised: from here on, one run at a time
+        if any(side is None for side in results[0]):
+            single = True
+            continue
+        # four times the runs in less than three times the time: the fixed cost of a batch
+        # dominates, such as starting a program
+        fixed_cost_dominates = (
+            duration < 3 * previous_duration
+            # batches of an audit have at least 128 rounds
+            and size < min(128, max_size)
+            and 4 * duration < extra_seconds
+        )
+        # a mechanism that waits costs no CPU time
+        idle = waited() - since > _IDLE_FACTOR * min_duration and duration <= min_duration
+        if size == 1:
+            # The first call may load libraries and compile code, so that its duration is used only
+            # if it is too slow to time again.
+            done = duration > (10.0 if seconds is None else seconds)
+        else:
+            long_enough = duration > min_duration or size >= max_size
+            done = idle or (long_enough and not fixed_cost_dominates)
+        if done:
+            return list(results[0]), duration / (size * workers), runs
+        size = min(4 * size, max_size)
 
 
 def slowdown(
@@ -526,10 +537,9 @@ def require_enough_trials(
     """
     if trials < least:
         enough, each = 1.5 * (found.seconds + found.time(least, pairs)), format_duration(found.run)
-        runs = f"{least:,} runs at {each} each"
         raise InvalidArgument(
-            f"{owner}: seconds={seconds:g}{of_clock(clock)} is too short: {runs} and the "
-            "choice of an event take about "
+            f"{owner}: seconds={seconds:g}{of_clock(clock)} is too short: {least:,} runs at {each} "
+            "each and the choice of an event take about "
             f"{format_duration(enough)}; give seconds={math.ceil(enough)} or more"
         )
 
