@@ -447,11 +447,10 @@ def slowdown(
     # CPU time is counted in hundredths of a second
     if len(pairs) < 2 or limit < 0.02:
         return 1.0, 1.0
-    chosen = [
-        pairs[place]
+    costs = [
+        _cost_on(pairs[place], stage, executor, limit, clock)
         for place in np.linspace(0, len(pairs) - 1, min(_COMPARED, len(pairs))).astype(int)
     ]
-    costs = [_cost_on(pair, stage, executor, limit, clock) for pair in chosen]
     known = [cost for cost in costs if cost > 0]
     # costs of two pairs up to a factor of two count as equal
     if not known or max(known) <= 2.0 * costs[0]:
