@@ -49,6 +49,13 @@ GENERATOR, RANDOM_STATE, RANDOM, SEED = (
     "__random__",
     "__seed__",
 )
+_BRACKETS = {
+    list: "[{}]",
+    tuple: "({})",
+    set: "set([{}])",
+    frozenset: "frozenset([{}])",
+    dict: "{{{}}}",
+}
 _SLOW = 0.5  # CPU seconds of a run of a made-up call that no audit could repeat
 _COLUMN = re.compile(r"'([^'\[\]]+)'")
 _COLUMN_VALUES = [0.9, 0.5, 0.2, 0.1, 0.7, 0.3, 0.6, 0.4]
@@ -84,23 +91,31 @@ class Sources:
             return f"{self.name_of(kind)}.{value.name}"
         if isinstance(value, (np.bool_, np.number)):
             return self.source(value.item(), depth)
-        if kind in (list, tuple, set, frozenset, dict):
-            if len(value) > _MOST_ENTRIES:
-                raise Unwritable(f"{len(value)} entries")
-            if kind is dict:
-                pairs = (
-                    f"{self.source(key, depth + 1)}: {self.source(held, depth + 1)}"
-                    for key, held in value.items()
-                )
-                return "{{{}}}".format(", ".join(pairs))
-            inner = ", ".join(self.source(each, depth + 1) for each in value)
-            if kind is list:
-                return f"[{inner}]"
-            if kind is tuple:
-                return f"({inner},)" if len(value) == 1 else f"({inner})"
-            return f"{kind.__name__}([{inner}])"
-        if id(value) in self.made and self.made[id(value)][0] is value:
-            _, text, modules = self.made[id(value)]
+        if kind in _BRACKETS:
+            return self._collection(value, depth)
+        return self._object(value, depth)
+
+    def _collection(self, value: Any, depth: int) -> str:
+        """Return the source of a list, tuple, set or dictionary."""
+        if len(value) > _MOST_ENTRIES:
+            raise Unwritable(f"{len(value)} entries")
+        if type(value) is dict:
+            entries = [
+                f"{self.source(key, depth + 1)}: {self.source(held, depth + 1)}"
+                for key, held in value.items()
+            ]
+        else:
+            entries = [self.source(each, depth + 1) for each in value]
+        is_single = type(value) is tuple and len(value) == 1
+        return _BRACKETS[type(value)].format(", ".join(entries) + ("," if is_single else ""))
+
+    def _object(self, value: Any, depth: int) -> str:
+        """Return the source of an object: its construction if it was seen, else what its class
+        allows.
+        """
+        kind = type(value)
+        kept, text, modules = self.made.get(id(value), (None, "", []))
+        if kept is value:
             self.modules += modules
             return text
         if isinstance(value, np.random.Generator):
@@ -110,23 +125,11 @@ class Sources:
         if isinstance(value, random.Random) or value is random:
             return RANDOM
         if isinstance(value, np.ndarray):
-            if value.dtype.kind not in "biufUS" or value.size > _MOST_ENTRIES:
-                raise Unwritable(f"an array of {value.size} entries of dtype {value.dtype}")
-            self.modules.append("numpy")
-            usual = value.dtype in (np.dtype(float), np.dtype(int), np.dtype(bool)) and value.size
-            dtype = "" if usual else f", dtype={value.dtype.str!r}"
-            return f"numpy.array({self.source(value.tolist())}{dtype})"
+            return self._array(value)
         if kind.__name__ in ("DataFrame", "Series") and kind.__module__.startswith(
             ("pandas", "polars")
         ):
-            library = kind.__module__.partition(".")[0]
-            self.modules.append(library)
-            if kind.__name__ == "Series":
-                return f"{library}.Series({self.source(_listed(value))})"
-            if len(value) * len(value.columns) > _MOST_ENTRIES:
-                raise Unwritable(f"a frame of {len(value)} rows")
-            columns = {str(name): _listed(value[name]) for name in value.columns}
-            return f"{library}.DataFrame({self.source(columns)})"
+            return self._frame(value)
         if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, np.ufunc)):
             return self.name_of(value)
         if dataclasses.is_dataclass(value):
@@ -137,6 +140,26 @@ class Sources:
             ]
             return "{}({})".format(self.name_of(kind), ", ".join(fields))
         raise Unwritable("an object of class " + kind.__name__)
+
+    def _array(self, value: Any) -> str:
+        """Return the source of an array of numbers or texts."""
+        if value.dtype.kind not in "biufUS" or value.size > _MOST_ENTRIES:
+            raise Unwritable(f"an array of {value.size} entries of dtype {value.dtype}")
+        self.modules.append("numpy")
+        usual = value.dtype in (np.dtype(float), np.dtype(int), np.dtype(bool)) and value.size
+        dtype = "" if usual else f", dtype={value.dtype.str!r}"
+        return f"numpy.array({self.source(value.tolist())}{dtype})"
+
+    def _frame(self, value: Any) -> str:
+        """Return the source of a data frame or series of pandas or Polars."""
+        library = type(value).__module__.partition(".")[0]
+        self.modules.append(library)
+        if type(value).__name__ == "Series":
+            return f"{library}.Series({self.source(_listed(value))})"
+        if len(value) * len(value.columns) > _MOST_ENTRIES:
+            raise Unwritable(f"a frame of {len(value)} rows")
+        columns = {str(name): _listed(value[name]) for name in value.columns}
+        return f"{library}.DataFrame({self.source(columns)})"
 
     def name_of(self, value: Any) -> str:
         """Return the dotted name by which a class or function can be imported."""
@@ -159,8 +182,7 @@ class Sources:
 
 def _listed(column: Any) -> List[Any]:
     """Return a column of a frame as a list; None where a value is missing."""
-    found = column.to_list()
-    return [None if isinstance(v, float) and math.isnan(v) else v for v in found]
+    return [None if isinstance(v, float) and math.isnan(v) else v for v in column.to_list()]
 
 
 class CallKeeper:
