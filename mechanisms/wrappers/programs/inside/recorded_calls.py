@@ -36,7 +36,7 @@ import runpy
 import signal
 import time
 import types
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
 
 import numpy as np
 
@@ -229,8 +229,7 @@ class CallKeeper:
 
         def report(*args: Any, **kwargs: Any) -> Any:
             # at most 4 calls of a function are kept
-            known = len(self.seen.get(path, ())) >= 4 and not is_constructor
-            if self.busy or known:
+            if self.busy or (len(self.seen.get(path, ())) >= 4 and not is_constructor):
                 return original(*args, **kwargs)
             written = self._written(signature, args, kwargs)
             result = original(*args, **kwargs)
@@ -249,9 +248,8 @@ class CallKeeper:
         ]
         space: Json = {}
         exec("\n".join(lines), space)
-        made = space["outer"](*[None] * len(code.co_freevars))
         function.__defaults__ = function.__kwdefaults__ = None
-        function.__code__ = made.__code__
+        function.__code__ = space["outer"](*[None] * len(code.co_freevars)).__code__
         function.__signature__ = signature
 
     def _written(self, signature: Any, args: Any, kwargs: Any) -> Any:
@@ -462,28 +460,36 @@ def experiment(found: Json) -> Json:
     is_coupled = call.run(1, {}) == first
     if is_coupled and all(call.run(seed, {}) == first for seed in _SEEDS[1:]):
         return dict(about, why="it returns the same output in every run")
+    ranked = _ranked(call, is_coupled)
+    many = [each for each in ranked if each[1] in ("records", "answers")]
+    chosen = max(many, default=None, key=lambda each: each[0]) or next(iter(ranked), None)
+    if chosen is None:
+        why = "no argument of its calls moves the output as data do"
+        if is_coupled and len(first) == 1 and isinstance(first[0], float):
+            return dict(about, role="noise", why=why)
+        return dict(about, why=why if is_coupled else "its noise takes no seed")
+    _, role, name, moved = chosen
+    return dict(about, data=name, role=role, moved=moved, form=form_of(call.value(name)))
+
+
+def _ranked(call: KeptCall, is_coupled: bool) -> List[Tuple[int, str, str, List[str]]]:
+    """Return the length, the role, the name and the effective changes of each argument that moves
+    the output as data do; arguments of the constructor only if no other does.
+    """
     ranked: List[Tuple[int, str, str, List[str]]] = []
     for name in sorted(call.sources, key=lambda name: name.startswith("self.")):
         text, of_constructor = call.sources[name], name.startswith("self.")
-        if name == "self" or text is None or text.startswith("__") or (of_constructor and ranked):
+        if name == "self" or text is None or text.startswith("__") or _LISTED.fullmatch(name):
             continue
-        if _LISTED.fullmatch(name):
-            continue
+        if of_constructor and ranked:
+            break
         value = call.value(name)
         if of_constructor and (isinstance(value, str) or not hasattr(value, "__len__")):
             continue  # a number that configures the object
         role, moved = _effect(call, name, value) if is_coupled else ("", [])
         if role:
             ranked.append((len(value) if hasattr(value, "__len__") else 0, role, name, moved))
-    many = [each for each in ranked if each[1] in ("records", "answers")]
-    chosen = max(many, default=None, key=lambda each: each[0]) or next(iter(ranked), None)
-    if chosen is None and is_coupled and len(first) == 1 and isinstance(first[0], float):
-        return dict(about, role="noise", why="no argument of its calls moves the output as data do")
-    if chosen is None:
-        why = "no argument of its calls moves the output as data do"
-        return dict(about, why=why if is_coupled else "its noise takes no seed")
-    _, role, name, moved = chosen
-    return dict(about, data=name, role=role, moved=moved, form=form_of(call.value(name)))
+    return ranked
 
 
 def completed(found: Json) -> Json:
@@ -513,41 +519,53 @@ def _effect(call: KeptCall, name: str, value: Any) -> Tuple[str, List[str]]:
     person's category, or empty), and which changes moved the output.
     """
     role, effective = "", []
+    for what, changed in itertools.islice(_changes(call, value), 4):
+        moves = []
+        with contextlib.suppress(Exception):  # the runs before one that fails count
+            for seed in _SEEDS:
+                moves.append((call.run(seed, {}), call.run(seed, {name: changed})))
+        is_moved = any(a != b for a, b in moves)
+        if not is_moved or (role == "answers" and np.shape(changed) != np.shape(value)):
+            continue
+        additive = all(_adds(a, b, value, changed) for a, b in moves)
+        if isinstance(value, str) or not hasattr(value, "__len__"):
+            role = _role_of_value(name, value, moves, additive)
+        elif additive and len(value) > 1 and _is_one_draw(value, moves[0][0]):
+            return "", []  # the entries are not meant to be an array
+        else:
+            role = "answers" if additive and role != "records" else "records"
+        effective.append(what)
+    return role, effective
+
+
+def _changes(call: KeptCall, value: Any) -> Iterable[Tuple[str, Any]]:
+    """Return the changes of an argument: the other texts of the lists that the call gives, if it is
+    one of them, else those of one record.
+    """
     known = [call.value(key) for key in call.sources if _LISTED.fullmatch(key)]
     listed = [each for each in known if isinstance(value, str) and value in each]
     others = [("replaced", other) for each in listed for other in each if other != value]
-    for what, changed in itertools.islice(others or _changed(value), 4):
-        moves = []
-        for seed in _SEEDS:
-            try:
-                moves.append((call.run(seed, {}), call.run(seed, {name: changed})))
-            except Exception:
-                break
-        if not moves:
-            continue
-        moved = [a != b for a, b in moves]
-        if not any(moved) or (role == "answers" and np.shape(changed) != np.shape(value)):
-            continue
-        additive = all(_adds(a, b, value, changed) for a, b in moves)
-        if hasattr(value, "__len__") and not isinstance(value, str):
-            if additive and len(value) > 1:
-                data = np.ravel(np.asarray(value, dtype=float))
-                noise = np.array(moves[0][0], dtype=float) - data
-                if np.allclose(noise, noise[0]):
-                    return "", []  # one draw for all entries: they are not meant to be an array
-            role = "answers" if additive and role in ("", "answers") else "records"
-        elif isinstance(value, (bool, str)):
-            role = "category"
-        elif additive:
-            role = "answer"
-        elif isinstance(value, int) and (
-            not all(moved)
-            # one person's value, which the output encodes and so keeps its length
-            or (_DATUM.fullmatch(name) and all(len(a) == len(b) > 1 for a, b in moves))
-        ):
-            role = "category"
-        effective.append(what)
-    return role, effective
+    return others or _changed(value)
+
+
+def _role_of_value(name: str, value: Any, moves: List[Tuple[Any, Any]], additive: bool) -> str:
+    """Return what a number or text is, as `_effect` does, from the outputs before and after it is
+    changed.
+    """
+    if isinstance(value, (bool, str)):
+        return "category"
+    if additive:
+        return "answer"
+    # one person's value, which the output encodes and so keeps its length
+    is_encoded = _DATUM.fullmatch(name) and all(len(a) == len(b) > 1 for a, b in moves)
+    is_category = is_encoded or not all(a != b for a, b in moves)
+    return "category" if isinstance(value, int) and is_category else ""
+
+
+def _is_one_draw(value: Any, output: List[Any]) -> bool:
+    """Return whether an output adds one draw of noise to all entries of an argument."""
+    noise = np.array(output, dtype=float) - np.ravel(np.asarray(value, dtype=float))
+    return bool(np.allclose(noise, noise[0]))
 
 
 def _adds(before: List[Any], after: List[Any], value: Any, changed: Any) -> bool:
@@ -601,36 +619,45 @@ def form_of(value: Any) -> Json:
     """Return the form of data: the container, and the range of its numbers or columns."""
     kind = type(value).__name__
     if hasattr(value, "columns") and not isinstance(value, np.ndarray):
-        names = {str(name): _column(_listed(value[name])) for name in value.columns}
         return {
             "kind": "frame",
             "library": type(value).__module__.partition(".")[0],
-            "columns": names,
+            "columns": {str(name): _column(_listed(value[name])) for name in value.columns},
             "size": len(value),
         }
-    if isinstance(value, (list, tuple)) and value and all(isinstance(v, dict) for v in value):
-        names = {str(key): _column([row.get(key) for row in value]) for key in value[0]}
-        return {"kind": "dicts", "columns": names, "size": len(value)}
-    is_tuples = isinstance(value, list) and value and all(isinstance(v, tuple) for v in value)
-    if (
-        is_tuples
-        and len({len(v) for v in value}) == 1
-        and np.asarray(value).dtype.kind not in "biuf"
-    ):
-        names = {f"part{i}": _column(list(part)) for i, part in enumerate(zip(*value))}
-        return {"kind": "tuples", "columns": names, "size": len(value)}
+    records, columns = _records(value)
+    if records:
+        return {"kind": records, "columns": columns, "size": len(value)}
     if isinstance(value, (bool, int, float, str)):
         return {"kind": "number" if not isinstance(value, (bool, str)) else kind, "value": value}
     items = np.asarray(value)
     if items.ndim == 2 and items.dtype.kind in "biuf":
-        columns = [_column(column.tolist()) for column in items.T]
-        return {"kind": "rows", "container": kind, "columns": columns, "size": len(items)}
+        features = [_column(column.tolist()) for column in items.T]
+        return {"kind": "rows", "container": kind, "columns": features, "size": len(items)}
     return {
         "kind": "values",
         "container": kind,
         "of": _column(items.ravel().tolist()),
         "size": len(items),
     }
+
+
+def _records(value: Any) -> Tuple[str, Json]:
+    """Return the kind and the columns of a list of dictionaries, or of tuples that are not all
+    numbers; an empty kind for other data.
+    """
+    rows = value if isinstance(value, (list, tuple)) else ()
+    if rows and all(isinstance(row, dict) for row in rows):
+        return "dicts", {str(key): _column([row.get(key) for row in rows]) for key in rows[0]}
+    if (
+        isinstance(rows, list)
+        and all(isinstance(row, tuple) for row in rows)
+        and len({len(row) for row in rows}) == 1
+        and np.asarray(rows).dtype.kind not in "biuf"
+    ):
+        parts = enumerate(zip(*rows))
+        return "tuples", {f"part{i}": _column(list(part)) for i, part in parts}
+    return "", {}
 
 
 def _column(items: List[Any]) -> Json:
@@ -691,10 +718,10 @@ def main() -> None:
     if request["tests"]:
         try:
             pytest, said = importlib.import_module("pytest"), io.StringIO()
-            options = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
+            arguments = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
+            arguments += ["--doctest-modules", *request["tests"]]
             with contextlib.redirect_stdout(said):
                 plugin = Plugin(recorder, request["seconds"], pytest.exit)
-                arguments = [*options, "--doctest-modules", *request["tests"]]
                 code = pytest.main(arguments, plugins=[plugin])
             output = said.getvalue()
             lines = [line for line in output.splitlines() if line.startswith(("E  ", "ERROR"))]
