@@ -49,7 +49,7 @@ GENERATOR, RANDOM_STATE, RANDOM, SEED = (
     "__random__",
     "__seed__",
 )
-_BRACKETS = {
+_BRACKETS: Dict[type, str] = {
     list: "[{}]",
     tuple: "({})",
     set: "set([{}])",
