@@ -172,25 +172,31 @@ def _choices(
         return [made]
     if known := _known(parameter):
         return [known]
-    tried: Sequence[str] = (*_FORMS, "frame")
-    if re.search(r"\b(pl|polars)\.", parameter.hint):
-        tried = ("polars frame", "polars labels")
-    elif re.fullmatch(r"df|data_?frame|frame", parameter.name) or "DataFrame" in parameter.hint:
-        tried = ("frame", "label frame")
-    elif _SINGLE.fullmatch(parameter.name) and not _TELLING.search(parameter.hint):
-        tried = ("3.0", "1", "True", "array", "list")
-    elif parts := _TUPLES.search(parameter.hint):
-        columns = [forms["labels" if "str" in part else "list"] for part in parts[1].split(",")]
-        return [f"list(zip({', '.join(columns)}))"]
-    elif re.fullmatch(r"X(_\w+)?|features", parameter.name):
-        tried = ("matrix", *_FORMS)
-    else:
-        tried = next((held for hint, held in _HINTS if re.search(hint, parameter.hint)), tried)
+    tried = _data_tried(parameter, forms)
     if categorical and tried[0] in ("array", "list", "texts", "3.0", "'a'"):
         tried = ("text array", "texts", "'a'", *tried)
     if tried == ("'a'",):  # one of the texts that the code knows
         tried = [repr(text) for text in function.texts if text.isidentifier()][:4] or tried
     return [forms.get(each, each) for each in tried]
+
+
+def _data_tried(parameter: FunctionParameter, forms: Mapping[str, str]) -> Sequence[str]:
+    """Return the data to try for a parameter, by its name and type hint: names of forms, or
+    source.
+    """
+    name, hint = parameter.name, parameter.hint
+    if re.search(r"\b(pl|polars)\.", hint):
+        return ("polars frame", "polars labels")
+    if re.fullmatch(r"df|data_?frame|frame", name) or "DataFrame" in hint:
+        return ("frame", "label frame")
+    if _SINGLE.fullmatch(name) and not _TELLING.search(hint):
+        return ("3.0", "1", "True", "array", "list")
+    if parts := _TUPLES.search(hint):
+        columns = [forms["labels" if "str" in part else "list"] for part in parts[1].split(",")]
+        return (f"list(zip({', '.join(columns)}))",)
+    if re.fullmatch(r"X(_\w+)?|features", name):
+        return ("matrix", *_FORMS)
+    return next((held for telling, held in _HINTS if re.search(telling, hint)), (*_FORMS, "frame"))
 
 
 def _object_of(found: NoiseMap, parameter: FunctionParameter, depth: int = 0) -> str:

@@ -284,42 +284,13 @@ class _Found:
         for path, function in self.functions.items():
             if function.owner:
                 named[function.name].append(path)
-        edges: dict[str, set[str]] = {path: set() for path in self.functions}
-        for path, references in self.references.items():
-            for name in references:
-                if name.startswith("?."):  # a method of an object of unknown class
-                    alike = named.get(name[2:], [])
-                    edges.setdefault(path, set()).update(alike if len(alike) <= 4 else [])
-                    continue
-                target = self.resolved(name)
-                head, _, last = target.rpartition(".")
-                if target in self.bases:
-                    target = self.method(target, "__init__")
-                elif target not in self.functions and head in self.bases:
-                    target = self.method(head, last)
-                edges.setdefault(path, set()).add(target)
         for site in self.doubtful:
-            last = site.call.rpartition(".")[2]
             target = self.resolved(site.call)
             inside = target.rpartition(".")[0] in modules
-            is_known = last in named if site.call.startswith("?.") else inside
+            is_known = site.call[2:] in named if site.call.startswith("?.") else inside
             if not is_known and target not in self.functions and target not in self.bases:
                 self.sites.append(site)
-        own = defaultdict(list)
-        for site in self.sites:
-            own[site.function].append(site)
-        reached = {path: list(own[path]) for path in self.functions}
-        changed = True
-        while changed:
-            changed = False
-            for path in self.functions:
-                known = set(reached[path])
-                for target in edges[path]:
-                    for site in reached.get(target, ()):
-                        if site not in known:
-                            known.add(site)
-                            reached[path].append(site)
-                            changed = True
+        reached = self._reached(self._edges(named))
         constructors = {owner: self.method(owner, "__init__") for owner in self.bases}
         sites = tuple(sorted(self.sites, key=lambda site: (site.file, site.line)))
         return NoiseMap(
@@ -329,6 +300,43 @@ class _Found:
             constructors,
             remarks,
         )
+
+    def _edges(self, methods: Mapping[str, Sequence[str]]) -> dict[str, set[str]]:
+        """Return the functions to which each function refers. `methods` are those of all classes,
+        by name.
+        """
+        edges: dict[str, set[str]] = defaultdict(set)
+        for path, references in self.references.items():
+            for name in references:
+                if name.startswith("?."):  # a method of an object of unknown class
+                    alike = methods.get(name[2:], [])
+                    edges[path].update(alike if len(alike) <= 4 else [])
+                    continue
+                target = self.resolved(name)
+                head, _, last = target.rpartition(".")
+                if target in self.bases:
+                    target = self.method(target, "__init__")
+                elif target not in self.functions and head in self.bases:
+                    target = self.method(head, last)
+                edges[path].add(target)
+        return edges
+
+    def _reached(self, edges: Mapping[str, set[str]]) -> dict[str, list[Site]]:
+        """Return the sites that each function reaches, its own first."""
+        own = defaultdict(list)
+        for site in self.sites:
+            own[site.function].append(site)
+        reached = {path: own[path] for path in self.functions}
+        changed = True
+        while changed:
+            changed = False
+            for path in self.functions:
+                known = set(reached[path])
+                near = (site for target in edges[path] for site in reached.get(target, ()))
+                new = dict.fromkeys(site for site in near if site not in known)
+                reached[path].extend(new)
+                changed = changed or bool(new)
+        return reached
 
 
 class _File(ast.NodeVisitor):
@@ -442,12 +450,12 @@ class _File(ast.NodeVisitor):
         name = self._dotted(node.func)
         owner = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ""
         law, entry = law_of(name, owner)
-        if not law and "." in name and _SPEAKING.search(name.rpartition(".")[2]):
-            site = Site(self.file, node.lineno, name, "opaque", "", self.where)
-            self.found.doubtful.append(site)
         if law:
-            scale = _argument(node, entry)
-            self.found.sites.append(Site(self.file, node.lineno, name, law, scale, self.where))
+            self.found.sites.append(
+                Site(self.file, node.lineno, name, law, _argument(node, entry), self.where)
+            )
+        elif "." in name and _SPEAKING.search(name.rpartition(".")[2]):
+            self.found.doubtful.append(Site(self.file, node.lineno, name, "opaque", "", self.where))
         self.generic_visit(node)
 
     def _dotted(self, node: ast.AST) -> str:
@@ -551,9 +559,7 @@ def law_of(name: str, root: str = "") -> tuple[str, Json]:
         entry = sources.get(last)
         if last == "rvs" or (last in ("sample", "rsample") and _DISTRIBUTION.search(root)):
             return "noise", {}
-        if last in ("sample", "rsample"):  # also of frames and lists
-            return "", {}
-        if entry is None:
+        if entry is None or last in ("sample", "rsample"):  # also of frames and lists
             return "", {}
         law = str(entry["law"])
         return (law, entry) if law not in COMMON_LAWS or _GENERATOR.search(root) else ("", {})
@@ -576,9 +582,8 @@ def _argument(node: ast.Call, entry: Json) -> str:
             return ast.unparse(keyword.value)
     names = [part.split("=")[0].strip() for part in str(entry.get("arguments", "")).split(",")]
     names = names[1:] if names[:1] == ["self"] else names
-    place = names.index(wanted) if wanted in names else None
-    if place is not None and place < len(node.args):
-        return ast.unparse(node.args[place])
+    if wanted in names[: len(node.args)]:
+        return ast.unparse(node.args[names.index(wanted)])
     return ""
 
 

@@ -96,13 +96,8 @@ def promise_of(
     numbers = {notion: values[name] for notion, name in known.items() if name in values}
     gaussian = "gaussian" in laws and not {"laplace", "geometric", "exponential"} & {*laws}
     words = f"parameter {', '.join(known.values())}"
-    if "rho" in numbers and "epsilon" not in numbers:
-        return Promise(f"zcdp:{numbers['rho']:g}", words)
-    if "mu" in numbers and "epsilon" not in numbers:
-        return Promise(f"gdp:{numbers['mu']:g}", words)
     if "epsilon" not in numbers:
-        noise = [name for name in names if NOISE.fullmatch(name.lower())]
-        return Promise("", f"the claim: {noise[0]} is a scale of noise" if noise else "the claim")
+        return _promise_without_epsilon(names, numbers, words)
     epsilon, delta = numbers["epsilon"], numbers.get("delta", 0.0)
     if epsilon < 1e-4:
         return Promise("", f"the claim: epsilon = {epsilon:g} is a tolerance")
@@ -113,6 +108,17 @@ def promise_of(
     if gaussian:
         return Promise("", "the delta of its Gaussian noise")
     return Promise(f"pure:{epsilon:g}", words)
+
+
+def _promise_without_epsilon(
+    names: Sequence[str], numbers: Mapping[str, float], words: str
+) -> Promise:
+    """Return the promise of a call by its rho or its mu; without either, what is missing."""
+    for notion, claim in (("rho", "zcdp"), ("mu", "gdp")):
+        if notion in numbers:
+            return Promise(f"{claim}:{numbers[notion]:g}", words)
+    noise = [name for name in names if NOISE.fullmatch(name.lower())]
+    return Promise("", f"the claim: {noise[0]} is a scale of noise" if noise else "the claim")
 
 
 def relation_of(doc: str) -> str:

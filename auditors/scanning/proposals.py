@@ -108,6 +108,8 @@ def mechanisms(found: NoiseMap) -> list[Function]:
     """
     chosen = []
     for function in found.public():
+        if function.name == "__init__" or _ATTACK.search(function.name):
+            continue
         names = [p.name for p in (*function.parameters, *constructor_parameters(found, function))]
         words = f"{function.path.replace('_', ' ')} {function.doc} {_class_doc(found, function)}"
         claims = bool(privacy_parameters(names)) and any(
@@ -117,11 +119,7 @@ def mechanisms(found: NoiseMap) -> list[Function]:
         is_sampler = bool(own) and all(
             privacy_parameters([name]) or NOISE.fullmatch(name.lower()) for name in own
         )
-        if function.name == "__init__" or (is_sampler and not function.owner):
-            continue
-        if _ATTACK.search(function.name):
-            continue
-        if claims or PRIVACY.search(words):
+        if (claims or PRIVACY.search(words)) and (function.owner or not is_sampler):
             chosen.append(function)
     return chosen
 
@@ -193,7 +191,6 @@ def _texts(found: NoiseMap, function: Function, call: Json) -> dict[str, str]:
 
 def _promise(found: NoiseMap, function: Function, call: Json, sites: Sequence[Site]) -> Promise:
     parameters = (*function.parameters, *constructor_parameters(found, function))
-    doc = " ".join([function.doc, _class_doc(found, function)])
     return promise_of(
         list(dict.fromkeys(p.name for p in parameters)),
         {
@@ -202,7 +199,7 @@ def _promise(found: NoiseMap, function: Function, call: Json, sites: Sequence[Si
             if is_real(value)
         },
         [site.law for site in sites],
-        f"{function.path} {doc}",
+        f"{function.path} {function.doc} {_class_doc(found, function)}",
     )
 
 
@@ -220,21 +217,20 @@ def _form(found: NoiseMap, function: Function, call: Json) -> tuple[str, Json] |
         norm = "l2" if "gauss" in function.path.lower() else "l1"
     texts = _texts(found, function, call)
     sensitivity = _sensitivity(texts)
-    if role == "category" and form["kind"] == "number" and _COUNTS.fullmatch(call["data"]):
-        role = "answer"  # its noise is rounded or cut
+    factor = f" * {sensitivity}" if _is_number(sensitivity) else ""
     if role == "answers":
-        factor = f" * {sensitivity}" if _is_number(sensitivity) else ""
-        length = int(form["size"])
         data = f"(dataset{factor}){'.tolist()' if form['container'] == 'list' else ''}"
         return data, {
             "kind": "Answers",
-            "length": length,
+            "length": int(form["size"]),
             "low": -5.0,
             "high": 5.0,
             "relation": norm,
         }
-    if role in ("answer", "noise"):
-        factor = f" * {sensitivity}" if _is_number(sensitivity) else ""
+    is_rounded = (  # an answer whose noise is rounded or cut
+        role == "category" and form["kind"] == "number" and _COUNTS.fullmatch(call["data"])
+    )
+    if is_rounded or role in ("answer", "noise"):
         if isinstance(form["value"], int) and not factor.strip(" *1.0"):
             return "int(dataset[0])", {
                 "kind": "Counts",
@@ -251,22 +247,7 @@ def _form(found: NoiseMap, function: Function, call: Json) -> tuple[str, Json] |
             "relation": "l1",
         }
     if role == "category":
-        listed = [text for text in values_of(texts).values() if isinstance(text, list | tuple)]
-        known = next((each for each in listed if form["value"] in each), ())
-        if form["kind"] == "str" and not known:
-            return "the list of the values that its data can have"
-        if form["kind"] == "str":
-            high = {"low": 0, "high": len(known) - 1, "categories": True}
-            return f"{known!r}[int(dataset[0])]", {"kind": "Records", "size": 1} | high
-        expression = "bool(dataset[0])" if form["kind"] == "bool" else "int(dataset[0])"
-        most = max(1, int(form["value"])) if form["kind"] == "number" else 1
-        return expression, {
-            "kind": "Records",
-            "size": 1,
-            "low": 0,
-            "high": most,
-            "categories": True,
-        }
+        return _category(form, texts)
     given = {name: text for name, text, _ in call["arguments"] if "sens" in name.lower()}
     if sensitivity := _sensitivity(given):
         return f"what changes by at most {sensitivity} in its data"
@@ -277,6 +258,20 @@ def _form(found: NoiseMap, function: Function, call: Json) -> tuple[str, Json] |
         return data_range(function.limits, function.guards, scales, values, low, high)
 
     return _records(form, stated_bounds(values), widened)
+
+
+def _category(form: Json, texts: Mapping[str, str]) -> tuple[str, Json] | str:
+    """Return the expression and the domain of one person's category; or what is missing."""
+    if form["kind"] == "str":
+        listed = [text for text in values_of(texts).values() if isinstance(text, list | tuple)]
+        known = next((each for each in listed if form["value"] in each), ())
+        if not known:
+            return "the list of the values that its data can have"
+        expression, most = f"{known!r}[int(dataset[0])]", len(known) - 1
+    else:
+        expression = "bool(dataset[0])" if form["kind"] == "bool" else "int(dataset[0])"
+        most = max(1, int(form["value"])) if form["kind"] == "number" else 1
+    return expression, {"kind": "Records", "size": 1, "low": 0, "high": most, "categories": True}
 
 
 def _sensitivity(texts: Mapping[str, Any]) -> str:
@@ -364,8 +359,8 @@ def _target(
         if name == call.get("data"):
             value = expression
         elif name == "self" and call.get("data", "").startswith("self."):
-            value = _with_argument(str(text), call["data"][len("self.") :], expression)
-            value = _with_randomness(value)
+            made = _with_argument(str(text), call["data"].removeprefix("self."), expression)
+            value = _with_randomness(made)
         elif many and text == str(call["form"].get("size")) and COUNT.fullmatch(name):
             value = "len(dataset)"
         else:
@@ -374,16 +369,15 @@ def _target(
             owner = value
         else:
             arguments.append(f"{name}={value}")
-    inner = function.path.removeprefix(f"{function.module}.")
-    run, called = "", f"{function.module}.{inner}"
+    run, called = "", function.path
     if owner:
         run, called = f"mechanism = {owner}\n", f"mechanism.{function.name}"
     called += f"({', '.join(arguments)})"
     if call["role"] == "noise":
         run += f"return {expression} + {called}"
     elif owner:
-        run += f"found = {called}\n"
         run += (
+            f"found = {called}\n"
             "return found if found is not None and found is not mechanism else "
             "{key: value for key, value in vars(mechanism).items() if key.endswith('_')}"
         )

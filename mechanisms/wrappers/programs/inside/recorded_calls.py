@@ -36,7 +36,7 @@ import runpy
 import signal
 import time
 import types
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
 
 import numpy as np
 
@@ -49,6 +49,13 @@ GENERATOR, RANDOM_STATE, RANDOM, SEED = (
     "__random__",
     "__seed__",
 )
+_BRACKETS: Dict[type, str] = {
+    list: "[{}]",
+    tuple: "({})",
+    set: "set([{}])",
+    frozenset: "frozenset([{}])",
+    dict: "{{{}}}",
+}
 _SLOW = 0.5  # CPU seconds of a run of a made-up call that no audit could repeat
 _COLUMN = re.compile(r"'([^'\[\]]+)'")
 _COLUMN_VALUES = [0.9, 0.5, 0.2, 0.1, 0.7, 0.3, 0.6, 0.4]
@@ -84,23 +91,31 @@ class Sources:
             return f"{self.name_of(kind)}.{value.name}"
         if isinstance(value, (np.bool_, np.number)):
             return self.source(value.item(), depth)
-        if kind in (list, tuple, set, frozenset, dict):
-            if len(value) > _MOST_ENTRIES:
-                raise Unwritable(f"{len(value)} entries")
-            if kind is dict:
-                pairs = (
-                    f"{self.source(key, depth + 1)}: {self.source(held, depth + 1)}"
-                    for key, held in value.items()
-                )
-                return "{{{}}}".format(", ".join(pairs))
-            inner = ", ".join(self.source(each, depth + 1) for each in value)
-            if kind is list:
-                return f"[{inner}]"
-            if kind is tuple:
-                return f"({inner},)" if len(value) == 1 else f"({inner})"
-            return f"{kind.__name__}([{inner}])"
-        if id(value) in self.made and self.made[id(value)][0] is value:
-            _, text, modules = self.made[id(value)]
+        if kind in _BRACKETS:
+            return self._collection(value, depth)
+        return self._object(value, depth)
+
+    def _collection(self, value: Any, depth: int) -> str:
+        """Return the source of a list, tuple, set or dictionary."""
+        if len(value) > _MOST_ENTRIES:
+            raise Unwritable(f"{len(value)} entries")
+        if type(value) is dict:
+            entries = [
+                f"{self.source(key, depth + 1)}: {self.source(held, depth + 1)}"
+                for key, held in value.items()
+            ]
+        else:
+            entries = [self.source(each, depth + 1) for each in value]
+        is_single = type(value) is tuple and len(value) == 1
+        return _BRACKETS[type(value)].format(", ".join(entries) + ("," if is_single else ""))
+
+    def _object(self, value: Any, depth: int) -> str:
+        """Return the source of an object: its construction if it was seen, else what its class
+        allows.
+        """
+        kind = type(value)
+        kept, text, modules = self.made.get(id(value), (None, "", []))
+        if kept is value:
             self.modules += modules
             return text
         if isinstance(value, np.random.Generator):
@@ -110,23 +125,11 @@ class Sources:
         if isinstance(value, random.Random) or value is random:
             return RANDOM
         if isinstance(value, np.ndarray):
-            if value.dtype.kind not in "biufUS" or value.size > _MOST_ENTRIES:
-                raise Unwritable(f"an array of {value.size} entries of dtype {value.dtype}")
-            self.modules.append("numpy")
-            usual = value.dtype in (np.dtype(float), np.dtype(int), np.dtype(bool)) and value.size
-            dtype = "" if usual else f", dtype={value.dtype.str!r}"
-            return f"numpy.array({self.source(value.tolist())}{dtype})"
+            return self._array(value)
         if kind.__name__ in ("DataFrame", "Series") and kind.__module__.startswith(
             ("pandas", "polars")
         ):
-            library = kind.__module__.partition(".")[0]
-            self.modules.append(library)
-            if kind.__name__ == "Series":
-                return f"{library}.Series({self.source(_listed(value))})"
-            if len(value) * len(value.columns) > _MOST_ENTRIES:
-                raise Unwritable(f"a frame of {len(value)} rows")
-            columns = {str(name): _listed(value[name]) for name in value.columns}
-            return f"{library}.DataFrame({self.source(columns)})"
+            return self._frame(value)
         if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, np.ufunc)):
             return self.name_of(value)
         if dataclasses.is_dataclass(value):
@@ -137,6 +140,26 @@ class Sources:
             ]
             return "{}({})".format(self.name_of(kind), ", ".join(fields))
         raise Unwritable("an object of class " + kind.__name__)
+
+    def _array(self, value: Any) -> str:
+        """Return the source of an array of numbers or texts."""
+        if value.dtype.kind not in "biufUS" or value.size > _MOST_ENTRIES:
+            raise Unwritable(f"an array of {value.size} entries of dtype {value.dtype}")
+        self.modules.append("numpy")
+        usual = value.dtype in (np.dtype(float), np.dtype(int), np.dtype(bool)) and value.size
+        dtype = "" if usual else f", dtype={value.dtype.str!r}"
+        return f"numpy.array({self.source(value.tolist())}{dtype})"
+
+    def _frame(self, value: Any) -> str:
+        """Return the source of a data frame or series of pandas or Polars."""
+        library = type(value).__module__.partition(".")[0]
+        self.modules.append(library)
+        if type(value).__name__ == "Series":
+            return f"{library}.Series({self.source(_listed(value))})"
+        if len(value) * len(value.columns) > _MOST_ENTRIES:
+            raise Unwritable(f"a frame of {len(value)} rows")
+        columns = {str(name): _listed(value[name]) for name in value.columns}
+        return f"{library}.DataFrame({self.source(columns)})"
 
     def name_of(self, value: Any) -> str:
         """Return the dotted name by which a class or function can be imported."""
@@ -159,8 +182,7 @@ class Sources:
 
 def _listed(column: Any) -> List[Any]:
     """Return a column of a frame as a list; None where a value is missing."""
-    found = column.to_list()
-    return [None if isinstance(v, float) and math.isnan(v) else v for v in found]
+    return [None if isinstance(v, float) and math.isnan(v) else v for v in column.to_list()]
 
 
 class CallKeeper:
@@ -207,8 +229,7 @@ class CallKeeper:
 
         def report(*args: Any, **kwargs: Any) -> Any:
             # at most 4 calls of a function are kept
-            known = len(self.seen.get(path, ())) >= 4 and not is_constructor
-            if self.busy or known:
+            if self.busy or (len(self.seen.get(path, ())) >= 4 and not is_constructor):
                 return original(*args, **kwargs)
             written = self._written(signature, args, kwargs)
             result = original(*args, **kwargs)
@@ -227,9 +248,8 @@ class CallKeeper:
         ]
         space: Json = {}
         exec("\n".join(lines), space)
-        made = space["outer"](*[None] * len(code.co_freevars))
         function.__defaults__ = function.__kwdefaults__ = None
-        function.__code__ = made.__code__
+        function.__code__ = space["outer"](*[None] * len(code.co_freevars)).__code__
         function.__signature__ = signature
 
     def _written(self, signature: Any, args: Any, kwargs: Any) -> Any:
@@ -440,28 +460,36 @@ def experiment(found: Json) -> Json:
     is_coupled = call.run(1, {}) == first
     if is_coupled and all(call.run(seed, {}) == first for seed in _SEEDS[1:]):
         return dict(about, why="it returns the same output in every run")
+    ranked = _ranked(call, is_coupled)
+    many = [each for each in ranked if each[1] in ("records", "answers")]
+    chosen = max(many, default=None, key=lambda each: each[0]) or next(iter(ranked), None)
+    if chosen is None:
+        why = "no argument of its calls moves the output as data do"
+        if is_coupled and len(first) == 1 and isinstance(first[0], float):
+            return dict(about, role="noise", why=why)
+        return dict(about, why=why if is_coupled else "its noise takes no seed")
+    _, role, name, moved = chosen
+    return dict(about, data=name, role=role, moved=moved, form=form_of(call.value(name)))
+
+
+def _ranked(call: KeptCall, is_coupled: bool) -> List[Tuple[int, str, str, List[str]]]:
+    """Return the length, the role, the name and the effective changes of each argument that moves
+    the output as data do; arguments of the constructor only if no other does.
+    """
     ranked: List[Tuple[int, str, str, List[str]]] = []
     for name in sorted(call.sources, key=lambda name: name.startswith("self.")):
         text, of_constructor = call.sources[name], name.startswith("self.")
-        if name == "self" or text is None or text.startswith("__") or (of_constructor and ranked):
+        if name == "self" or text is None or text.startswith("__") or _LISTED.fullmatch(name):
             continue
-        if _LISTED.fullmatch(name):
-            continue
+        if of_constructor and ranked:
+            break
         value = call.value(name)
         if of_constructor and (isinstance(value, str) or not hasattr(value, "__len__")):
             continue  # a number that configures the object
         role, moved = _effect(call, name, value) if is_coupled else ("", [])
         if role:
             ranked.append((len(value) if hasattr(value, "__len__") else 0, role, name, moved))
-    many = [each for each in ranked if each[1] in ("records", "answers")]
-    chosen = max(many, default=None, key=lambda each: each[0]) or next(iter(ranked), None)
-    if chosen is None and is_coupled and len(first) == 1 and isinstance(first[0], float):
-        return dict(about, role="noise", why="no argument of its calls moves the output as data do")
-    if chosen is None:
-        why = "no argument of its calls moves the output as data do"
-        return dict(about, why=why if is_coupled else "its noise takes no seed")
-    _, role, name, moved = chosen
-    return dict(about, data=name, role=role, moved=moved, form=form_of(call.value(name)))
+    return ranked
 
 
 def completed(found: Json) -> Json:
@@ -491,41 +519,53 @@ def _effect(call: KeptCall, name: str, value: Any) -> Tuple[str, List[str]]:
     person's category, or empty), and which changes moved the output.
     """
     role, effective = "", []
+    for what, changed in itertools.islice(_changes(call, value), 4):
+        moves = []
+        with contextlib.suppress(Exception):  # the runs before one that fails count
+            for seed in _SEEDS:
+                moves.append((call.run(seed, {}), call.run(seed, {name: changed})))
+        is_moved = any(a != b for a, b in moves)
+        if not is_moved or (role == "answers" and np.shape(changed) != np.shape(value)):
+            continue
+        additive = all(_adds(a, b, value, changed) for a, b in moves)
+        if isinstance(value, str) or not hasattr(value, "__len__"):
+            role = _role_of_value(name, value, moves, additive)
+        elif additive and len(value) > 1 and _is_one_draw(value, moves[0][0]):
+            return "", []  # the entries are not meant to be an array
+        else:
+            role = "answers" if additive and role != "records" else "records"
+        effective.append(what)
+    return role, effective
+
+
+def _changes(call: KeptCall, value: Any) -> Iterable[Tuple[str, Any]]:
+    """Return the changes of an argument: the other texts of the lists that the call gives, if it is
+    one of them, else those of one record.
+    """
     known = [call.value(key) for key in call.sources if _LISTED.fullmatch(key)]
     listed = [each for each in known if isinstance(value, str) and value in each]
     others = [("replaced", other) for each in listed for other in each if other != value]
-    for what, changed in itertools.islice(others or _changed(value), 4):
-        moves = []
-        for seed in _SEEDS:
-            try:
-                moves.append((call.run(seed, {}), call.run(seed, {name: changed})))
-            except Exception:
-                break
-        if not moves:
-            continue
-        moved = [a != b for a, b in moves]
-        if not any(moved) or (role == "answers" and np.shape(changed) != np.shape(value)):
-            continue
-        additive = all(_adds(a, b, value, changed) for a, b in moves)
-        if hasattr(value, "__len__") and not isinstance(value, str):
-            if additive and len(value) > 1:
-                data = np.ravel(np.asarray(value, dtype=float))
-                noise = np.array(moves[0][0], dtype=float) - data
-                if np.allclose(noise, noise[0]):
-                    return "", []  # one draw for all entries: they are not meant to be an array
-            role = "answers" if additive and role in ("", "answers") else "records"
-        elif isinstance(value, (bool, str)):
-            role = "category"
-        elif additive:
-            role = "answer"
-        elif isinstance(value, int) and (
-            not all(moved)
-            # one person's value, which the output encodes and so keeps its length
-            or (_DATUM.fullmatch(name) and all(len(a) == len(b) > 1 for a, b in moves))
-        ):
-            role = "category"
-        effective.append(what)
-    return role, effective
+    return others or _changed(value)
+
+
+def _role_of_value(name: str, value: Any, moves: List[Tuple[Any, Any]], additive: bool) -> str:
+    """Return what a number or text is, as `_effect` does, from the outputs before and after it is
+    changed.
+    """
+    if isinstance(value, (bool, str)):
+        return "category"
+    if additive:
+        return "answer"
+    # one person's value, which the output encodes and so keeps its length
+    is_encoded = _DATUM.fullmatch(name) and all(len(a) == len(b) > 1 for a, b in moves)
+    is_category = is_encoded or not all(a != b for a, b in moves)
+    return "category" if isinstance(value, int) and is_category else ""
+
+
+def _is_one_draw(value: Any, output: List[Any]) -> bool:
+    """Return whether an output adds one draw of noise to all entries of an argument."""
+    noise = np.array(output, dtype=float) - np.ravel(np.asarray(value, dtype=float))
+    return bool(np.allclose(noise, noise[0]))
 
 
 def _adds(before: List[Any], after: List[Any], value: Any, changed: Any) -> bool:
@@ -579,36 +619,45 @@ def form_of(value: Any) -> Json:
     """Return the form of data: the container, and the range of its numbers or columns."""
     kind = type(value).__name__
     if hasattr(value, "columns") and not isinstance(value, np.ndarray):
-        names = {str(name): _column(_listed(value[name])) for name in value.columns}
         return {
             "kind": "frame",
             "library": type(value).__module__.partition(".")[0],
-            "columns": names,
+            "columns": {str(name): _column(_listed(value[name])) for name in value.columns},
             "size": len(value),
         }
-    if isinstance(value, (list, tuple)) and value and all(isinstance(v, dict) for v in value):
-        names = {str(key): _column([row.get(key) for row in value]) for key in value[0]}
-        return {"kind": "dicts", "columns": names, "size": len(value)}
-    is_tuples = isinstance(value, list) and value and all(isinstance(v, tuple) for v in value)
-    if (
-        is_tuples
-        and len({len(v) for v in value}) == 1
-        and np.asarray(value).dtype.kind not in "biuf"
-    ):
-        names = {f"part{i}": _column(list(part)) for i, part in enumerate(zip(*value))}
-        return {"kind": "tuples", "columns": names, "size": len(value)}
+    records, columns = _records(value)
+    if records:
+        return {"kind": records, "columns": columns, "size": len(value)}
     if isinstance(value, (bool, int, float, str)):
         return {"kind": "number" if not isinstance(value, (bool, str)) else kind, "value": value}
     items = np.asarray(value)
     if items.ndim == 2 and items.dtype.kind in "biuf":
-        columns = [_column(column.tolist()) for column in items.T]
-        return {"kind": "rows", "container": kind, "columns": columns, "size": len(items)}
+        features = [_column(column.tolist()) for column in items.T]
+        return {"kind": "rows", "container": kind, "columns": features, "size": len(items)}
     return {
         "kind": "values",
         "container": kind,
         "of": _column(items.ravel().tolist()),
         "size": len(items),
     }
+
+
+def _records(value: Any) -> Tuple[str, Json]:
+    """Return the kind and the columns of a list of dictionaries, or of tuples that are not all
+    numbers; an empty kind for other data.
+    """
+    rows = value if isinstance(value, (list, tuple)) else ()
+    if rows and all(isinstance(row, dict) for row in rows):
+        return "dicts", {str(key): _column([row.get(key) for row in rows]) for key in rows[0]}
+    if (
+        isinstance(rows, list)
+        and all(isinstance(row, tuple) for row in rows)
+        and len({len(row) for row in rows}) == 1
+        and np.asarray(rows).dtype.kind not in "biuf"
+    ):
+        parts = enumerate(zip(*rows))
+        return "tuples", {f"part{i}": _column(list(part)) for i, part in parts}
+    return "", {}
 
 
 def _column(items: List[Any]) -> Json:
@@ -669,10 +718,10 @@ def main() -> None:
     if request["tests"]:
         try:
             pytest, said = importlib.import_module("pytest"), io.StringIO()
-            options = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
+            arguments = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
+            arguments += ["--doctest-modules", *request["tests"]]
             with contextlib.redirect_stdout(said):
                 plugin = Plugin(recorder, request["seconds"], pytest.exit)
-                arguments = [*options, "--doctest-modules", *request["tests"]]
                 code = pytest.main(arguments, plugins=[plugin])
             output = said.getvalue()
             lines = [line for line in output.splitlines() if line.startswith(("E  ", "ERROR"))]
