@@ -363,7 +363,9 @@ def graph_distance_problem(d0: Any, d1: Any, relation: ParsedRelation) -> str:
             "attributes of the graphs themselves (not of nodes or edges) differ: give both "
             "graphs the same"
         )
-    nodes, edges = zip(_nodes_and_edges(d0, "D0"), _nodes_and_edges(d1, "D1"), strict=True)
+    nodes, edges = zip(
+        *(_nodes_and_edges(graph, side) for graph, side in ((d0, "D0"), (d1, "D1"))), strict=True
+    )
     if (nodes[0], edges[0]) == (nodes[1], edges[1]):
         raise InvalidArgument(
             "Pair: D0 and D1 are identical, which cannot show a violation; change an edge or "
