@@ -123,8 +123,9 @@ def _record_problem(first: DatasetRecords, second: DatasetRecords, spec: ParsedR
                 "record to one of them"
             )
         if extra > spec.k:
-            where = f"{_rows_text(first.keys, left - right, 'D0')}{_rows_text(second.keys, right - left, 'D1')}"  # noqa: E501
-            return excess(extra, spec.k, _UNMATCHED_RECORDS, where)
+            rows_text = _rows_text(first.keys, left - right, "D0")
+            rows_text += _rows_text(second.keys, right - left, "D1")
+            return excess(extra, spec.k, _UNMATCHED_RECORDS, rows_text)
         return _kind_problem(first, second, left - right, right - left)
     if len(first.keys) != len(second.keys):
         return (
@@ -132,6 +133,13 @@ def _record_problem(first: DatasetRecords, second: DatasetRecords, spec: ParsedR
         )
     if not first.ordered:
         return _entry_problem(first, second, spec)
+    return _row_problem(first, second, spec)
+
+
+def _row_problem(first: DatasetRecords, second: DatasetRecords, spec: ParsedRelation) -> str:
+    """Return why two datasets of as many records differ in more rows than the relation allows, or
+    in other columns, or "".
+    """
     rows = [i for i, (a, b) in enumerate(zip(first.keys, second.keys, strict=True)) if a != b]
     if not rows:
         raise InvalidArgument(
@@ -166,10 +174,9 @@ def matching_relations(d0: Dataset, d1: Dataset) -> list[str]:
     excluded = ("stated", "attribute", *(() if hasattr(d0, "rounds") else ("substitution",)))
     found = [
         name
-        for name in (*NORMS, *RELATIONS)
+        for name in dict.fromkeys((*NORMS, *RELATIONS))
         if name not in excluded and _are_neighbors(d0, d1, name)
     ]
-    found = list(dict.fromkeys(found))
     frames = library_name(d0) != "networkx"
     columns: list[str] = []
     with contextlib.suppress(InvalidArgument):

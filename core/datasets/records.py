@@ -121,7 +121,6 @@ def require_json_form(dataset: Dataset, side: str) -> None:
 
 def read_records(dataset: Dataset, side: str, unit: str = "") -> DatasetRecords:
     """Return the records of a dataset. Raise InvalidArgument for a dataset without records."""
-    fields: Mapping[str, Any] | None
     if library_name(dataset):
         return _read_frame(dataset, side)
     if isinstance(dataset, np.ndarray) and dataset.ndim > 0:
@@ -130,33 +129,14 @@ def read_records(dataset: Dataset, side: str, unit: str = "") -> DatasetRecords:
             if dataset.ndim > 1
             else _array_text(dataset)
         )
+        fields: Mapping[str, Any] | None = _MatrixColumns(dataset) if dataset.ndim == 2 else None
         if dataset.dtype.names:
             fields = {name: dataset[name] for name in dataset.dtype.names}
-        else:
-            fields = _MatrixColumns(dataset) if dataset.ndim == 2 else None
         return DatasetRecords(
             kind, _row_keys(dataset), None, fields, about=_fill_value_key(dataset)
         )
     if isinstance(dataset, dict):
-        content = any(
-            isinstance(v, list | tuple) or (isinstance(v, np.ndarray) and v.ndim)
-            for v in dataset.values()
-        )
-        if not content or (unit == "key" and "key" not in dataset):
-            keys, values = list(dataset), list(dataset.values())
-            both: list[Hashable] = list(zip(map(exact, keys), map(exact, values), strict=True))
-            fields = {"key": keys, "value": values}
-            return DatasetRecords(
-                "a dict of entries",
-                both,
-                None,
-                fields,
-                ordered=False,
-                about=_extra_attributes(dataset),
-            )
-        names = sorted(dataset, key=lambda name: (str(name), type(name).__name__))
-        found = _read_columns([dataset[name] for name in names], names, f"a dict of {names}", side)
-        return dataclasses.replace(found, about={**found.about, **_extra_attributes(dataset)})
+        return _read_dict(dataset, side, unit)
     if isinstance(dataset, list | tuple):
         return dataclasses.replace(
             found := _read_sequence(dataset, side),
@@ -178,6 +158,29 @@ def read_records(dataset: Dataset, side: str, unit: str = "") -> DatasetRecords:
         f"Pair: {side} must be a dataset with separate records, got {_value_text(dataset)}; "
         f"{remedy}"
     )
+
+
+def _read_dict(dataset: dict[Any, Any], side: str, unit: str) -> DatasetRecords:
+    """Return the records of a dict: rows across its columns, or its entries if it has none or
+    `unit` is ``key``.
+    """
+    content = any(
+        isinstance(v, list | tuple) or (isinstance(v, np.ndarray) and v.ndim)
+        for v in dataset.values()
+    )
+    if not content or (unit == "key" and "key" not in dataset):
+        keys, values = list(dataset), list(dataset.values())
+        return DatasetRecords(
+            "a dict of entries",
+            list(zip(map(exact, keys), map(exact, values), strict=True)),
+            None,
+            {"key": keys, "value": values},
+            ordered=False,
+            about=_extra_attributes(dataset),
+        )
+    names = sorted(dataset, key=lambda name: (str(name), type(name).__name__))
+    found = _read_columns([dataset[name] for name in names], names, f"a dict of {names}", side)
+    return dataclasses.replace(found, about={**found.about, **_extra_attributes(dataset)})
 
 
 def scalar_fields(dataset: Any) -> dict[str, Hashable]:

@@ -198,7 +198,7 @@ def vector_distance_problem(d0: Any, d1: Any, relation: str) -> str:
         numbers = vector_numbers(dataset)
         if numbers is None:
             return f"both must be numeric vectors with numbers of at most 64 bits, {name} is not"
-        if not all(math.isfinite(number) for number in numbers if isinstance(number, float)):
+        if not all(abs(number) < math.inf for number in numbers):
             return f"answers must be finite, but {name} contains NaN or infinity"
         vectors.append(numbers)
     first_vector, second_vector = vectors
@@ -212,41 +212,38 @@ def vector_distance_problem(d0: Any, d1: Any, relation: str) -> str:
     ]
     if kinds[0] != kinds[1]:
         return f"D0 is of {kinds[0]}, D1 of {kinds[1]}: both datasets must be of one kind"
-    if len(first_vector) != len(second_vector) or np.ndim(d0) != np.ndim(d1):
+    if np.shape(d0) != np.shape(d1):
         return (
             f"they have shapes {np.shape(d0)} and {np.shape(d1)}, both must be vectors of one "
             "length"
         )
-    single = isinstance(d0, np.ndarray) and d0.dtype.kind == "f" and d0.dtype.itemsize < 8
-    spacing = (lambda x: float(np.spacing(d0.dtype.type(abs(x))))) if single else math.ulp
-    if all(
-        a == b and _negative_zero(a) == _negative_zero(b)
-        for a, b in zip(first_vector, second_vector, strict=True)
+    if first_vector == second_vector and (
+        list(map(_negative_zero, first_vector)) == list(map(_negative_zero, second_vector))
     ):
         raise InvalidArgument(
             "Pair: D0 and D1 are identical, which cannot show a violation; change an answer "
             "of one of them"
         )
-    other = (
-        []
-        if np.ndim(d0) == 0 or isinstance(d0, np.ndarray)
-        else [
-            i
-            for i, (a, b) in enumerate(zip(d0, d1, strict=True))
-            if type(a) is not type(b) and a == b
-        ]
-    )
-    if other:
-        types = [type(d[other[0]]).__name__ for d in (d0, d1)]
-        return (
-            f"answer {other[0]} is of type {types[0]} in D0 and {types[1]} in D1 and does not "
-            "move: give both in one type"
-        )
+    if isinstance(d0, list | tuple):
+        for i, (a, b) in enumerate(zip(d0, d1, strict=True)):
+            if type(a) is not type(b) and a == b:
+                return (
+                    f"answer {i} is of type {type(a).__name__} in D0 and {type(b).__name__} in D1 "
+                    "and does not move: give both in one type"
+                )
+    floats = d0.dtype.type if isinstance(d0, np.ndarray) and d0.dtype.kind == "f" else float
     moved = [(a, b) for a, b in zip(first_vector, second_vector, strict=True) if a != b]
+    return _moved_problem(moved, floats, relation)
+
+
+def _moved_problem(moved: list[tuple[Number, Number]], floats: Any, relation: str) -> str:
+    """Return why the answers that differ, given as pairs of values of the type `floats`, are at a
+    distance above 1 that rounding does not explain, or "".
+    """
     steps = [abs(Fraction(a) - Fraction(b)) for a, b in moved]
     rounding = [
         sum(
-            (Fraction(spacing(v)) / 2 for v in pair if isinstance(v, float) and not v.is_integer()),
+            (Fraction(float(np.spacing(floats(abs(v))))) / 2 for v in pair if v != int(v)),
             Fraction(0),
         )
         for pair in moved
@@ -257,10 +254,10 @@ def vector_distance_problem(d0: Any, d1: Any, relation: str) -> str:
     largest_allowed = 1 + (
         len(moved) * _ROUNDING if len(moved) > 1 and any(rounding) and relation != "linf" else 0
     )
-    for sizes, limit in ((smallest_steps, largest_allowed), (steps, 1 + _MOST_ROUNDING)):
-        if _norm_of_steps(sizes, relation) > (limit * limit if relation == "l2" else limit):
-            break
-    else:
+    if all(
+        _norm_of_steps(sizes, relation) <= (limit * limit if relation == "l2" else limit)
+        for sizes, limit in ((smallest_steps, largest_allowed), (steps, 1 + _MOST_ROUNDING))
+    ):
         return ""
     return (
         f"their distance is {_distance_text(_norm_of_steps(steps, relation), relation)}, at most "
@@ -369,16 +366,16 @@ def graph_distance_problem(d0: Any, d1: Any, relation: ParsedRelation) -> str:
     nodes, edges = zip(
         *(_nodes_and_edges(graph, side) for graph, side in ((d0, "D0"), (d1, "D1"))), strict=True
     )
-    if nodes[0] == nodes[1] and edges[0] == edges[1]:
+    if (nodes[0], edges[0]) == (nodes[1], edges[1]):
         raise InvalidArgument(
             "Pair: D0 and D1 are identical, which cannot show a violation; change an edge or "
             "a node of one of them"
         )
     k = relation.k
-    unmatched = [
-        node for node in {**nodes[0], **nodes[1]} if (node in nodes[0]) != (node in nodes[1])
-    ]
-    changed = [node for node in nodes[0] if node in nodes[1] and nodes[0][node] != nodes[1][node]]
+    unmatched = nodes[0].keys() ^ nodes[1].keys()
+    changed = {
+        node for node in nodes[0].keys() & nodes[1].keys() if nodes[0][node] != nodes[1][node]
+    }
     removed, added = edges[0] - edges[1], edges[1] - edges[0]
     if relation.name in ("edge", "replace-edge"):
         if unmatched or changed:
@@ -396,7 +393,7 @@ def graph_distance_problem(d0: Any, d1: Any, relation: ParsedRelation) -> str:
     if relation.name == "node":
         if changed:
             return f"{len(changed)} nodes have other attributes, a node is added or removed"
-        apart = [ends for ends, _ in (removed + added) if not set(ends) & {*unmatched}]
+        apart = [ends for ends, _ in (removed + added) if not unmatched & set(ends)]
         if apart:
             return f"{len(apart)} edges differ between nodes that are in both"
         return excess(len(unmatched), k, "nodes are in one graph and not in the other")
@@ -405,7 +402,7 @@ def graph_distance_problem(d0: Any, d1: Any, relation: ParsedRelation) -> str:
             f"{len(unmatched)} nodes are in one graph and not in the other, the nodes may not "
             "differ"
         )
-    covered = _has_vertex_cover(set(changed), [ends for ends, _ in removed + added], k)
+    covered = _has_vertex_cover(changed, [ends for ends, _ in removed + added], k)
     return "" if covered else f"the differences belong to more than {k} nodes, at most {k} may"
 
 

@@ -134,13 +134,22 @@ def column(name: Any, given: Any, owner: str) -> Column:
             raise InvalidArgument(f"{where}: {key} must be True or False, got {short_repr(flag)}")
     if "categories" in given and not infinite:
         return _category_column(name, given, missing, where)
+    return _bounded_column(name, given, missing, infinite, where)
+
+
+def _bounded_column(
+    name: str, given: Mapping[str, Any], missing: bool, infinite: bool, where: str
+) -> Column:
+    """Return the `Column` of a specification with low and high; raise InvalidArgument for invalid
+    bounds.
+    """
     bounds = [_parse_bound(given.get(key), f"{where}: {key}") for key in ("low", "high")]
-    if isinstance(bounds[0], datetime.date) != isinstance(bounds[1], datetime.date):
+    dates = isinstance(bounds[0], datetime.date)
+    if dates != isinstance(bounds[1], datetime.date):
         raise InvalidArgument(
             f"{where}: low and high must be both numbers or both dates, got "
             f"{short_repr(given.get('high'))}"
         )
-    dates = isinstance(bounds[0], datetime.date)
     kind = (
         "date"
         if dates
@@ -180,11 +189,10 @@ def _category_column(name: str, given: Mapping[str, Any], missing: bool, where: 
         or "low" in given
         or "high" in given
     ):
-        rule = (
-            "categories must be a list of distinct texts, whole numbers or booleans, given "
-            "without low and high"
+        raise InvalidArgument(
+            f"{where}: categories must be a list of distinct texts, whole numbers or booleans, "
+            f"given without low and high, got {short_repr(found)}"
         )
-        raise InvalidArgument(f"{where}: {rule}, got {short_repr(found)}")
     return Column(name, "category", 0.0, float(len(listed) - 1), tuple(listed), missing)
 
 
@@ -301,9 +309,8 @@ def column_lists(dataset: Any, form: str) -> dict[Any, list[Any]] | str:
     """Return the columns of a dataset as lists, or a text that explains why the dataset does not
     have this form.
     """
-    wanted = {"arrow": "pyarrow"}.get(form, form)
     if library_name(dataset) not in ("", "networkx"):
-        if library_name(dataset) != wanted:
+        if library_name(dataset) != {"arrow": "pyarrow"}.get(form, form):
             return f"it is a frame of {library_name(dataset)}, the domain expects {form}"
         try:
             return values_of(to_parts(dataset))
@@ -316,7 +323,7 @@ def column_lists(dataset: Any, form: str) -> dict[Any, list[Any]] | str:
         }
         if (
             all(isinstance(items, list) for items in data.values())
-            and len({len(items) for items in data.values()}) <= 1
+            and len(set(map(len, data.values()))) <= 1
         ):
             return data
         return "its columns must be arrays or lists of equal length"
@@ -325,8 +332,8 @@ def column_lists(dataset: Any, form: str) -> dict[Any, list[Any]] | str:
         and isinstance(dataset, list)
         and all(isinstance(record, dict) for record in dataset)
     ):
-        names = dict.fromkeys(name for record in dataset for name in record)
-        if all(len(record) == len(names) for record in dataset):
+        names = dataset[0] if dataset else {}
+        if all(record.keys() == names.keys() for record in dataset):
             return {name: [record[name] for record in dataset] for name in names}
         return "its records must have the same keys"
     return f"it is of type {type(dataset).__name__}, the domain expects {form}"

@@ -110,9 +110,8 @@ class Table(Domain):
                 f"user's, got {self.time!r}"
             )
         given = [column(name, held, owner) for name, held in self.columns.items()]
-        ends = (0.0, float(self.largest + self.per_user))
         number = [
-            Column(name, "integer", *ends)
+            Column(name, "integer", 0.0, float(self.largest + self.per_user))
             for name in (self.user, self.time)
             if name is not None and name not in self.columns
         ]
@@ -123,6 +122,12 @@ class Table(Domain):
             self.relation or (f"add-remove:unit={self.user}" if self.user else "replace-one"),
         )
         parsed = self._parse_relation(owner)
+        object.__setattr__(self, "rows", self._encoded_rows(owner, parsed))
+
+    def _encoded_rows(self, owner: str, parsed: ParsedRelation) -> Rows:
+        """Return the domain of the rows as numbers. Raise InvalidArgument unless the size leaves
+        room for the rows that may differ.
+        """
         whole = [i for i, spec in enumerate(self.data_columns) if spec.kind != "float"]
         flags = [len(self.data_columns) + i for i in range(len(self._special_columns))]
         names = [i for i, spec in enumerate(self.data_columns) if spec.kind == "category"]
@@ -137,7 +142,7 @@ class Table(Domain):
         features += [(0.0, float(len(self.data_columns[i].special))) for i in self._special_columns]
         kind = "add-remove" if parsed.name in ("add-remove", "event") else "replace-one"
         try:
-            rows = Rows(
+            return Rows(
                 most - copies + 1,
                 tuple(features),
                 (),
@@ -147,7 +152,6 @@ class Table(Domain):
             )
         except InvalidArgument as error:
             raise InvalidArgument(str(error).replace("Rows: ", f"{owner}: ", 1)) from None
-        object.__setattr__(self, "rows", rows)
 
     def _max_rows(self, owner: str, parsed: ParsedRelation, copies: int) -> int:
         """Return the number of rows of the largest datasets of a catalog, given the number of users

@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -42,10 +42,6 @@ from dpwitness.core.domains.base import (
 )
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import InvalidArgument, require
-
-if TYPE_CHECKING:
-    pass
-
 
 _FEW = (1, 2, 0, 3)  # numbers of other records of small random datasets
 
@@ -422,6 +418,45 @@ class Records(Tabular):
         """Yield fixed pairs: changed values among crowds of others, in the first and in the last
         place, largest changes first.
         """
+        n, (crowds, changes) = self.size, self._crowds_and_changes()
+        first, middle_place, last = PLACES
+        for places in ((first, last, middle_place), (last, middle_place, first)):
+            # Along diagonals, so that the most promising crowds meet the most promising changes
+            # first.
+            for rank in range(len(crowds) + len(changes) - 1):
+                if rank == 2 and n > 1 and self.relation == "add-remove":
+                    yield self.pair(
+                        np.empty(0), np.array([self.extremes[1]]), "one record against none"
+                    )
+                for turn, (why, crowd), (before, after) in ranked(
+                    list(crowds.items()), changes, rank
+                ):
+                    at, place_among = places[turn]
+                    place = place_among(n - 1)
+                    changed, base = crowd.copy(), crowd.copy()
+                    base[place], changed[place] = before, after
+                    if self.relation == "add-remove":
+                        yield self.pair(
+                            np.delete(changed, place),
+                            changed,
+                            f"{why}, record {after:g} added {at}",
+                        )
+                    else:
+                        yield self.pair(base, changed, f"{why}, {at} from {before:g} to {after:g}")
+        # By smaller and smaller amounts among records near zero: a fault may show for some
+        # magnitudes only.
+        others = np.full(n - 1, np.clip(0.0, self.low, self.high))
+        for share, below, above in () if self.integer else smaller_magnitudes(self.low, self.high):
+            yield self.pair(
+                others if self.relation == "add-remove" else np.append(others, below),
+                np.append(others, above),
+                f"all others near zero, last at {share} of the bounds",
+            )
+
+    def _crowds_and_changes(self) -> tuple[dict[str, FloatArray], list[tuple[float, float]]]:
+        """Return the records among which a record changes, by their description, and the values of
+        this record before and after, largest changes first.
+        """
         n, (low, high) = self.size, self.extremes
         middle, spread = between(low, high, 0.5), between(low, high, np.linspace(0.0, 1.0, n))
         if self.integer:
@@ -462,39 +497,9 @@ class Records(Tabular):
                 *([np.inf, -np.inf] if self.infinite else []),
                 *(far_outside_interval(low, high) if self.outside else []),
             ]
-            added = list(dict.fromkeys([high, *special, low, *(after for _, after in changes)]))
+            added = dict.fromkeys([high, *special, low, *(after for _, after in changes)])
             changes = [(np.nan, value) for value in added]
-        first, middle_place, last = PLACES
-        for places in ((first, last, middle_place), (last, middle_place, first)):
-            # Along diagonals, so that the most promising crowds meet the most promising changes
-            # first.
-            for rank in range(len(crowds) + len(changes) - 1):
-                if rank == 2 and n > 1 and self.relation == "add-remove":
-                    yield self.pair(np.empty(0), np.array([high]), "one record against none")
-                for turn, (why, crowd), (before, after) in ranked(
-                    list(crowds.items()), changes, rank
-                ):
-                    at, place_among = places[turn]
-                    place = place_among(n - 1)
-                    changed, base = crowd.copy(), crowd.copy()
-                    base[place], changed[place] = before, after
-                    if self.relation == "add-remove":
-                        yield self.pair(
-                            np.delete(changed, place),
-                            changed,
-                            f"{why}, record {after:g} added {at}",
-                        )
-                    else:
-                        yield self.pair(base, changed, f"{why}, {at} from {before:g} to {after:g}")
-        # By smaller and smaller amounts among records near zero: a fault may show for some
-        # magnitudes only.
-        others = np.full(n - 1, np.clip(0.0, self.low, self.high))
-        for share, below, above in () if self.integer else smaller_magnitudes(self.low, self.high):
-            yield self.pair(
-                others if self.relation == "add-remove" else np.append(others, below),
-                np.append(others, above),
-                f"all others near zero, last at {share} of the bounds",
-            )
+        return crowds, changes
 
     @property
     def columns(self) -> FloatArray:

@@ -120,10 +120,12 @@ def public_name(cls: type) -> str:
 
 def modules_of(package: str) -> list[ModuleType]:
     """Import all modules of a package and return them, ordered by name."""
-    path = importlib.import_module(package).__path__
     return [
         importlib.import_module(name)
-        for name in sorted(f"{package}.{found.name}" for found in pkgutil.iter_modules(path))
+        for name in sorted(
+            f"{package}.{found.name}"
+            for found in pkgutil.iter_modules(importlib.import_module(package).__path__)
+        )
     ]
 
 
@@ -150,18 +152,7 @@ def to_jsonable(value: Any, _depth: int = 0) -> Any:
         return int(value)
     if isinstance(value, float) and math.isfinite(value):
         return float(value)
-    if isinstance(value, np.ndarray):
-        _require_exact(value)
-        if not (value.dtype.names or isinstance(value, np.ma.MaskedArray)):
-            entries, shape = _json_entries(value), list(value.shape)
-            return {_TAG: "array", "dtype": value.dtype.str, "shape": shape, "value": entries}
-    if isinstance(value, np.generic) and not isinstance(value, float | complex | bytes):
-        # the only entry of an array of its dtype
-        array = to_jsonable(np.asarray(value))
-        entry = array if value.dtype.names else array["value"][0]
-        return {_TAG: "scalar", "dtype": value.dtype.str, "value": entry}
-    fields = _object_fields(value)
-    if fields is None and isinstance(value, list | dict):
+    if isinstance(value, list | dict) and not dataclasses.is_dataclass(value):
         if _depth >= _DEPTH:
             raise InvalidArgument(
                 f"dataset must be writable as JSON, got one nested more than {_DEPTH} deep, or "
@@ -171,8 +162,28 @@ def to_jsonable(value: Any, _depth: int = 0) -> Any:
             return [to_jsonable(part, _depth + 1) for part in value]
         if all(isinstance(key, str) for key in value) and _TAG not in value:
             return {str(key): to_jsonable(part, _depth + 1) for key, part in value.items()}
+    return _tagged(value, _depth)
+
+
+def _tagged(value: Any, depth: int) -> Json:
+    """Return the JSON form of a value that JSON has no type for: its kind and its parts."""
+    if isinstance(value, np.ndarray):
+        _require_exact(value)
+        if not (value.dtype.names or isinstance(value, np.ma.MaskedArray)):
+            return {
+                _TAG: "array",
+                "dtype": value.dtype.str,
+                "shape": list(value.shape),
+                "value": _json_entries(value),
+            }
+    if isinstance(value, np.generic) and not isinstance(value, float | complex | bytes):
+        # the only entry of an array of its dtype
+        array = to_jsonable(np.asarray(value))
+        entry = array if value.dtype.names else array["value"][0]
+        return {_TAG: "scalar", "dtype": value.dtype.str, "value": entry}
+    fields = _object_fields(value)
     kind, parts = ("object", fields) if fields is not None else _parts(value)
-    found = {name: to_jsonable(part, _depth) for name, part in parts.items()}
+    found = {name: to_jsonable(part, depth) for name, part in parts.items()}
     if kind in ("set", "frozenset"):
         found["value"].sort(key=lambda part: json.dumps(part, sort_keys=True))
     return {_TAG: kind, **found}
@@ -350,31 +361,48 @@ def _array_of_entries(entries: list[Any], dtype: np.dtype[Any], path: str) -> ND
     """Return the one-dimensional array of JSON entries. Raise InvalidArgument at the first entry
     that does not fit the dtype.
     """
-    kind = dtype.kind
+    kind, size = dtype.kind, dtype.itemsize
+    if kind == "f" and size <= 8:
+        return np.array([_read_float(v, path, i) for i, v in enumerate(entries)], dtype=dtype)
+    fits, rule = _entry_rule(dtype)
+    for i, value in enumerate(entries):
+        if not fits(value):
+            refuse(f"{path}.value[{i}]", f"be {rule}", value)
+    if kind in "biuU":
+        return np.array(entries, dtype=dtype)
+    if kind == "f" or (kind == "c" and size > 16):
+        numbers = np.array(
+            [np.longdouble(part) for v in entries for part in v.split(" ")], dtype=np.longdouble
+        )
+        return numbers.astype(dtype) if kind == "f" else numbers.view(np.clongdouble).astype(dtype)
+    return (
+        np.frombuffer(bytes.fromhex("".join(entries)), dtype=dtype).copy()
+        if entries and size
+        else np.empty(len(entries), dtype)
+    )
+
+
+def _entry_rule(dtype: np.dtype[Any]) -> tuple[Callable[[Any], bool], str]:
+    """Return a function that decides whether a JSON entry fits the dtype, and a description of the
+    entries that do.
+    """
+    kind, size = dtype.kind, dtype.itemsize
     if kind == "b":
-        _require_all(entries, lambda v: isinstance(v, bool), "true or false", path)
-    elif kind in "iu":
+        return lambda v: isinstance(v, bool), "true or false"
+    if kind in "iu":
         low, high = (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
-        _require_all(
-            entries,
+        return (
             lambda v: isinstance(v, int) and not isinstance(v, bool) and low <= v <= high,
             f"whole numbers of {dtype.str}",
-            path,
         )
-    elif kind == "f" and dtype.itemsize <= 8:
-        entries = [_read_float(v, path, i) for i, v in enumerate(entries)]
-    elif kind == "U":
-        most = dtype.itemsize // 4
-        _require_all(
-            entries,
-            lambda v: isinstance(v, str) and len(v) <= most,
-            f"texts of at most {most} characters",
-            path,
+    if kind == "U":
+        return (
+            lambda v: isinstance(v, str) and len(v) <= size // 4,
+            f"texts of at most {size // 4} characters",
         )
-    elif kind == "f" or (kind == "c" and dtype.itemsize > 16):
+    if kind == "f" or (kind == "c" and size > 16):
         parts = 1 if kind == "f" else 2
-        _require_all(
-            entries,
+        return (
             lambda v: (
                 isinstance(v, str)
                 and len(v) <= 200
@@ -383,26 +411,11 @@ def _array_of_entries(entries: list[Any], dtype: np.dtype[Any], path: str) -> ND
                 and len(v.split(" ")) == parts
             ),
             "digits of long doubles",
-            path,
         )
-        numbers = np.array(
-            [np.longdouble(part) for v in entries for part in v.split(" ")], dtype=np.longdouble
-        )
-        return numbers.astype(dtype) if kind == "f" else numbers.view(np.clongdouble).astype(dtype)
-    else:
-        size = dtype.itemsize
-        _require_all(
-            entries,
-            lambda v: isinstance(v, str) and len(v) == 2 * size and _HEX.fullmatch(v) is not None,
-            f"{2 * size} hexadecimal digits",
-            path,
-        )
-        return (
-            np.frombuffer(bytes.fromhex("".join(entries)), dtype=dtype).copy()
-            if entries and size
-            else np.empty(len(entries), dtype)
-        )
-    return np.array(entries, dtype=dtype)
+    return (
+        lambda v: isinstance(v, str) and len(v) == 2 * size and _HEX.fullmatch(v) is not None,
+        f"{2 * size} hexadecimal digits",
+    )
 
 
 def row_bits(array: NDArray[Any]) -> list[Hashable]:
@@ -449,13 +462,6 @@ def _read_float(value: Any, path: str, index: int) -> float:
         return float(value)
     except OverflowError:
         refuse(f"{path}.value[{index}]", "be a number", value)
-
-
-def _require_all(entries: list[Any], fits: Callable[[Any], bool], what: str, path: str) -> None:
-    """Raise InvalidArgument at the first entry for which `fits` is false."""
-    for i, value in enumerate(entries):
-        if not fits(value):
-            refuse(f"{path}.value[{i}]", f"be {what}", value)
 
 
 _two_entries = checked(

@@ -509,6 +509,21 @@ def _parts_by_reduce(value: Any) -> Parts | None:
     else:
         parts.append(("made by", make))
     parts += [("arguments", tuple(arguments))] if arguments else []
+    parts += _parts_of_state(state)
+    if any(
+        isinstance(getattr(type(value), name, None), types.FunctionType)
+        for name in ("__reduce_ex__", "__reduce__", "__getstate__")
+    ) and hasattr(value, "__dict__"):  # the class's own methods may omit attributes
+        known = {name for name, _ in parts}
+        parts += sorted((name, part) for name, part in vars(value).items() if name not in known)
+    parts += [("items", list(items))] if items is not None else []
+    return parts + ([("entries", dict(entries))] if entries is not None else [])
+
+
+def _parts_of_state(state: Any) -> Parts:
+    """Return the attributes in the state of an object (`__getstate__`), or the state itself, with
+    the contents of the slots.
+    """
     slots = (
         state[1]
         if isinstance(state, tuple) and len(state) == 2 and isinstance(state[1], dict)
@@ -516,16 +531,5 @@ def _parts_by_reduce(value: Any) -> Parts | None:
     )
     inner = state[0] if slots else state
     if isinstance(inner, dict) and all(isinstance(name, str) for name in inner):
-        parts += sorted({**inner, **slots}.items())
-    elif inner is not None or slots:
-        parts += ([] if inner is None else [("state", inner)]) + sorted(slots.items())
-    own = (
-        getattr(type(value), name, None) for name in ("__reduce_ex__", "__reduce__", "__getstate__")
-    )
-    if any(isinstance(copies, types.FunctionType) for copies in own) and hasattr(
-        value, "__dict__"
-    ):  # the class's own methods may omit attributes
-        known = {name for name, _ in parts}
-        parts += sorted((name, part) for name, part in vars(value).items() if name not in known)
-    parts += [("items", list(items))] if items is not None else []
-    return parts + ([("entries", dict(entries))] if entries is not None else [])
+        return sorted({**inner, **slots}.items())
+    return ([] if inner is None else [("state", inner)]) + sorted(slots.items())

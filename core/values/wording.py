@@ -78,36 +78,31 @@ def dataset(value: Any) -> str:
     >>> dataset([{"n": 1}, {"n": 1}, {"n": 1}, {"n": 2}])
     '[3 times {"n": 1}, {"n": 2}]'
     """
-    if isinstance(value, dict) and value.get("$type") == "array":
+    kind = value.get("$type") if isinstance(value, dict) else None
+    if kind == "array":
         shape = value["shape"]
         if not shape:
             return _format_entry(value["value"][0])
         return _format_entries(
             value["value"], "[]", "" if len(shape) == 1 else f"shape {'x'.join(map(str, shape))}"
         )
-    if isinstance(value, dict) and value.get("$type") == "object":
+    if kind == "object":
         inside = ", ".join(f"{name}={dataset(field)}" for name, field in value["fields"].items())
         return f"{value['class'].rpartition(':')[2]}({inside})"
-    if isinstance(value, dict) and value.get("$type") == "tuple":
+    if kind == "tuple":
         return _format_entries(value["value"], "()")
-    if isinstance(value, dict) and value.get("$type") == "masked":
+    if kind == "masked":
         return f"masked {dataset(value['data'])}, mask {dataset(value['mask'])}"
-    if isinstance(value, dict) and value.get("$type") == "structured":
+    if kind == "structured":
         return f"({', '.join(f'{name}={dataset(column)}' for name, column in value['columns'])})"
-    if isinstance(value, dict) and value.get("$type") == "frame":
+    if kind == "frame":
         return _format_entries(rows_of(value), "[]", f"a {value['library']} frame")
-    if isinstance(value, dict) and value.get("$type") == "graph":
-        columns = {
-            "nodes": [node for node, _ in value["nodes"]],
-            "edges": [edge[:2] for edge in value["edges"]],
-        }
-        return f"{value['form']}: " + ", ".join(
-            f"{name} {_format_entries(items, '[]')}" for name, items in columns.items()
-        )
+    if kind == "graph":
+        nodes = _format_entries([node for node, _ in value["nodes"]], "[]")
+        edges = _format_entries([edge[:2] for edge in value["edges"]], "[]")
+        return f"{value['form']}: nodes {nodes}, edges {edges}"
     if isinstance(value, dict) and value and "$type" not in value:
         return "{" + ", ".join(f"{name}: {dataset(part)}" for name, part in value.items()) + "}"
-    if isinstance(value, list):
-        return _format_entries(value, "[]")
     return _format_entry(value)
 
 

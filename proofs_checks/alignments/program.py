@@ -266,34 +266,39 @@ def type_of(node: ast.expr, types: Mapping[str, str]) -> str:
         ):
             return _numeric(inner, types)
         case ast.BinOp(left=left, op=op, right=right):
-            integers = {_numeric(left, types), _numeric(right, types)} == {"int"}
-            divisor = isinstance(right, ast.Constant) and right.value
-            if isinstance(op, ast.Div) and divisor:
-                return "real"
-            if isinstance(op, ast.Mod) and integers and (isinstance(right, ast.Name) or divisor):
-                return "int"  # the reader requires that the divisor is a positive parameter
-            if type(op) in _ARITHMETIC:
-                return "int" if integers else "real"
-            raise Untyped(
-                "an operator must be +, -, *, / by a number, or % of integers by a parameter or "
-                "a number"
-            )
+            return _type_of_operation(left, op, right, types)
         case ast.Compare(left=left, ops=ops, comparators=others) if all(
             type(op) in _COMPARISON for op in ops
         ):
-            kinds = {
-                "bool" if type_of(part, types) == "bool" else "number" for part in (left, *others)
-            }
-            if len(kinds) == 1 and (
-                "number" in kinds or all(isinstance(op, ast.Eq | ast.NotEq) for op in ops)
+            bools = {type_of(part, types) == "bool" for part in (left, *others)}
+            if bools == {False} or (
+                bools == {True} and {type(op) for op in ops} <= {ast.Eq, ast.NotEq}
             ):
                 return "bool"
         case ast.BoolOp(values=parts) if {type_of(part, types) for part in parts} == {"bool"}:
             return "bool"
-        case ast.IfExp(test=test, body=body, orelse=other) if type_of(test, types) == "bool":
-            if type_of(body, types) == type_of(other, types):
-                return type_of(body, types)
+        case ast.IfExp(test=test, body=body, orelse=other) if type_of(
+            test, types
+        ) == "bool" and type_of(body, types) == type_of(other, types):
+            return type_of(body, types)
     raise Untyped(f"`{shown(node)}` is outside the provable subset")
+
+
+def _type_of_operation(
+    left: ast.expr, op: ast.operator, right: ast.expr, types: Mapping[str, str]
+) -> str:
+    """Return ``int`` or ``real`` for an operation on two numbers."""
+    integers = {_numeric(left, types), _numeric(right, types)} == {"int"}
+    divisor = isinstance(right, ast.Constant) and right.value
+    if isinstance(op, ast.Div) and divisor:
+        return "real"
+    if isinstance(op, ast.Mod) and integers and (isinstance(right, ast.Name) or divisor):
+        return "int"  # the reader requires that the divisor is a positive parameter
+    if type(op) in _ARITHMETIC:
+        return "int" if integers else "real"
+    raise Untyped(
+        "an operator must be +, -, *, / by a number, or % of integers by a parameter or a number"
+    )
 
 
 def _numeric(node: ast.expr, types: Mapping[str, str]) -> str:

@@ -375,12 +375,7 @@ class _Reader:
             case ast.BinOp(left=left, op=op, right=right):
                 read = ast.BinOp(self._value(left, found), op, self._value(right, found))
                 if isinstance(op, ast.Mod):
-                    divisor = read.right
-                    if isinstance(divisor, ast.Name) and divisor.id in {*self.defaults, SIZE}:
-                        self.positive.add(divisor.id)
-                    elif not (isinstance(divisor, ast.Constant) and is_positive(divisor.value)):
-                        rule = "must be a parameter or a positive number"
-                        raise self.fail(divisor, f"the divisor `{shown(divisor)}` {rule}")
+                    self._require_divisor(read.right)
             case ast.Compare(left=left, ops=ops, comparators=[second, *others]):
                 parts = [self._value(left, found), self._value(second, found)]
                 read = ast.Compare(
@@ -400,6 +395,17 @@ class _Reader:
                 ast.copy_location(ast.Constant(value(read, {}, Numbers)), node), found
             )
         return ast.copy_location(read, node)
+
+    def _require_divisor(self, divisor: ast.expr) -> None:
+        """Raise an error unless the divisor of a remainder is a positive number or a parameter,
+        which the promise must then require to be positive.
+        """
+        if isinstance(divisor, ast.Name) and divisor.id in {*self.defaults, SIZE}:
+            self.positive.add(divisor.id)
+        elif not (isinstance(divisor, ast.Constant) and is_positive(divisor.value)):
+            raise self.fail(
+                divisor, f"the divisor `{shown(divisor)}` must be a parameter or a positive number"
+            )
 
     def _sometimes(self, node: ast.expr) -> tuple[tuple[Statement, ...], ast.expr]:
         """Read an expression that Python evaluates in some runs only: its statements, and its
