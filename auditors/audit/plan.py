@@ -397,7 +397,7 @@ def _required_runs(
     Rehearsals determine the number of runs if the mechanism's own law is the violation, or if the
     target itself violates the claim and its runs are cheap.
     """
-    needed, rehearsed = _runs_needed(partial(chance_of, law=law), power), None
+    needed, rehearsed = _runs_needed(lambda runs: chance_of(runs, law), power), None
     if needed is None or shape is not None or rehearsals.claim.bounds_renyi:
         return needed, None
     if kind == OWN:

@@ -362,7 +362,7 @@ def _complete_rows(
     regular = np.isfinite(numeric)
     for position, j in enumerate(continuous):
         regular[:, position] &= ~np.isin(numeric[:, position], values[j][0])
-    complete = regular.all(axis=1)
+    complete = np.asarray(regular.all(axis=1))
     if complete.sum() >= 20:
         return numeric, complete
     # almost every output misses a number in some column: the median of the others stands for it

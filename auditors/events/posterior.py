@@ -386,11 +386,8 @@ def _best_choice(
 
 def _coarse_grids(draws: PosteriorDraws, goal: CertificateGoal) -> Grids:
     """Return the grids at which the search for a choice begins."""
-    upper, lower = (
-        _log_spaced_cells(one + zero, goal.thresholds[1])
-        for one, zero in (draws.beyond, draws.below)
-    )
-    return upper, lower
+    (up1, up0), (low1, low0), most = draws.beyond, draws.below, goal.thresholds[1]
+    return _log_spaced_cells(up1 + up0, most), _log_spaced_cells(low1 + low0, most)
 
 
 def _log_spaced_cells(mass: FloatArray, most: int) -> NDArray[np.intp]:

@@ -289,13 +289,12 @@ class Drafts:
         """Return the datasets of a draft, which need not be a pair of the domain: it takes longer
         to check this than to run a mechanism on them. The text is a remark on them.
         """
-        inner, crowd = self.inner, draft.crowd
         place: Callable[[int], int] = lambda count: min(draft.at, count)  # noqa: E731
-        base = insert_record(crowd, draft.before, place) if self.replaced else crowd
-        more = insert_record(crowd, draft.after, place)
+        base = insert_record(draft.crowd, draft.before, place) if self.replaced else draft.crowd
+        more = insert_record(draft.crowd, draft.after, place)
         if isinstance(self.domain, Table):
             return self.domain.frames(base, more, draft.style)
-        return inner.dataset(base), inner.dataset(more), ""
+        return self.inner.dataset(base), self.inner.dataset(more), ""
 
     def cell(self, column: int, size: int) -> float:
         """Return a random value of a column, most often one that the code suggests."""
@@ -486,8 +485,7 @@ def coupled_pairs(
                 if fresh
                 else drafts.changed(parents[int(drafts.rng.integers(len(parents)))])
             )
-            d0, d1, _ = drafts.sides(draft)
-            kind, size = runs.scored(d0, d1, 2 + number % _MORE_SEEDS)
+            kind, size = runs.scored(*drafts.sides(draft)[:2], 2 + number % _MORE_SEEDS)
             kept = best.setdefault(kind, [])
             # only a draft that leads is checked here: this takes longer than the runs
             if size > (kept[0][0] if kept else 0.0) and drafts.pair(draft) is None:

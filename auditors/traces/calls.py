@@ -89,7 +89,9 @@ class Losses:
             laws.append((discrete_laplace(1, epsilon=e) if discrete else laplace(e), n))
         if self.squares:
             laws.append((gaussian(math.sqrt(self.squares)), 1))
-        laws += [(_worst_law(e, d), 1) for e, d in self.bounded]
+        for epsilon, delta in self.bounded:  # the worst law (Kairouz, Oh and Viswanath 2015)
+            masses = (1 - delta) * softmax([min(epsilon, 700.0), 0.0])
+            laws.append((finite([delta, *masses, 0.0], [0.0, *masses[::-1], delta]), 1))
         parts = [(EnclosedLaw(law, law, "closed form", "exact"), n) for law, n in laws]
         if not parts:
             return 0.0
@@ -109,14 +111,6 @@ class Losses:
                 "laplace", float(levels[max(int(np.searchsorted(levels, e, side="right")) - 1, 0)])
             ] += n
         return found
-
-
-def _worst_law(epsilon: float, delta: float) -> LossLaw:
-    """Return the worst loss law of an (epsilon, delta) mechanism (Kairouz, Oh and
-    Viswanath 2015).
-    """
-    keep = (1 - delta) / (1 + math.exp(min(epsilon, 700.0)))
-    return finite([delta, (1 - delta) - keep, keep, 0.0], [0.0, keep, (1 - delta) - keep, delta])
 
 
 def add(losses: Losses, name: str, law: str, call: CallNumbers) -> float:
