@@ -11,8 +11,6 @@ from typing import Any, Self, TextIO
 
 from dpwitness.reports.phrasing.wording import plain
 
-# seconds after which the rate is stable enough to estimate the remaining time
-
 
 class Progress:
     """Progress callback that draws at most ten times a second; this base class draws nothing.
@@ -41,6 +39,7 @@ class Progress:
         counts = (f"{n:,}" if n < 10**7 else f"{n:.3g}" for n in (done, planned))
         share = min(1.0, done / max(planned, 1))
         status = f" {share:4.0%}  {' of '.join(counts)}"
+        # after a second, the rate is stable enough to estimate the remaining time
         if rate > 0 and now - since >= 1.0:
             minutes, seconds = divmod(round(max((planned - done) / rate, 0.0)), 60)
             hours, minutes = divmod(minutes, 60)

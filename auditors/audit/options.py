@@ -306,7 +306,7 @@ class RunCost:
         """Return the number of pairs whose outputs are ranked in a share of a time budget; the
         others have a look that learns nothing.
         """
-        # of a time budget, to rank pairs by their outputs
+        # a quarter of the time budget ranks pairs by their outputs
         return max(SHORT_PAIRS, int(0.25 * seconds / self.ranking))
 
     def _relative_cost(self, rows: float) -> float:

@@ -350,11 +350,11 @@ def direct_choice(
     return _best_choice(draws, goal, 0.0, _coarse_grids(draws, goal)), order
 
 
-Grids = tuple[NDArray[np.intp], NDArray[np.intp]]  # of the cells `upper` and `lower` of an event
+_Grids = tuple[NDArray[np.intp], NDArray[np.intp]]  # of the cells `upper` and `lower` of an event
 
 
 def _best_choice(
-    draws: PosteriorDraws, goal: CertificateGoal, least: float, start: Grids
+    draws: PosteriorDraws, goal: CertificateGoal, least: float, start: _Grids
 ) -> Choice:
     """Return the choice with the largest mean certificate over the draws, among events with mass at
     least `least`.
@@ -384,7 +384,7 @@ def _best_choice(
         upper, lower = refined
 
 
-def _coarse_grids(draws: PosteriorDraws, goal: CertificateGoal) -> Grids:
+def _coarse_grids(draws: PosteriorDraws, goal: CertificateGoal) -> _Grids:
     """Return the grids at which the search for a choice begins."""
     (up1, up0), (low1, low0), most = draws.beyond, draws.below, goal.thresholds[1]
     return _log_spaced_cells(up1 + up0, most), _log_spaced_cells(low1 + low0, most)

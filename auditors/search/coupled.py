@@ -92,7 +92,7 @@ class _Branches:
             sys.settrace(None)
 
     def new(self) -> bool:
-        """Return whether the last block took steps that none before it took."""
+        """Return whether the last block took steps that none before it took, and remember them."""
         found = not self.taken <= self.seen
         self.seen |= self.taken
         return found

@@ -22,8 +22,6 @@ from dpwitness.core.values.validation import (
     short_repr,
 )
 
-# relative tolerance at the claim, since mechanisms calibrate their parameters in floats
-
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class ApproxDP(Claim):
@@ -96,6 +94,7 @@ class ApproxDP(Claim):
         )
 
     def enclosed(self, pair_order: Divergences) -> Span:
+        # with a tolerance, since mechanisms calibrate their parameters in floats
         return pair_order.epsilon(self.delta_budget, edge=self.epsilon * (1 + 1e-9))
 
     def epsilon_at(self, delta: float) -> float:

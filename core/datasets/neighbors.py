@@ -188,7 +188,6 @@ def matching_relations(d0: Dataset, d1: Dataset) -> list[str]:
             found += [each for each in units if _are_neighbors(d0, d1, each)][:2]
     for names in (("replace-one",), ("add-remove",)) if frames else (GRAPHS,):
         if not found:
-            # values of k below this one are tried in suggestions
             several = (f"{name}:k={k}" for name in names for k in range(2, 10))
             found += islice((each for each in several if _are_neighbors(d0, d1, each)), 1)
     return found

@@ -28,7 +28,6 @@ from dpwitness.core.values.validation import require_finite
 
 Ball: TypeAlias = arb
 
-# limit on bisections of the inner variable; after that the caller splits the outer cell
 PRECISION = 160  # bits for differences of Mills ratios; enough for arguments up to 1e4
 LEAST_WIDTH = 1e-12  # relative width; thinner cells are not split
 
@@ -258,7 +257,7 @@ def supremum(
     over : (float, float)
         The interval.
     cells : int
-        Limit on bisections.
+        Limit on bisections, after which a caller can split its own cell.
 
     Returns
     -------

@@ -40,7 +40,6 @@ from dpwitness.benchmarks.peers.drivers.task import Answer, NotExpressible, Task
 from dpwitness.mechanisms.textbook.additive import epsilon_of_shift, shift_over_sigma
 
 _DELTAS = 100
-# ratio of the runs of the final bound to those of each step before, as in the tool's defaults
 
 
 class Sampled(Mechanism):
@@ -101,7 +100,7 @@ def attack(task: Task) -> Answer:
         "n_train": size,
         "n_init": size,
         "n_check": size,
-        "n_final": 5 * size,
+        "n_final": 5 * size,  # five times the runs of each step before, as in the tool's defaults
         "batch_size": size,
         "confidence": task.confidence,
     }

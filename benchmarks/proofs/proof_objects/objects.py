@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from dpwitness.proofs_checks.engine.finding import Declaration
 
 LARGE = 100_000  # bytes; larger objects are made again for a check, and not stored
-# cells into which the checker divides a cell whose sign its own, different rounding leaves open
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +122,7 @@ def _pieces(declared: Declaration, box: Box) -> int:
             settled += 1
         else:
             halves = cell.halves()
+            # the checker rounds differently: it divides a cell with an open sign into 64 at most
             if halves is None or settled + len(pending) >= 64:
                 raise ArithmeticError(f"the sign is open on {cell}")
             pending.extend(halves)
