@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dpwitness.benchmarks.own.modules import MODULES
 from dpwitness.benchmarks.table import Table
-from dpwitness.benchmarks.twins import share_row, violated
+from dpwitness.benchmarks.twins import compare_twins
 
 SECONDS = 60.0  # CPU time of each audit
 FOUND = 10 / 12  # required share of the faults
@@ -16,19 +16,7 @@ def measure() -> Table:
     """Run all audits, in half an hour, and return the shares of faults found and of right modules
     accused.
     """
-    members = {maker.__name__: maker for _, maker in MODULES}
-    found = violated(members, fault=True, seconds=SECONDS, bits=False)
-    accused = violated(members, fault=False, seconds=SECONDS, bits=False)
-    missed = [f"{maker.__name__} ({kind})" for kind, maker in MODULES if not found[maker.__name__]]
-    return Table(
-        "own",
-        (
-            share_row("faults found", FOUND, found),
-            share_row("right modules accused", 0.0, accused, at_most=True),
-        ),
-        (f"not found: {', '.join(missed) or 'none'}",),
-        tuple(
-            {"module": name, "found": found[name], "right form accused": accused[name]}
-            for name in found
-        ),
+    members = {f"{maker.__name__} ({kind})": maker for kind, maker in MODULES}
+    return compare_twins(
+        "own", members, {"faults found": list(members)}, FOUND, seconds=SECONDS, bits=False
     )

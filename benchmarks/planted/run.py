@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dpwitness.benchmarks.planted.functions import LATER, PLANTED
 from dpwitness.benchmarks.table import Table
-from dpwitness.benchmarks.twins import share_row, violated
+from dpwitness.benchmarks.twins import compare_twins
 
 SECONDS = 20.0  # CPU time of each audit
 FOUND = 0.95  # required share of the faults
@@ -16,25 +16,16 @@ def measure() -> Table:
     """Run all audits, in half an hour, and return the shares of faults found and of twins
     accused.
     """
-    members = {planted.name: planted.audited for planted in PLANTED}
-    found = violated(members, fault=True, seconds=SECONDS, bits=True)
-    accused = violated(members, fault=False, seconds=SECONDS, bits=True)
-    rows = [
-        share_row(
-            f"faults found, of functions written {name} the search",
-            FOUND,
-            {planted.name: found[planted.name] for planted in some},
-        )
-        for name, some in (("before", PLANTED[:LATER]), ("after", PLANTED[LATER:]))
-    ]
-    rows.append(share_row("sound twins accused", 0.0, accused, at_most=True))
-    missed = [f"{each.name} ({each.kind})" for each in PLANTED if not found[each.name]]
-    return Table(
+    members = {f"{planted.name} ({planted.kind})": planted.audited for planted in PLANTED}
+    names = list(members)
+    return compare_twins(
         "planted",
-        tuple(rows),
-        (f"not found: {', '.join(missed) or 'none'}",),
-        tuple(
-            {"function": name, "found": found[name], "twin accused": accused[name]}
-            for name in found
-        ),
+        members,
+        {
+            "faults found, of functions written before the search": names[:LATER],
+            "faults found, of functions written after the search": names[LATER:],
+        },
+        FOUND,
+        seconds=SECONDS,
+        bits=True,
     )
