@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from dpwitness import ApproxDP, PureDP, Verdict, certify
+from dpwitness import PureDP, Verdict, certify
 from dpwitness.benchmarks import calibration
-from dpwitness.benchmarks.calibration import Counted, alarms, interval, most
+from dpwitness.benchmarks.calibration import alarms, most
 from dpwitness.benchmarks.densities import densities
 from dpwitness.benchmarks.specimens import PAIR, specimens
 
@@ -163,45 +163,3 @@ def test_every_density_breaks_its_claim(name):
             1 if awkward.claim.kind == "gdp" else 2
         )
     assert worst > awkward.claim.parameter
-
-
-def test_counts_have_clopper_pearson_intervals():
-    low, high = interval(3, 40)
-    assert binom.sf(2, 40, low) == pytest.approx(0.025) and binom.cdf(3, 40, high) == pytest.approx(
-        0.025
-    )
-    assert interval(0, 10)[0] == 0.0 and interval(10, 10)[1] == 1.0
-    assert Counted("x", 3, 40, 0.05).row().met and not Counted("x", 30, 40, 0.05).row().met
-    assert (
-        Counted("power", 36, 40, 0.9, at_most=False).row().met
-        and not Counted("power", 12, 40, 0.9, at_most=False).row().met
-    )
-    assert Counted("x", 3, 40, 0.05).row().counts == (3, 40)
-
-
-def test_pooled_rows_add_up():
-    rows = [
-        Counted(f"false VIOLATED, pure, strings: {name}, alpha 0.5", 3, 10, 0.5)
-        for name in ("words",)
-    ]
-    rows.append(Counted("false VIOLATED, pure, atoms: randomized response, alpha 0.5", 4, 10, 0.5))
-    pooled = {row.case: (row.count, row.of) for row in calibration._pooled_rows(rows)}
-    assert pooled["false VIOLATED, all mechanisms, alpha 0.5"] == (7, 20)
-    assert pooled["false VIOLATED, outputs strings, alpha 0.5"] == (3, 10)
-
-
-def test_a_task_that_raises_is_a_row_that_is_missed():
-    rows = calibration._measure_task("alarms", "no such mechanism", 1.0)
-    assert len(rows) == 1 and not rows[0].row().met and "KeyError" in rows[0].case
-
-
-@pytest.mark.slow
-def test_tight_laws_are_refuted_a_little_below():
-    """Specimens are tight: at .8 of its epsilon the randomized response of 20 values is refuted in
-    most of 10 audits.
-    """
-    name = "data with probability .01"
-    tight = {name: dataclasses.replace(specimens()[name], claim=ApproxDP(0.8, 0.01))}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(calibration, "specimens", lambda: tight)
-        assert alarms(name, 0.05, 10, trials=20_000) >= 7

@@ -5,16 +5,10 @@ called missing.
 import numpy as np
 import pytest
 
-import dpwitness as dpw
 from dpwitness.cli import main
-from dpwitness.core.values.validation import InvalidArgument, import_problem
-from dpwitness.mechanisms.wrappers.programs.inside.target_runs import (
-    UnusableTarget,
-    attributes_of,
-    check_attribute_names,
-)
-from dpwitness.mechanisms.wrappers.programs.target import Target, require_attributes
-from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs.inside.target_runs import UnusableTarget, attributes_of
+from dpwitness.mechanisms.wrappers.programs.target import require_attributes
 
 FILE = """
 import numpy as np
@@ -130,76 +124,3 @@ def test_commands_name_file_function_attribute_rule_and_value(
     assert main([command[0], "mine.py:f", *command[1:]]) == 2
     err = capsys.readouterr().err
     assert message in err and err.count("\n") == 1
-
-
-def test_the_api_checks_functions_in_this_process_too():
-    pair = dpw.Pair(np.zeros(1), np.ones(1))
-    for run in (
-        lambda f: dpw.audit(f, claim="pure:1", pair=pair),
-        lambda f: dpw.trace(f, pair, "pure:1"),
-        lambda f: dpw.check_mechanism(f, pair=pair),
-    ):
-        with pytest.raises(InvalidArgument, match="f: trials must be an integer"):
-            run(function(trials="x", claim="pure:1"))
-
-
-def test_an_attribute_that_is_not_read_is_noted_with_the_name_that_is():
-    assert check_attribute_names(function(domian=3, helper=4), "f", plain=False) == [
-        "f.domian is unknown and ignored; did you mean domain?"
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "message", "missing"),
-    [
-        ("import sklearn_not_here\n", "needs 'sklearn_not_here'", True),
-        (
-            "from numpy import no_such_thing\n",
-            "ImportError: cannot import name 'no_such_thing' from 'numpy'",
-            False,
-        ),
-        (
-            "import numpy.no_such_part\n",
-            "ModuleNotFoundError: No module named 'numpy.no_such_part'",
-            False,
-        ),
-        ("import broken\n", "ImportError: cannot import name 'gone' from 'json'", False),
-        ("import needing\n", "needs 'yaml_not_here'", True),
-        (
-            "raise ImportError('numpy 1 is too old', name='numpy')\n",
-            "ImportError: numpy 1 is too old",
-            False,
-        ),
-        ("raise ModuleNotFoundError('out of reach')\n", "ModuleNotFoundError: out of reach", False),
-    ],
-)
-def test_only_what_cannot_be_found_is_called_missing(tmp_path, text, message, missing):
-    (tmp_path / "broken.py").write_text("from json import gone\n")
-    (tmp_path / "needing.py").write_text("import yaml_not_here\n")
-    (tmp_path / "mine.py").write_text(text + FILE)
-    with pytest.raises(TargetError, match=message) as caught:
-        Target(str(tmp_path / "mine.py"), "f").describe()
-    assert ("install it there" in str(caught.value)) == missing
-
-
-def test_the_remedy_names_the_distribution(tmp_path):
-    hide = (
-        "import sys\nsys.modules.pop('sklearn', None)\nsys.meta_path = []\nsys.path_hooks = []\n"
-        "sys.path = []\nimport sklearn\n"
-    )
-    (tmp_path / "mine.py").write_text(hide + FILE)
-    with pytest.raises(TargetError, match=r"needs 'sklearn', .* -m pip install scikit-learn$"):
-        Target(str(tmp_path / "mine.py"), "f").describe()
-
-
-def test_a_broken_library_is_not_called_missing():
-    gone = ModuleNotFoundError("No module named 'duckdb'", name="duckdb")
-    assert (
-        import_problem("duckdb", gone, "pip install duckdb")
-        == "duckdb is not installed: pip install duckdb"
-    )
-    within = ModuleNotFoundError("No module named 'adbc'", name="adbc")
-    assert (
-        "installed but cannot be imported: ModuleNotFoundError: No module named 'adbc'"
-        in import_problem("duckdb", within, "")
-    )

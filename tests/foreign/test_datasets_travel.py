@@ -68,15 +68,6 @@ def big(rows=100_000):
     return frame
 
 
-def test_a_frame_that_changed_before_it_was_paired_again_is_sent_anew(target):
-    frame, found = pd.DataFrame({"x": [1.0, 0.0]}), target("total")
-    dpw.Pair(frame, frame.iloc[:1], "add-remove")
-    first = found.sample(frame, 1, np.random.default_rng(0))[0]
-    frame.loc[1, "x"] = 1.0
-    dpw.Pair(frame, frame.iloc[:1], "add-remove")
-    assert found.sample(frame, 1, np.random.default_rng(0))[0] == pytest.approx(first + 1)
-
-
 def test_what_a_target_does_to_its_dataset(target):
     frame, graph = pd.DataFrame({"x": [1.0] * 600}), nx.path_graph(4)
     assert (
@@ -88,42 +79,6 @@ def test_what_a_target_does_to_its_dataset(target):
     for name, dataset in (("changes", frame), ("edges", graph)):
         with pytest.raises(Exception, match="mechanism changes its dataset in place"):
             target(name).sample(dataset, 1, np.random.default_rng(0))
-
-
-def test_unknown_keys_are_refused_with_those_that_exist(target):
-    with pytest.raises(
-        dpw.InvalidArgument, match=r"domain Table has the keys columns, size, user, .*, got 'users'"
-    ):
-        _ = target("spelled").domain
-    with pytest.raises(
-        dpw.InvalidArgument, match=r"a target has the keys claim, domain, .*, got rows.trails"
-    ):
-        target("rows").describe()
-
-
-@pytest.mark.slow
-def test_a_violation_by_users_is_found_and_not_by_rows(target):
-    """Rows are clipped, users are not: epsilon 4 by users (false-failure probability below 1e-9), 1
-    by rows.
-    """
-    found = dpw.audit(target("total"), trials=4_000, seed=1)
-    assert found.verdict is dpw.Verdict.VIOLATED and found.epsilon_lower > 1.5
-    assert found.pair.relation == "add-remove:unit=user"
-    alone = pd.DataFrame({"user": [1, 2], "x": [0.5, 1.0]})
-    rows = dpw.Pair(alone, alone.iloc[:1], "add-remove", unit="user")
-    assert (
-        dpw.audit(target("total"), pair=rows, trials=4_000, seed=1).verdict
-        is dpw.Verdict.NOT_REFUTED
-    )
-    with pytest.raises(
-        dpw.InvalidArgument,
-        match="D0 is not in the domain: it has the columns y; the domain names user, x",
-    ):
-        dpw.audit(
-            target("total"),
-            pair=dpw.Pair(pd.DataFrame({"y": [1, 2]}), pd.DataFrame({"y": [1]}), "add-remove"),
-            trials=1000,
-        )
 
 
 def violated(d0, d1, relation):
@@ -177,35 +132,3 @@ def test_large_frames_lie_beside_their_witness(witnessed, tmp_path):
     files[0].unlink()
     with pytest.raises(dpw.InvalidArgument, match="the Parquet file of a frame, must be readable"):
         dpw.replay(path, mechanism=count)
-
-
-def test_a_reference_leads_nowhere_else(witnessed):
-    path, _, count = witnessed
-    held = json.loads(path.read_text())
-    held["pair"]["d0"]["file"] = "../secret.parquet"
-    del held["sha256"]
-    path.write_text(json.dumps(held))
-    with pytest.raises(dpw.InvalidArgument, match=r"parquet\.file must be named by its content"):
-        dpw.replay(path, mechanism=count)
-
-
-def test_stated_pairs_say_that_they_were_not_checked(tmp_path):
-    result, _ = violated([1], [1, 2, 3], "stated")
-    assert result.notes == (
-        "that the two datasets are neighbors was stated, and not checked (relation stated)",
-    )
-    write_report([result], tmp_path, title="T", plots=False)
-    told = (tmp_path / "audit.md").read_text()
-    assert (
-        "stated to be neighbors (stated), not checked here" in told
-        and "checked to be stated" not in told
-    )
-
-    class Plain:
-        def __len__(self):
-            return self.size
-
-    objects = Plain(), Plain()
-    objects[0].size, objects[1].size = 1, 2
-    result, _ = violated(*objects, "stated")
-    assert result.verdict is dpw.Verdict.VIOLATED and result.witness is None

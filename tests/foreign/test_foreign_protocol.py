@@ -13,11 +13,7 @@ import pytest
 
 from dpwitness import Target
 from dpwitness.auditors.events.outputs import WrongShape, encode
-from dpwitness.auditors.workers.engine import run_side, stream
 from dpwitness.auditors.workers.fitness import same_outputs
-from dpwitness.core.protocols.mechanism import MechanismFailed
-from dpwitness.core.values.json_codec import to_jsonable
-from dpwitness.mechanisms import LabelledVectors
 from dpwitness.mechanisms.wrappers.programs.inside import codec
 
 KINDS = [
@@ -80,22 +76,6 @@ def test_wrong_shapes_are_told(file, kind):
         )
 
 
-def test_deep_outputs_are_told(file):
-    with pytest.raises(MechanismFailed, match="nested too deeply"):
-        Target(file, "kinds", kwargs={"kind": "deep"}).sample(None, 2, np.random.default_rng(0))
-
-
-def test_a_batch_that_raises_is_run_one_by_one_as_in_process(file):
-    far = run_side(Target(file, "raises_at_times").sample, np.zeros(1), 300, stream(5))
-    assert set(far.names.values()) == {"float64[]", "raises ValueError"}
-    raised = np.mean([far.names[code].startswith("raises") for code in far.codes])
-    # P(Laplace > 2) = 0.068; 300 runs are outside with probability below 1e-6
-    assert 0.005 < raised < 0.2
-    with pytest.raises(Exception, match="one") as error:
-        Target(file, "raises_on_one").sample(np.ones(1), 1, stream(5))
-    assert type(error.value).__name__ == "KeyError"
-
-
 @pytest.mark.parametrize(
     "value",
     [
@@ -117,17 +97,6 @@ def test_datasets_arrive_as_they_are(value):
     assert getattr(back, "dtype", None) == getattr(value, "dtype", None)
 
 
-def test_dataset_classes_arrive_as_dicts(tmp_path):
-    path = tmp_path / "shows.py"
-    path.write_text(
-        "def shows(dataset, size, rng):\n    return [sorted((k, v.tolist()) for k, v in "
-        "dataset.items())] * size\n"
-    )
-    data = LabelledVectors([[0.5], [1.0]], [1, -1], [3, 1])
-    (seen,) = Target(str(path), "shows").sample(data, 1, np.random.default_rng(0))
-    assert seen == [("multiplicity", [3, 1]), ("x", [[0.5], [1.0]]), ("y", [1.0, -1.0])]
-
-
 def test_large_datasets_travel_once_to_each_worker(tmp_path):
     path = tmp_path / "sums.py"
     path.write_text(
@@ -145,16 +114,6 @@ def test_large_datasets_travel_once_to_each_worker(tmp_path):
     with borrowed_worker(target._slot, 10.0) as worker:
         part, sent = worker.dataset(packed_as(data[-1]))
         assert set(part) == {"key"} and sent == []
-
-
-def test_arrays_arrive_as_keyword_arguments(tmp_path):
-    path = tmp_path / "weights.py"
-    path.write_text(
-        "def weighs(dataset, size, rng, weights):\n    return [float(weights @ dataset)] * size\n"
-    )
-    weights = {"weights": to_jsonable(np.array([1.0, 0.5]))}
-    target = Target(str(path), "weighs", kwargs=weights)
-    assert target.sample(np.array([2.0, 4.0]), 2, np.random.default_rng(0)) == [4.0, 4.0]
 
 
 INSIDE = Path(codec.__file__).parent

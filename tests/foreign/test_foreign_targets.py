@@ -7,22 +7,15 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from dpwitness import ApproxDP, InvalidArgument, Pair, Target, Verdict, audit, replay
-from dpwitness.auditors.workers.engine import MechanismFailed, stream
-from dpwitness.benchmarks.installation import PROGRAMS, command_of
+from dpwitness import ApproxDP, InvalidArgument, Target, Verdict, audit, replay
+from dpwitness.auditors.workers.engine import MechanismFailed
 from dpwitness.mechanisms import Records
-from dpwitness.mechanisms.wrappers.programs.worker_pool import (
-    TargetError,
-    environments,
-    target_names,
-)
-from dpwitness.mechanisms.wrappers.programs.worker_process import _busy, _idle
+from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError, target_names
 
 ONE = np.array([1.0])
 
@@ -62,15 +55,6 @@ def test_a_leaky_target_is_refuted_and_replayed(file, foreign):
     assert again.verdict is Verdict.VIOLATED and again.target["kwargs"]["python"] == foreign
 
 
-@pytest.mark.slow
-def test_counts_are_the_same_on_any_number_of_workers(file, foreign):
-    one = audit(Target(file, "grid", foreign), trials=20_000, seed=3)
-    with ThreadPoolExecutor(3) as executor:
-        three = audit(Target(file, "grid"), trials=20_000, seed=3, executor=executor)
-    assert one.verdict is Verdict.NOT_REFUTED
-    assert (one.tally, one.event.to_json()) == (three.tally, three.event.to_json())
-
-
 def test_what_the_file_says(file, foreign):
     target = Target(file, "leaky", foreign)
     assert str(target.claim) == "pure:1" and target.domain == Records(1, 0.0, 1.0)
@@ -89,13 +73,6 @@ def test_a_target_is_its_fields(file):
     for wrong in ({"time_limit": 0}, {"memory_limit": -1.0}, {"file": ""}, {"name": 3}):
         with pytest.raises(InvalidArgument, match=next(iter(wrong))):
             Target(**({"file": file, "name": "leaky"} | wrong))
-
-
-def test_a_child_of_a_crashed_worker_is_not_waited_for(file):
-    started = time.monotonic()
-    with pytest.raises(MechanismFailed, match="SIGABRT"):
-        draw(Target(file, "crashes_with_a_child"))
-    assert time.monotonic() - started < 30
 
 
 def test_a_crash_once_is_done_again_with_the_same_seed(file, tmp_path):
@@ -121,11 +98,6 @@ def test_what_is_no_output(file, name, options, message):
     assert time.monotonic() - started < 30
 
 
-def test_a_slow_target_gets_small_batches(file):
-    result = audit(Target(file, "in_eights"), trials=2000)
-    assert result.verdict is Verdict.NOT_REFUTED
-
-
 def test_a_library_without_seeds_is_said_to_be_irreproducible(file):
     # its noise is new each time
     result = audit(Target(file, "unseeded"), trials=2000, confidence=1 - 1e-9)
@@ -134,18 +106,6 @@ def test_a_library_without_seeds_is_said_to_be_irreproducible(file):
         "not reproducible: the library takes no seed, so the same seed gives other counts"
     ]
     assert not any("outputs under one seed differ" in note for note in result.notes)
-
-
-def test_versions_outside_the_tested_range_are_run_with_a_warning(tmp_path):
-    path = tmp_path / "old.py"
-    path.write_text(
-        'LIBRARY, TESTED = "numpy", "<1"\ndef f(dataset, size, rng):\n    return '
-        'rng.random(size)\nf.claim = "pure:1"\n'
-    )
-    target = Target(str(path), "f")
-    assert f"numpy {np.__version__} is outside the tested range <1" in target.notes
-    result = audit(target, pair=Pair(np.zeros(1), ONE), trials=2000)
-    assert result.verdict is Verdict.NOT_REFUTED and target.notes[1] in result.notes
 
 
 @pytest.mark.parametrize(
@@ -196,82 +156,6 @@ def test_bad_interpreters(file, bare, tmp_path):
             target.describe()
 
 
-def test_adapters_say_how_to_make_their_environment(tmp_path, monkeypatch):
-    monkeypatch.setenv("DPWITNESS_HOME", str(tmp_path))
-    name, found = next((name, found) for name, found in environments().items() if found.targets)
-    with pytest.raises(
-        TargetError,
-        match=f"environment {name} is missing; make it with: dpwitness targets setup {name}",
-    ):
-        Target(Path(found.targets[0]).stem, "anything").describe()
-
-
-def test_an_environment_by_its_name(file, foreign, tmp_path, monkeypatch):
-    monkeypatch.setenv("DPWITNESS_HOME", str(tmp_path))
-    name = next(iter(environments()))
-    (tmp_path / "environments").mkdir()
-    (tmp_path / "environments" / name).symlink_to(Path(foreign).parents[1])
-    target = Target(file, "leaky", name)
-    assert str(target.claim) == "pure:1" and target._slot.python == str(
-        tmp_path / "environments" / name / "bin" / "python"
-    )
-
-
-def test_commands_of_environments_name_no_place_of_this_machine(tmp_path, monkeypatch):
-    """From the current folder or from home, where they lie in one of them."""
-    boost, stdlib = environments()["boost"], environments()["stdlib-js"]
-    for name in ("DPWITNESS_HOME", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(PROGRAMS.parents[2])
-    assert command_of(boost, "boost.cpp", "laplace") == [
-        "~/.cache/dpwitness/environments/boost/boost",
-        "laplace",
-    ]
-    program = "./benchmarks/libraries/programs/stdlib.js"
-    assert command_of(stdlib, "stdlib.js", "laplace") == [
-        "node",
-        program,
-        "laplace",
-        "~/.cache/dpwitness/environments/stdlib-js",
-    ]
-    monkeypatch.chdir("/")
-    monkeypatch.setenv("DPWITNESS_HOME", str(tmp_path / "elsewhere"))
-    assert command_of(boost, "boost.cpp", "laplace") == [
-        f".{tmp_path}/elsewhere/environments/boost/boost",
-        "laplace",
-    ]
-
-
-def test_modules_and_classes(foreign, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "theirs").mkdir()
-    (tmp_path / "theirs" / "sums.py").write_text(
-        "class Scaled:\n    claim = 'gdp:1'\n    def __init__(self, scale):\n        "
-        "self.scale = scale\n"
-        "    def sample(self, dataset, size, rng):\n        return self.scale * rng.random(size)\n"
-    )
-    target = Target("theirs.sums", "Scaled", foreign, {"scale": 100.0})
-    assert str(target.claim) == "gdp:1" and draw(target).max() > 1.0
-    with pytest.raises(
-        TargetError, match=r"kwargs must fit Scaled: Scaled: missing a required argument"
-    ):
-        Target("theirs.sums", "Scaled", foreign).describe()
-
-
-def test_no_module_of_a_library_is_taken_for_one_of_the_worker(foreign, tmp_path):
-    modules = "target_runs dataframe_backends library_parts object_tree validation codec worker"
-    names = modules.split()
-    for name in names:
-        (tmp_path / f"{name}.py").write_text("OWN = 0.5\n")
-    text = (
-        f"import {', '.join(names)}\n\ndef own(dataset, size, rng):\n    return "
-        f"[{' + '.join(f'{name}.OWN' for name in names)}] * size\n"
-    )
-    (tmp_path / "mine.py").write_text(text + "own.claim = 'pure:1'\n")
-    assert draw(Target(str(tmp_path / "mine.py"), "own", foreign), 2) == [3.5, 3.5]
-
-
 @pytest.mark.parametrize("answer", ['b"\\xff" * 64', 'b"\\x05\\0\\0\\0hello"', 'b""'])
 def test_a_program_that_speaks_something_else(file, tmp_path, answer):
     liar = tmp_path / "liar"
@@ -283,33 +167,6 @@ def test_a_program_that_speaks_something_else(file, tmp_path, answer):
         TargetError, match=r"must be a Python interpreter \(3.8 or later\), .* did not answer"
     ):
         Target(file, "leaky", str(liar)).describe()
-
-
-def test_claims_that_are_none(file):
-    with pytest.raises(TargetError, match="claim must be finite, the target reports 'pure:inf'"):
-        _ = Target(file, "promises_nothing").claim
-    with pytest.raises(
-        TargetError, match=r"accountant_fails\.claim raises: KeyError: 'epsilon'"
-    ) as error:
-        _ = Target(file, "accountant_fails").claim
-    assert "peculiar.py" in error.value.traceback
-
-
-def test_each_thread_has_a_worker_and_few_are_kept(file):
-    target = Target(file, "leaky")
-    with ThreadPoolExecutor(4) as executor:
-        found = list(executor.map(lambda seed: draw(target, 1000, seed), range(40)))
-    assert all(np.array_equal(rows, draw(target, 1000, seed)) for seed, rows in enumerate(found))
-    assert 1 <= len(_idle) <= 4 and not _busy
-    pids = [worker.process.pid for worker in _idle]
-    target.close()
-    assert all(gone(pid) for pid in pids) and not _idle
-
-
-def test_draws_are_counted_where_they_are_made(file):
-    target = Target(file, "draws_tell")
-    few, many = (int(target.draws(np.array([v]), 50, stream(1)).sum()) for v in (0.0, 1.0))
-    assert 50 <= few < 60 and 100 <= many < 120  # a Laplace draw takes one word, seldom more
 
 
 def test_a_target_file_can_import_the_wrappers_where_dpwitness_is_not_installed(foreign, tmp_path):
@@ -363,13 +220,3 @@ def test_no_worker_survives(file, tmp_path, end, workers):
     assert pids and all(gone(pid) for pid in pids)
     assert controller.returncode == (-9 if end == signal.SIGKILL else 3)
     assert ("INCONCLUSIVE" in out) == (end != signal.SIGKILL)
-
-
-@pytest.mark.slow
-def test_a_crash_twice_is_an_error_that_names_the_signal_and_the_last_lines(file):
-    result = audit(Target(file, "crashes"), trials=1000)
-    assert result.verdict is Verdict.ERROR
-    assert (
-        "killed by signal 11 (SIGSEGV)" in result.headline() and "in crashes" in result.headline()
-    )
-    assert "tried twice" in result.headline() and "foreign_worker" not in result.headline()

@@ -3,16 +3,13 @@ searches with a known result.
 """
 
 import importlib
-import json
 import math
 import random
 from fractions import Fraction
 
 import pytest
 
-from dpwitness.benchmarks.scan import opendp as scan_opendp
 from dpwitness.benchmarks.scan.typed_search import search_program
-from dpwitness.core.values.validation import InvalidArgument
 
 
 @pytest.fixture
@@ -68,38 +65,6 @@ def test_only_a_certain_excess_counts(adapter, metric, found, allowed, expected)
     assert adapter("opendp_inputs").exceeds(metric, found, allowed) is expected
 
 
-def test_values_respect_bounds_and_flags(adapter):
-    values = adapter("opendp_inputs").values
-    assert values({"dtype": "i8", "bounds": [-1, 3]})[:2] == [3, -1]
-    assert all(-1 <= v <= 3 for v in values({"dtype": "i8", "bounds": [-1, 3]}))
-    assert not any(
-        v is None or v != v for v in values({"dtype": "f64", "bounds": [-math.inf, math.inf]})
-    )
-    assert None in values({"dtype": "f64", "nullable": True})
-
-
-def test_findings_are_complete_and_have_distinct_causes():
-    rows = scan_opendp.findings()
-    assert len({row["cause"] for row in rows}) == len(rows) >= scan_opendp.REQUIRED
-    assert sum(row["search"] == "scan" for row in rows) >= scan_opendp.REQUIRED
-
-
-def test_a_finding_without_a_witness_is_refused(tmp_path):
-    rows = json.loads(scan_opendp.FINDINGS.read_text(encoding="utf-8"))
-    del rows["findings"][0]["inputs"]
-    (tmp_path / "rows.json").write_text(json.dumps(rows), encoding="utf-8")
-    with pytest.raises(InvalidArgument, match="lacks inputs"):
-        scan_opendp.findings(tmp_path / "rows.json")
-
-
-def test_an_interpreter_without_the_library_is_named(tmp_path):
-    python = tmp_path / "python"
-    python.write_text("#!/bin/sh\necho no opendp >&2\nexit 3\n", encoding="utf-8")
-    python.chmod(0o755)
-    with pytest.raises(InvalidArgument, match="it ended with 3: no opendp"):
-        scan_opendp.replay(str(python))
-
-
 def test_a_chain_that_shifts_rows_is_found(library):
     chains = library("opendp_chains")
     source = (
@@ -134,28 +99,3 @@ def test_a_query_is_judged_by_its_exact_result(library, expression, kind):
     entry = frames.entry(frames.columns_of("i64", False, False), "select-sized", expression)
     found = frames.search(entry, random.Random(0))
     assert (found and found["kind"]) == kind
-
-
-def test_a_truncation_by_a_fraction_keeps_more_rows_than_its_bound(library):
-    truncations = library("opendp_truncations")
-    identified = "dp.symmetric_id_distance(pl.col('id'))"
-    for threshold, found in (("1.5", "per_group by []: 2 > 1"), ("1", None)):
-        entry = truncations.entry(
-            identified, 1, f"q.filter(pl.int_range(pl.len()).over('id') < {threshold})"
-        )
-        shown = truncations.search(entry, random.Random(0))
-        assert (shown and shown["found"]) == found
-
-
-def test_entries_of_frozen_findings_are_valid_source(library):
-    entries, rows = library("opendp_entries"), scan_opendp.findings()
-    made = [
-        entries.entry({"metric": "L2Distance"} | row)
-        for row in rows
-        if row["part"] != "measurements"
-    ]
-    found = [each for each in made if each is not None]
-    assert len(found) > 20
-    for each in found:
-        compile("\n".join(each["source"]).replace("{name}", "target"), "target", "exec")
-        assert each["constructors"] and each["expected"]

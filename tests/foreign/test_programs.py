@@ -3,9 +3,7 @@ commands, and replays.
 """
 
 import json
-import pickle
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -24,11 +22,9 @@ from broken_programs import (
     WRONG,
     broken,
     rng,
-    text,
 )
 
 from dpwitness import InvalidArgument, Target, Verdict, audit, trace
-from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.workers.rounds import run_side
 from dpwitness.benchmarks.protocol import conformance
 from dpwitness.benchmarks.protocol.__main__ import LANGUAGES
@@ -36,7 +32,6 @@ from dpwitness.benchmarks.protocol.__main__ import main as protocol
 from dpwitness.benchmarks.protocol.conformance import check_protocol
 from dpwitness.cli import main
 from dpwitness.core.protocols.mechanism import MechanismFailed
-from dpwitness.mechanisms.wrappers.programs.worker_process import _idle
 
 
 def first_fault(target, limit):
@@ -98,44 +93,6 @@ def test_a_good_program_keeps_the_protocol(program):
     )
 
 
-def test_what_is_said_of_a_program(program):
-    target = program(
-        "HELLO.update(batch=64, trials=2000, expected_failures={'check_low_bits': 'floats'})"
-    )
-    assert (
-        str(target.claim) == "pure:1"
-        and target.domain.size == 1
-        and (target.batch, target.trials) == (64, 2000)
-    )
-    assert target.notes == ("specimen 1, a program (protocol 1)",) and target.expected_failures == {
-        "check_low_bits": "floats"
-    }
-    assert (
-        target.__name__.startswith("specimen")
-        and pickle.loads(pickle.dumps(target)).command == target.command
-    )
-
-
-COUNTS = """
-sent = []
-def keep(number, values):
-    data[number] = values
-    sent.append(number)
-def draw(values, size, seed):
-    return [float(len(sent))] * size
-"""
-
-
-def test_a_dataset_travels_once_to_each_worker(program):
-    count = program(COUNTS)
-    rows = rng().random((100_000, 2))
-    assert [count.sample(rows, 2, rng(i)).tolist() for i in range(4)] == [[1.0, 1.0]] * 4
-    many = [np.full(2, float(i)) for i in range(20)]  # more than there are numbers
-    own = program("def draw(values, size, seed): return [values[0]] * size")
-    for _ in range(2):
-        assert [own.sample(data, 1, rng())[0] for data in many] == list(range(20))
-
-
 def test_datasets_in_json(program):
     shown = program(
         "HELLO['datasets'] = ['json']\ndef answer(v, n, s): say({'kind': 'json', 'rows': "
@@ -174,25 +131,6 @@ def test_outputs_of_every_kind(program):
     lines = program(LINES)
     assert repr(lines.sample(np.zeros(1), 4, rng())) == "[1.0, nan, {'a': [-inf]}, 'x']"
     assert lines.sample_each(np.zeros(1), 3, rng()) == [[1.0, 1.0, 1.0]]
-
-
-BIG = """
-def answer(values, size, seed):
-    say({"kind": "json", "rows": size})
-    write(b"".join([b'9007199254740993\\n', b'[-9007199254740993, 3]\\n', b'7\\n', b'123456789012345678901234567890\\n'][:size]))
-"""
-
-
-def test_whole_numbers_are_not_rounded(program):
-    found = program(BIG).sample(np.zeros(1), 4, rng())
-    assert (
-        repr(found)
-        == "[9007199254740993, [-9007199254740993, 3.0], 7.0, 123456789012345678901234567890]"
-    )
-    printed = text("print('9007199254740993\\n+7\\n0.5')").sample(np.zeros(1), 3, rng())
-    assert repr(printed) == "[9007199254740993, 7.0, 0.5]"
-    # what the float misses is a column of its own
-    assert encode(found[:1], 1).values.tolist() == [[2.0**53, 1.0]]
 
 
 RAISES = """
@@ -254,53 +192,6 @@ def test_a_batch_that_fails(program, put_in, options, said):
     with pytest.raises(MechanismFailed, match=said) as error:
         program(put_in, **options).sample(np.zeros(1), 5, rng())
     assert "\n" not in str(error.value) and len(str(error.value)) < 1000
-
-
-CRASHES_ONCE = """
-_answer = answer
-def answer(*asked):
-    if not os.path.exists({flag!r}):
-        open({flag!r}, "w").close()
-        os._exit(7)
-    sys.stderr.write("x" * 10**7)
-    _answer(*asked)
-"""
-
-
-def test_one_crash_is_forgiven_and_a_flood_of_errors_does_not_stop_it(program, tmp_path):
-    flag = tmp_path / "flag"
-    once = program(CRASHES_ONCE.format(flag=str(flag)))
-    again = program()
-    assert (
-        once.sample(np.zeros(1), 5, rng()).tolist() == again.sample(np.zeros(1), 5, rng()).tolist()
-    )
-
-
-def test_what_it_writes_between_two_batches_is_told(program):
-    target = program(
-        "import threading\n_answer = answer\ndef answer(*a): _answer(*a); "
-        "threading.Timer(0.1, lambda: print('tick', flush=True)).start()"
-    )
-    target.sample(np.zeros(1), 5, rng())
-    time.sleep(0.4)
-    with pytest.raises(MechanismFailed, match="without a request: 'tick"):
-        target.sample(np.zeros(1), 5, rng())
-
-
-def test_each_thread_has_a_process_and_none_is_left(program):
-    target = program("def draw(v, n, s): time.sleep(0.3); return [float(os.getpid())] * n")
-    with ThreadPoolExecutor(2) as pool:
-        pids = {
-            int(found[0])
-            for found in pool.map(lambda i: target.sample(np.zeros(1), 1, rng(i)), range(2))
-        }
-    assert len(pids) == 2 and len([w for w in _idle if w.slot == target.slot_of_program]) == 2
-    target.close()
-    assert not any(
-        Path(f"/proc/{pid}").exists()
-        and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]
-        for pid in pids
-    )
 
 
 def test_a_program_cannot_be_traced(program):

@@ -9,8 +9,6 @@ import pytest
 import dpwitness as dpw
 from dpwitness.cli import main
 from dpwitness.core.protocols.mechanism import MechanismFailed
-from dpwitness.mechanisms.wrappers.programs import sql
-from dpwitness.mechanisms.wrappers.programs.target import Isolated
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 ENGINES = ["sqlite", "duckdb"]
@@ -81,32 +79,6 @@ def test_the_engine_itself_lets_nobody_write(engine, monkeypatch):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_setup_neither_writes_files_nor_makes_the_table(engine, tmp_path):
-    with pytest.raises(MechanismFailed, match="the setup of the query raises"):
-        run(query(engine, "SELECT 1", setup=f"ATTACH '{tmp_path / 'new.db'}' AS other"))
-    assert not list(tmp_path.iterdir())
-    for made in (
-        "CREATE TABLE data (a INT)",
-        "CREATE TEMP TABLE data (a INT)",
-        "CREATE VIEW data AS SELECT 7 AS a",
-    ):
-        with pytest.raises(MechanismFailed, match="the table data must be the dataset"):
-            run(query(engine, "SELECT count(*) FROM data", setup=made))
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_dataset_is_loaded_once_and_an_equal_one_of_another_type_anew(engine, monkeypatch):
-    loads = []
-    load = sql._Base.load
-    monkeypatch.setattr(
-        sql._Base, "load", lambda self, *given: (loads.append(given), load(self, *given))[1]
-    )
-    halves = query(engine, "SELECT typeof(a) FROM data")
-    told = [run(halves, {"a": [value]}) for value in (3, 3.0, 3, 3.0)]
-    assert told[0] == told[2] != told[1] == told[3] and len(loads) == 2
-
-
-@pytest.mark.parametrize("engine", ENGINES)
 def test_what_cannot_be_run(engine):
     with pytest.raises(MechanismFailed, match=r"the query cannot be run: .*nope"):
         run(query(engine, "SELECT nope FROM data"))
@@ -162,12 +134,6 @@ def test_the_command_line_says_what_is_wrong_in_a_line(capsys):
     ]
 
 
-def test_seeds():
-    drawn = query("duckdb", "SELECT random()")
-    assert run(drawn, size=3).tolist() == run(drawn, size=3).tolist()
-    assert drawn.seeded and not query("sqlite", "SELECT random()").seeded
-
-
 def test_a_noisy_count_stands_and_rows_clipped_in_place_of_users_fall():
     """The wrong one lets a user move the sum by 4: false-failure probability below 1e-9. The right
     one falls with probability 1e-6.
@@ -193,11 +159,3 @@ def test_a_noisy_count_stands_and_rows_clipped_in_place_of_users_fall():
         dpw.replay(users.witness)
     again = dpw.replay(users.witness, allow=[f"sqlite:///:memory: {wrong}"], seed=8)
     assert again.verdict is dpw.Verdict.VIOLATED
-
-
-def test_a_promise_that_is_an_object_reaches_the_command_line():
-    for claim in ("pure:1", "approx:1,1e-05", "zcdp:0.5", "rdp:2,1", "gdp:1"):
-        kwargs = {"dsn": "sqlite:///:memory:", "query": "SELECT 1", "claim": claim, "domain": SPENT}
-        found = Isolated("dpwitness.mechanisms.wrappers.programs.sql", "Query", None, kwargs)
-        assert str(found.claim) == claim and not found.seeded
-        assert found.domain.held == dpw.domains.Table(SPENT["columns"], frame="dict").held

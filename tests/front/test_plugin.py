@@ -145,11 +145,6 @@ def test_failure_messages_lead_to_the_witness(suite):
         assert again.returncode == 1, again.stderr
 
 
-@pytest.mark.slow
-def test_what_stands_behind_a_yield_is_run(suite):
-    assert "after the audit" in suite.pytest("-k", "yielded", "-s").stdout
-
-
 def test_the_marker_is_known_and_a_bad_folder_is_refused_before_anything_runs(suite):
     assert "@pytest.mark.dp_audit(claim=None" in suite.pytest("--markers").stdout
     refused = suite.pytest("--dp-report", "mine.py/x/audit.md")

@@ -2,12 +2,11 @@
 
 import json
 import math
-import os
 from dataclasses import replace
 
 import pytest
 
-from dpwitness import InvalidArgument, Verdict, certify, suites
+from dpwitness import Verdict, suites
 from dpwitness.auditors.audit.result import BitLevel
 from dpwitness.cli import main
 from dpwitness.commands.options import matches
@@ -30,12 +29,6 @@ def test_filter(expression, picked):
     assert [
         name for name in ("laplace", "laplace-grid", "svt1") if matches(expression, name)
     ] == picked
-
-
-@pytest.mark.parametrize("expression", ["and", "laplace or", "(laplace", "laplace)", "not", "a b"])
-def test_filter_that_is_none(expression):
-    with pytest.raises(InvalidArgument, match="-k must be"):
-        matches(expression, "laplace")
 
 
 def test_suites_cover_every_specimen():
@@ -105,24 +98,6 @@ def papers():
     return {name: run_case(cases[name], trials=20_000) for name in wanted}
 
 
-@pytest.mark.slow
-def test_an_enclosure_settles_what_runs_do_not_show(papers):
-    outcome = papers["logistic-objective-gamma-d2"]
-    assert outcome.result.verdict is Verdict.NOT_REFUTED and outcome.right is True
-    enclosed = certify(outcome.case.mechanism, outcome.result.pair)
-    assert compare(outcome.case, outcome.result)[0] is None
-    less = replace(outcome.case, truth=Truth(1.1, "too low", True))
-    assert compare(less, outcome.result, enclosed) == (
-        False,
-        "it keeps epsilon = 1.1, but epsilon is at least 1.25276 on this pair",
-    )
-    beyond = replace(outcome.result, parameter_lower=1.3)
-    assert compare(outcome.case, beyond, enclosed) == (
-        False,
-        "epsilon is at most 1.253 on this pair",
-    )
-
-
 def test_a_wrong_verdict_is_exit_code_1(monkeypatch, capsys, tmp_path):
     case = Case("too-good", zoo()["laplace-grid"], truth=Truth(2.0, "a lie", True), trials=20_000)
     monkeypatch.setitem(suites.SUITES, "lies", Suite("lies", "", lambda: [case], 20_000))
@@ -131,28 +106,3 @@ def test_a_wrong_verdict_is_exit_code_1(monkeypatch, capsys, tmp_path):
     assert "WRONG: it only keeps epsilon = 2, the violation was missed" in out
     assert "1 cases: 0 right, 1 wrong (too-good)" in out
     assert json.loads((tmp_path / "audit.json").read_text())["results"][0]["name"] == "too-good"
-
-
-@pytest.mark.slow
-def test_cases_in_parallel_have_the_counts_and_the_order_of_cases_in_turn(capsys):
-    found = []
-    for workers in ("1", "2"):
-        arguments = ["suite", "zoo", "-k", "svt1 or svt5 or laplace", "--trials", "3000", "--json"]
-        main([*arguments, "--workers", workers])
-        found.append(json.loads(capsys.readouterr().out))
-    in_turn, at_once = (
-        [(each["name"], each["verdict"], each.get("tally")) for each in data] for data in found
-    )
-    assert in_turn == at_once and len(in_turn) > 2
-
-
-def test_a_case_whose_worker_dies_is_an_error(monkeypatch):
-    monkeypatch.setattr(suites, "_run_in_worker", _die)
-    case = Case("dies", zoo()["laplace"])
-    (outcome,) = suites.run_cases_in_parallel(suites.suite_of("zoo"), [case], 2)
-    assert outcome.result.verdict is Verdict.ERROR and outcome.right is None
-    assert "terminated abruptly" in outcome.result.notes[0]
-
-
-def _die(*_):
-    os._exit(1)

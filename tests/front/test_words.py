@@ -3,17 +3,12 @@ count as passed.
 """
 
 import math
-import sys
 
-import numpy as np
 import pytest
 
 from dpwitness import Target, parametrize_with_checks
-from dpwitness.console import Bar
 from dpwitness.core.values.wording import beyond
 from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
-from dpwitness.reports import write_report
-from dpwitness.suites import run_case, suite
 
 
 def test_infinity_is_said_in_words():
@@ -21,16 +16,6 @@ def test_infinity_is_said_in_words():
         beyond("epsilon", math.inf) == "no finite epsilon holds"
         and beyond("mu", 1.25) == "mu > 1.25"
     )
-
-
-@pytest.mark.parametrize("columns", [20, 40, 120])
-def test_the_bar_fits_the_terminal(columns, monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", str(columns))
-    times = iter(np.arange(0.0, 100.0, 1.0))
-    bar = Bar(sys.stderr, clock=lambda: float(next(times)))
-    bar(5_000, 1_000_000_000)
-    line = capsys.readouterr().err.strip("\r")
-    assert 0 < len(line.rstrip()) < columns
 
 
 @pytest.mark.parametrize(
@@ -64,16 +49,3 @@ def test_a_library_that_is_not_installed_skips(tmp_path):
     )
     items = parametrize_with_checks([Target(str(tmp_path / "needs.py"), "f")]).args[1]
     assert all([mark.name for mark in item.marks] == ["skip"] for item in items)
-
-
-def test_a_suite_says_what_was_expected(tmp_path):
-    """A violation of a broken mechanism is the expected verdict, so the report does not advise to
-    withdraw the claim.
-    """
-    cases = {case.name: case for case in suite("zoo")}
-    outcomes = [run_case(cases[name], trials=20_000) for name in ("svt5", "laplace-grid")]
-    page = write_report(
-        [o.json for o in outcomes], tmp_path, title="Suite zoo", plots=False
-    ).read_text()
-    assert "2 of 2 verdicts as expected" in page and "withdraw" not in page
-    assert "violated: epsilon = infinity" in page and "kept: epsilon = 1" in page

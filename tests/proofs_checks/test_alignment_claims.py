@@ -8,10 +8,7 @@ from fractions import Fraction
 import pytest
 from z3 import Real
 
-from dpwitness.proofs_checks.claims.alignment_claims import (
-    threshold_obligations,
-    winner_obligations,
-)
+from dpwitness.proofs_checks.claims.alignment_claims import threshold_obligations
 from dpwitness.proofs_checks.engine import ClaimVerdict, Effort, check, unsatisfiable
 
 HOLDS, FAILS = ClaimVerdict.HOLDS, ClaimVerdict.FAILS
@@ -58,25 +55,3 @@ def test_the_counterexample_of_z3_turns_a_call():
         <= value["q_neighbour"] + value["noise"]
     )
     assert abs(value["q"] - value["q_neighbour"]) <= 1
-
-
-def test_winner_alignment():
-    assert proved(winner_obligations(EPSILON / 2, EPSILON)) is HOLDS
-    assert proved(winner_obligations(EPSILON / 1.9, EPSILON)) is FAILS
-    assert proved(winner_obligations(EPSILON, EPSILON)) is FAILS
-    for direction in ("rising", "falling"):
-        assert proved(winner_obligations(EPSILON, EPSILON, direction)) is HOLDS
-        assert proved(winner_obligations(EPSILON * 1.1, EPSILON, direction)) is FAILS
-
-
-@pytest.mark.slow
-def test_losses_of_broken_variants():
-    assert check("ZOO-SVT-uncut", quick=True).evidence.result.parameter_lower == pytest.approx(
-        4.0308, abs=1e-3
-    )
-    less = check("ZOO-SVT-less-noise", quick=True, epsilon=0.5, cutoff=3)
-    assert less.evidence.numbers["alignment_cost"] == 19 * 0.5 / 4
-    assert 0.9 * 19 * 0.5 / 4 < less.evidence.result.parameter_lower <= 19 * 0.5 / 4
-    for answers in (3, 8):
-        value = check("ZOO-NOISY-MAX-value", quick=True, epsilon=2.0, answers=answers)
-        assert value.evidence.result.parameter_lower == pytest.approx(answers, rel=1e-6)

@@ -11,11 +11,9 @@ from flint import arb
 
 from dpwitness.auditors import Result, Verdict
 from dpwitness.mechanisms import InvalidArgument
-from dpwitness.proofs_checks.claims.logistic_claims import objective_excess
 from dpwitness.proofs_checks.engine import (
     Box,
     ClaimVerdict,
-    branch_and_bound,
     certificate,
     check,
     claim,
@@ -32,17 +30,6 @@ def loss_over_epsilon(epsilon: float, n_lambda: float) -> float:
     """Brute force over s, in floats: independent of the certificate's algebra."""
     s = np.linspace(0, 1, 200_001)
     return float(np.max(epsilon * (1 + s) / 2 + np.log1p(s * (1 - s) / n_lambda))) / epsilon
-
-
-def test_shares_are_the_areas():
-    found = branch_and_bound(
-        lambda x, y: enclose(x - y), Box(x=(-1.0, 1.0), y=(-1.0, 1.0)), cells=4000
-    )
-    assert found.positive + found.negative + found.undecided == pytest.approx(1)
-    assert 0 < found.undecided < 0.1
-    assert found.positive == pytest.approx(0.5, abs=0.05)
-    assert found.counterexample["x"][0] > found.counterexample["y"][1]
-    assert found.enclosure.lower <= 2 <= found.enclosure.upper
 
 
 @pytest.mark.parametrize("y", [0.0, 1e-9, 9e-5, 1.1e-4, 0.3, 7.0, 1e5])
@@ -62,17 +49,6 @@ def test_supremum_encloses_a_maximum_and_keeps_an_exact_zero():
     assert whole.upper >= loss_over_epsilon(1.0, 0.5) - 1
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "n_lambda"),
-    [(0.1, 0.01), (0.1, 1.0), (0.1, 25.0), (1.0, 0.1), (1.0, 1.0), (2.0, 1.5)],
-)
-def test_factored_excess_is_the_privacy_loss(epsilon, n_lambda):
-    for s in (0.0, 0.3, 0.9, 1.0):
-        direct = (epsilon * (1 + s) / 2 + math.log1p(s * (1 - s) / n_lambda)) / epsilon - 1
-        ball = objective_excess(1 - arb(s), arb(epsilon) * n_lambda / 2 - 1, 1 / arb(n_lambda))
-        assert float(ball.mid()) == pytest.approx(direct, abs=1e-10)
-
-
 @pytest.mark.slow_cases("CM-06")
 @pytest.mark.parametrize(
     "id", ["CM-01", "CM-02", "CM-06", "CM-08-gamma", "JT-06", "JT-06-logistic"]
@@ -89,24 +65,6 @@ def test_fails_on_a_proved_cell(id):
     assert (
         isinstance(found, Result) and json.loads(json.dumps(found.to_json()))["verdict"] == "FAILS"
     )
-
-
-@pytest.mark.slow
-def test_algorithm_2_fails_exactly_below_two_over_epsilon():
-    found = check("CM-06", epsilon=0.1, n_lambda=1.0)
-    assert (
-        found.evidence.signs.counterexample_value.lower
-        <= loss_over_epsilon(0.1, 1.0) - 1
-        <= found.evidence.enclosure.upper
-    )
-    assert found.evidence.signs.counterexample_value.lower == pytest.approx(
-        loss_over_epsilon(0.1, 1.0) - 1, rel=0.01
-    )
-    assert loss_over_epsilon(0.1, 1.0) == pytest.approx(2.989, abs=1e-3)
-    area = check("CM-06")
-    # In logarithms the border is the line log n_lambda = log 2 - log epsilon, and log10 epsilon is
-    # -1/2 on average.
-    assert area.evidence.signs.positive == pytest.approx((math.log10(2) + 0.5 + 3) / 6, abs=0.03)
 
 
 def test_out_of_time_is_inconclusive_with_the_enclosure_reached():

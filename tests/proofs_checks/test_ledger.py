@@ -3,25 +3,14 @@ the prior analysis are explained.
 """
 
 import json
-import math
-import sys
 from pathlib import Path
 
 import pytest
-from flint import ctx
 
 from dpwitness import suites
-from dpwitness.benchmarks.pages.papers.claims_page import checks_page, page, write
+from dpwitness.benchmarks.pages.papers.claims_page import checks_page, page
 from dpwitness.cli import main
-from dpwitness.proofs_checks.engine import (
-    Box,
-    ClaimVerdict,
-    Declaration,
-    check,
-    declarations,
-    ledger,
-    settle,
-)
+from dpwitness.proofs_checks.engine import ClaimVerdict, check, declarations
 
 HERE = Path(__file__).parent
 PUBLISHED = HERE.parents[1] / "reports" / "published"
@@ -49,23 +38,6 @@ def test_every_claim_has_an_entry():
         assert it.source and it.statement and it.formula and it.proof, id
         assert it.repairs is None or it.repairs in known, id
         assert set(it.depends) <= set(known), id
-
-
-def test_how_the_claims_are_settled(published):
-    settled = [f for f in published if f["verdict"] != "INCONCLUSIVE"]
-    assert sum(f["kind"] == "certificate" for f in settled) >= 25
-    assert sum(f["kind"] == "counterexample" and f["verdict"] == "FAILS" for f in settled) >= 18
-    assert all(
-        (PUBLISHED / f["witness_file"]).is_file() for f in published if f["verdict"] == "FAILS"
-    )
-
-
-def test_the_precision_of_the_caller_changes_nothing():
-    numbers = check("MN-03", quick=True).to_json()
-    with ctx.workprec(30):
-        assert (
-            check("MN-03", quick=True).to_json()["reached"] == numbers["reached"] and ctx.prec == 30
-        )
 
 
 @pytest.mark.slow_cases(
@@ -163,65 +135,6 @@ def home(monkeypatch, tmp_path):
     monkeypatch.setenv("DPWITNESS_HOME", str(tmp_path / "home"))
 
 
-def test_list_and_show(capsys):
-    assert main(["claims", "list", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
-    assert {"id", "source", "statement", "kind"} <= set(rows[0]) and len(rows) == len(
-        declarations()
-    )
-    assert not any("verdict" in row for row in rows)
-    assert main(["claims", "check", "CM-02"]) == 1
-    capsys.readouterr()
-    assert main(["claims", "list", "--json"]) == 0
-    assert {
-        row["id"]: row["verdict"] for row in json.loads(capsys.readouterr().out) if "verdict" in row
-    } == {"CM-02": "FAILS"}
-    assert main(["claims", "list"]) == 0
-    assert "FAILS           proved       whole domain" in capsys.readouterr().out
-    assert main(["claims", "show", "CM-06"]) == 0
-    shown = capsys.readouterr().out
-    assert (
-        "epsilon in [0.01, 10], n_lambda in [0.001, 1000]" in shown
-        and "Worst case over pairs" in shown
-        and "last result" not in shown
-    )
-    assert main(["claims", "show", "CM-02"]) == 0
-    assert "last result FAILS, proved, whole domain" in capsys.readouterr().out
-
-
-def test_check_one(capsys, tmp_path):
-    assert main(["claims", "check", "CM-06", "--set", "epsilon=1", "n_lambda=3:10"]) == 0
-    said = capsys.readouterr().out
-    assert "HOLDS, tight" in said and "proved, box;" in said
-    assert main(["claims", "check", "CM-02", "--set", "epsilon=1", "--json"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert (found["verdict"], found["evidence"], found["scope"]) == (
-        "FAILS",
-        "proved",
-        "point",
-    ) and found["reached"][0] == pytest.approx(math.sqrt(2) - 1)
-    assert main(["claims", "check", "CM-11", "--seconds", "1e-9"]) == 3
-    assert "time limit" in capsys.readouterr().out
-    page = write(
-        [check("CM-02", epsilon=1.0).to_json() | {"witness": check("CM-02", epsilon=1.0).witness}],
-        tmp_path,
-    )
-    assert main(["replay", str(page.parent / "papers" / "witness-cm-02.json"), "--seed", "1"]) == 1
-    assert "1.414 times the promise at epsilon = 1" in capsys.readouterr().out
-    assert (
-        main(
-            [
-                "replay",
-                str(page.parent / "papers" / "witness-cm-02.json"),
-                "--report",
-                str(tmp_path / "r"),
-            ]
-        )
-        == 2
-    )
-    assert "--report is only for the witness of an audit" in capsys.readouterr().err
-
-
 def test_an_interrupted_run_keeps_what_was_checked(monkeypatch, capsys, tmp_path):
     real = suites._check_claim
 
@@ -245,13 +158,6 @@ def test_an_interrupted_run_keeps_what_was_checked(monkeypatch, capsys, tmp_path
     ] == ["CM-01"]
 
 
-def test_the_page_needs_a_checkout(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr("dpwitness.clone.find_spec", lambda _: None)
-    assert main(["claims", "check", "all", "--report", str(tmp_path / "out")]) == 2
-    assert "claims check all --report needs a clone" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -268,15 +174,3 @@ def test_the_page_needs_a_checkout(monkeypatch, capsys, tmp_path):
 )
 def test_bad_input_is_refused(arguments, message, refused):
     assert message in refused("claims", *arguments)
-
-
-def test_a_missing_package_is_named_with_the_install_line(monkeypatch):
-    monkeypatch.setitem(sys.modules, "z3", None)
-    declared = Declaration(
-        "X-01", "s", "s", "f", Box(), "certificate", lambda effort: ledger.need("z3", "z3-solver")
-    )
-    found = settle(declared)
-    assert (
-        found.claim_verdict is ClaimVerdict.INCONCLUSIVE
-        and "needs z3-solver: pip install" in found.headline()
-    )

@@ -1,14 +1,9 @@
 """Claims of Minami et al.: their numbers from first principles, and mutations that turn them."""
 
-import math
-
 import numpy as np
 import pytest
-from flint import arb
 
 from dpwitness.mechanisms import PrivateRidge
-from dpwitness.proofs_checks.claims.aggregation_claims import first_step_excess
-from dpwitness.proofs_checks.claims.ridge_claims import price_constant
 from dpwitness.proofs_checks.engine import ClaimVerdict, check, interval, times
 
 HOLDS, FAILS = ClaimVerdict.HOLDS, ClaimVerdict.FAILS
@@ -56,25 +51,3 @@ def test_the_bulk_inside_theta():
     ).evidence.enclosure.lower
     assert 0.12 < limit < 0.125
     # the witness is 0.926 of the promise
-
-
-def test_the_constant_of_the_price():
-    assert price_constant(3, 1.0, 1.0) == pytest.approx(3 * 4 * 16 / 8 + 0.5)
-
-
-def test_labels_need_a_bound():
-    """1000 normals: the largest exceeds 4.0497 in size with probability 0.05; 2000 batches, six
-    standard errors.
-    """
-    bound = check("MN-03-labels").evidence.numbers["Y - B"]
-    largest = np.abs(np.random.default_rng(0).standard_normal((2000, 1000))).max(axis=1)
-    assert abs(np.mean(largest > bound) - 0.05) < 6 * math.sqrt(0.05 * 0.95 / 2000)
-    assert check("MN-03-labels", records=10**6).evidence.numbers["Y - B"] > bound
-
-
-def test_the_oracle_inequality():
-    assert 0.9 < check("MN-05").evidence.numbers["share of the bound"] < 1
-
-
-def test_one_record_and_one_estimate_are_not_averaged():
-    assert first_step_excess(arb(0), arb(1)).upper < 0

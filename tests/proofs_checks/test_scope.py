@@ -4,14 +4,11 @@ and never more than was shown.
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from dpwitness.auditors import Verdict
-from dpwitness.benchmarks.pages.papers.claims_page import page, ranges
 from dpwitness.mechanisms import InvalidArgument
 from dpwitness.proofs_checks.engine import (
     Box,
@@ -20,15 +17,11 @@ from dpwitness.proofs_checks.engine import (
     Enclosure,
     Evidence,
     audited,
-    check,
     enclose,
     identities,
     settle,
     unsatisfiable,
 )
-from dpwitness.proofs_checks.engine.finding import scope_summary
-
-PUBLISHED = Path(__file__).parents[2] / "reports" / "published" / "papers.json"
 
 
 def declared(function, boxed=True, **domain):
@@ -120,53 +113,3 @@ def test_an_audit_of_a_pair_never_makes_a_claim_hold(verdict, word, grade):
         )
     )
     assert (found.verdict, found.grade, found.text) == (word, grade, "text")
-
-
-def test_the_page_counts_what_was_proved_where():
-    findings = [
-        check(id).to_json()
-        for id in (
-            "CM-02",
-            "CM-03",
-            "ZOO-SVT-no-threshold-noise-cost",
-            "CM-06-W4",
-            "JT-13",
-            "JK-17-slack",
-        )
-    ]
-    assert scope_summary(findings) == (
-        "2 are settled by a proof over their whole domain; 1 by a proof over a part of a "
-        "box; 2 by a proof at one point."
-    )
-    assert scope_summary([]) == "None is settled."
-    text = page([f | {"witness_file": None} for f in findings])
-    held, _, measured = text.partition("### What was measured and not refuted")
-    assert (
-        "JK-17-slack" not in held.partition("### What holds")[2]
-        and "NOT REFUTED: delta(epsilon')" in measured
-    )
-    assert ranges(findings[1]) == "all values of what the formula names"
-    assert ranges(findings[2]) == "calls in [1, 1000]"
-    assert ranges(findings[4]) == "records = 4.2e+04, epsilon = 10, delta = 0.001, actions = 8"
-
-
-def test_the_published_sentence_counts_only_proofs_over_the_whole_domain():
-    claims = json.loads(PUBLISHED.read_text(encoding="utf-8"))["claims"]
-    proved = [
-        f
-        for f in claims
-        if (f["scope"], f["evidence"]) == ("whole domain", "proved")
-        and f["verdict"] not in ("INCONCLUSIVE",)
-    ]
-    text = PUBLISHED.with_suffix(".md").read_text(encoding="utf-8")
-    assert f"{len(proved)} are settled by a proof over their whole domain" in text
-    for f in claims:
-        if f["shares"] is not None and f["shares"]["undecided"] > 0:
-            assert f["scope"] == "box", f["id"]
-        if f["scope"] == "whole domain":
-            assert f["box"] == f["domain"], f["id"]
-        if f["verdict"].startswith("HOLDS"):
-            assert f["evidence"] == "proved", f["id"]
-        if f["scope"] == "point":
-            assert all(low == high for low, high in f["box"].values()), f["id"]
-            assert ranges(f) != "one case" or f["verdict"] == "FAILS", f["id"]

@@ -28,7 +28,6 @@ EVIL = (
 )
 COPIES = 100
 NARROW = {"viewport": {"width": 400, "height": 800}}
-PAPER = {"viewport": {"width": 680, "height": 960}}  # A4 within its margins
 NEAR = dpw.Pair(np.array([0.0, 0.0, 5.0]), np.array([0.0, 1.0, 5.0]))
 TARGET = """
 def leaky(dataset, size, rng):
@@ -127,42 +126,6 @@ def contrast(first, second):
     return (high + 0.05) / (low + 0.05)
 
 
-@pytest.mark.slow
-def test_sorting_by_each_column(opened, report):
-    page = opened(report)
-    rising, falling = (
-        [f"copy {i}" for i in range(COPIES)],
-        [f"copy {i}" for i in reversed(range(COPIES))],
-    )
-    known = dict.fromkeys(("audit", "certified", "certified / limit", "cost"), rising) | {
-        "detectable": falling
-    }
-    heads = list(table(page))
-    assert set(known) < set(heads)
-    for head in heads:
-        button = page.get_by_role("button", name=head, exact=True)
-        for state, turned in (("ascending", 1), ("descending", -1)):
-            button.press("Enter")
-            sorted_by = page.locator("th[aria-sort]")
-            assert sorted_by.count() == 1 and (
-                sorted_by.inner_text(),
-                sorted_by.get_attribute("aria-sort"),
-            ) == (head, state)
-            shown = table(page)
-            names = [name for name in shown["audit"] if name.startswith("copy")]
-            cells = list(shown[head])
-            if head in known:
-                assert names == known[head][::turned], (head, state)
-            else:  # equal ones stand together
-                assert (
-                    len([i for i in range(1, len(cells)) if cells[i] != cells[i - 1]])
-                    == len(set(cells)) - 1
-                ), (head, state)
-            missing = cells.count("-")
-            # what is not there stands last
-            assert "-" not in cells[: len(cells) - missing], (head, state)
-
-
 def test_filtering(opened, report):
     page = opened(report)
     page.get_by_label("Filter by words").fill("PURE:1 copy")
@@ -179,29 +142,6 @@ def test_filtering(opened, report):
     )
     page.get_by_label("Filter by words").fill("")
     assert page.locator("article:visible h3").all_inner_texts() == ["ERROR broken"]
-
-
-@pytest.mark.slow
-def test_folding_by_keyboard_and_by_link(opened, report):
-    page = opened(report)
-    button, body = page.locator("#copy-3 button.fold"), page.locator("#copy-3-body")
-    # many cards start folded
-    assert button.get_attribute("aria-expanded") == "false" and body.is_hidden()
-    assert button.get_attribute("aria-describedby") == "copy-3-name"
-    button.focus()
-    page.keyboard.press("Space")
-    assert button.get_attribute("aria-expanded") == "true" and body.is_visible()
-    page.keyboard.press("Enter")
-    assert button.get_attribute("aria-expanded") == "false" and body.is_hidden()
-    page.locator(".audits tbody").get_by_role("link", name="copy 3", exact=True).click()
-    assert body.is_visible() and page.url.endswith("#copy-3")
-    page.get_by_role("button", name="Fold all", exact=True).click()
-    assert page.locator("article div[id$=-body]:visible").count() == 0
-    assert (
-        unfolded(page).locator("article div[id$=-body]:visible").count()
-        == page.locator("article").count()
-        > COPIES
-    )
 
 
 def test_a_witness_is_downloaded_and_replayed_as_the_page_says(
@@ -241,63 +181,6 @@ def test_without_script_everything_is_there(opened, report):
         page.locator("button:visible, input:visible, select:visible, output:visible").count() == 0
     )
     assert "epsilon > 3.429" in page.locator("#copy-23").inner_text()
-
-
-@pytest.mark.slow
-def test_print_holds_what_is_folded_and_filtered(opened, report, tmp_path):
-    page = opened(report, color_scheme="dark", **PAPER)
-    page.get_by_label("Filter by words").fill("leaky")
-    page.emulate_media(media="print")
-    assert page.locator("article dl:visible").count() == page.locator("article").count() > COPIES
-    assert page.locator(".audits tbody tr:visible").count() == page.locator("article").count()
-    assert page.locator(".fold:visible, .all:visible, .filter:visible").count() == 0
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    ends = (
-        "[...document.querySelectorAll('main *')].map(node => node.getBoundingClientRect().right)"
-    )
-    assert max(page.evaluate(ends)) <= page.evaluate("innerWidth") + 1  # paper does not scroll
-
-
-@pytest.mark.slow
-def test_dark(opened, report):
-    """Background and text change, pictures too; every kind of text has a contrast of 4.5 at least,
-    running text 7.
-    """
-    colors = """names => names.map(name => getComputedStyle(document.querySelector(name)).color)"""
-    names = ["body", ".subject", "a[href]", "span.VIOLATED", "span.ERROR", "dt"]
-    grounds, texts = [], []
-    for scheme in ("light", "dark"):
-        page = opened(report, color_scheme=scheme)
-        grounds.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
-        texts.append(page.evaluate(colors, names))
-        told = [contrast(grounds[-1], color) for color in texts[-1]]
-        assert told[0] > 7 and min(told) > 4.5, dict(zip(names, told, strict=True))
-        unfolded(page)
-        assert (
-            contrast(
-                grounds[-1],
-                page.locator("#leaky svg text").first.evaluate(
-                    "node => getComputedStyle(node).fill"
-                ),
-            )
-            > 7
-        )
-    assert contrast(*grounds) > 15 and all(
-        first != second for first, second in zip(*texts, strict=True)
-    )
-
-
-def sideways(page):
-    return page.evaluate(
-        "Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)"
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("script", [True, False])
-def test_narrow_screens_do_not_scroll_sideways(opened, report, script):
-    page = opened(report, **NARROW, java_script_enabled=script)
-    assert sideways(unfolded(page) if script else page) <= 400
 
 
 PHONE = {"viewport": {"width": 390, "height": 844}}

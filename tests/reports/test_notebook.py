@@ -1,10 +1,8 @@
 """Results and the progress bar in a notebook, in a real IPython shell whose displays are caught."""
 
 import base64
-import io
 import json
 import re
-import sys
 
 import numpy as np
 import pytest
@@ -12,9 +10,7 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 
 import dpwitness as dpw
-from dpwitness.auditors.witnesses.result import Result
-from dpwitness.console import Bar, NotebookBar, Progress, progress_bar
-from dpwitness.reports.formats.html_format import notebook_html, notebook_markdown
+from dpwitness.reports.formats.html_format import notebook_html
 
 PAIR = dpw.Pair(np.array([0.0, 3.0]), np.array([1.0, 3.0]))
 
@@ -96,98 +92,3 @@ def test_a_card_has_the_pair_and_the_witness_inside(violated):
     )
     again = dpw.replay(json.loads(base64.b64decode(witness[1])), mechanism=leaky, seed=8)
     assert again.verdict is dpw.Verdict.VIOLATED
-
-
-def test_two_cards_share_no_id_and_no_rule_leaves_the_card(violated, parsed):
-    first, second = notebook_html(violated), notebook_html(violated)
-    ids = [set(parsed(page).ids) for page in (first, second)]
-    assert len(ids[0]) >= 3 and not ids[0] & ids[1]
-    for page, own in zip((first, second), ids, strict=True):
-        links = set(re.findall(r"url\(#([^)]+)\)", page)) | {
-            value for key, value in parsed(page).attributes if key == "aria-labelledby"
-        }
-        assert links and links <= own
-    style = re.search(r"<style>(.*?)</style>", first, re.S)[1]
-    selectors = [
-        part.strip()
-        for head in re.findall(r"([^{}]+)\{", style)
-        if "@media" not in head
-        for part in head.split(",")
-    ]
-    assert len(selectors) > 20 and all(
-        re.search(r"(^| )\.dpwitness\b", selector) for selector in selectors
-    )
-
-
-def test_markdown_has_no_link_to_a_file_that_is_not_there(violated):
-    text = notebook_markdown(violated)
-    assert "](" not in text and "`witness-leaky.json`" in text and "<a id" not in text
-
-
-class Unshown(Result):
-    kind = "unshown"
-
-    def headline(self):
-        return "ERROR: nothing"
-
-    def to_json(self):
-        raise RuntimeError("no JSON")
-
-
-def test_a_card_that_fails_leaves_the_repr(shell, monkeypatch, capsys):
-    unshown = Unshown(name="unshown", verdict=dpw.Verdict.ERROR)
-    shell.user_ns["result"] = unshown
-    assert shell.run_cell("result").success
-    assert shell.values == [
-        {"text/plain": "<Unshown unshown: ERROR: nothing>"}
-    ] and "Traceback" not in "".join(capsys.readouterr())
-    monkeypatch.setattr("dpwitness.auditors.witnesses.result._CARDS", "no.such.module")
-    assert unshown._repr_html_() is None and unshown._repr_markdown_() is None
-
-
-def _clock():
-    times = iter(range(10**6))
-    return lambda: float(next(times))
-
-
-def test_the_bar_is_updated_in_its_place(shell):
-    shell.user_ns["clock"] = _clock()
-    ran = shell.run_cell(
-        f"{IMPORTS}\nwith dpw.console.progress_bar() as bar:\n    bar._clock, bar._drawn_at "
-        "= clock, -1.0\n"
-        "    found = dpw.audit(m.Laplace(epsilon=1.0), trials=200_000, bits=False, progress=bar)"
-    )
-    assert ran.success and isinstance(shell.user_ns["bar"], NotebookBar)
-    first, *updates, last = shell.display_pub.outputs
-    assert (
-        not first.get("update")
-        and all(it["update"] for it in (*updates, last))
-        and len(updates) >= 2
-    )
-    assert len({it["transient"]["display_id"] for it in (first, *updates, last)}) == 1
-    shares = [
-        float(re.search(r'<progress max="1" value="([0-9.]+)"', it["data"]["text/html"])[1])
-        for it in (first, *updates)
-    ]
-    assert shares == sorted(shares) and 0 < shares[0] < shares[-1] <= 1
-    assert last["data"] == {"text/html": "", "text/plain": ""}
-
-
-def test_the_bar_of_a_terminal_and_of_a_pipe(monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    monkeypatch.setitem(sys.modules, "IPython", None)
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    with progress_bar() as bar:
-        assert type(bar) is Bar
-        bar._clock = _clock()
-        bar._drawn_at = -1.0
-        bar(1, 2)
-    assert "50%" in sys.stderr.getvalue() and sys.stderr.getvalue().endswith(" \r")
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with progress_bar() as bar:
-        assert type(bar) is Progress
-        bar(1, 2)
-    assert sys.stderr.getvalue() == ""

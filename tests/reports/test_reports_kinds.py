@@ -2,23 +2,15 @@
 what to do.
 """
 
-import copy
 import json
-import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
 
-import dpwitness as dpw
-from dpwitness import InvalidArgument, Verdict, audit_sensitivity, audit_utility, certify
+from dpwitness import audit_sensitivity, audit_utility, certify
 from dpwitness.auditors import MeanBound, Scaling
-from dpwitness.commands.common import exit_code
 from dpwitness.mechanisms import ConvergenceError, Gaussian, Laplace, Records
 from dpwitness.reports import write_report
-from dpwitness.reports.audit.document import build_document, checked_document, entries_of
-from dpwitness.reports.cards import answer, what_to_do
-from dpwitness.reports.formats.machine_formats import junit, sarif
-from dpwitness.reports.formats.markdown_formats import step_summary
 
 
 def linear(value, size, rng):
@@ -68,32 +60,6 @@ def test_cards_hold_the_numbers(folder):
         assert expected in text, expected
 
 
-def test_plots_are_there_and_the_same_twice(folder):
-    names = {path.name for path in (folder / "one").glob("*.svg")}
-    assert {
-        "profile-exact.svg",
-        "tradeoff-exact.svg",
-        "search-the-mean.svg",
-        "search-too-tight.svg",
-        "scaling-linear.svg",
-    } <= names
-    assert not any("noise.svg" in name and "small" not in name for name in names)
-    for name in names:
-        content = (folder / "one" / name).read_bytes()
-        assert content == (folder / "two" / name).read_bytes(), name
-        assert ET.fromstring(content).tag == "{http://www.w3.org/2000/svg}svg"
-    words = {name: (folder / "one" / name).read_text() for name in names}
-    assert (
-        "1.25 found" in words["search-too-tight.svg"]
-        and "the claimed bound" in words["search-too-tight.svg"]
-    )
-    assert (
-        "claimed: power 0.5" in words["scaling-not-a-root.svg"]
-        and "fitted: power 1" in words["scaling-not-a-root.svg"]
-    )
-    assert "at least" in words["tradeoff-exact.svg"]
-
-
 def test_an_error_shows_no_number(tmp_path):
     def stuck(dataset):
         raise ConvergenceError("step 7 of 7")
@@ -118,85 +84,3 @@ def guessed(dataset, size, rng):
 
 
 guessed.guessed = GUESS
-
-
-@pytest.fixture(scope="module")
-def suspects():
-    """A stated and a guessed claim, both broken by a factor of 2.5; false-failure probability far
-    below 1e-6.
-    """
-    pair = dpw.Pair(np.array([0.0]), np.array([1.0]))
-    return [
-        dpw.audit(each, claim="pure:1", pair=pair, trials=20_000, seed=1)
-        for each in (leaky, guessed)
-    ]
-
-
-def test_a_guess_changes_the_verdict_and_nothing_else(suspects):
-    stated, found = suspects
-    assert (stated.verdict, found.verdict) == (
-        Verdict.VIOLATED,
-        Verdict.SUSPECT,
-    ) and stated.bit_level.verdict is Verdict.VIOLATED
-    assert (
-        found.bit_level.verdict is Verdict.SUSPECT and found.notes[0] == f"not confirmed: {GUESS}"
-    )
-    assert found.parameter_lower > 1 and found.witness is not None
-    assert (
-        found.headline().startswith("SUSPECT: epsilon > ")
-        and "if it is what the library promises" in found.headline()
-    )
-    assert [exit_code(each) for each in suspects] == [1, 3] and exit_code(
-        suspects[1], bits=True
-    ) == 3
-
-
-def test_a_document_counts_its_suspects(suspects):
-    old, new = build_document(suspects[:1], title="t"), build_document(suspects, title="t")
-    assert "SUSPECT" not in old["verdicts"] and new["verdicts"]["SUSPECT"] == 1
-    assert [
-        each["verdict"] for each in checked_document(json.loads(json.dumps(new)))["results"]
-    ] == ["VIOLATED", "SUSPECT"]
-
-
-def test_a_suspect_without_a_guess_is_refused(suspects):
-    document = json.loads(json.dumps(build_document(suspects[1:], title="t")))
-    edited = copy.deepcopy(document)
-    del edited["results"][0]["guessed"]
-    edited["results"][0].pop("sha256")
-    with pytest.raises(InvalidArgument, match="gives VIOLATED, but the document states SUSPECT"):
-        checked_document(edited)
-
-
-def test_formats_ask_for_a_review(suspects):
-    document = build_document(suspects, title="t")
-    rules = {
-        alert["ruleId"]: alert
-        for alert in sarif(document)["runs"][0]["results"]
-        if alert["message"]["text"].startswith("guessed")
-    }
-    assert (
-        list(rules) == ["SUSPECT"]
-        and rules["SUSPECT"]["kind"] == "review"
-        and rules["SUSPECT"]["level"] == "none"
-    )
-    cases = {
-        case.get("name"): [child.tag for child in case]
-        for case in ET.fromstring(junit(document)).iter("testcase")
-    }
-    assert (
-        "failure" in cases["leaky"]
-        and "skipped" in cases["guessed"]
-        and "failure" not in cases["guessed"]
-    )
-
-
-def test_the_answer_of_a_report_names_suspects_apart(suspects):
-    entries = entries_of(build_document(suspects[1:], title="t"))
-    assert (
-        answer(entries)[0] == "SUSPECT in 1 of 1 audit of guessed claims: `guessed`."
-        and "what is guessed" in what_to_do(entries[0])
-    )
-    assert "A guessed claim is violated in 1 of 1" in step_summary(
-        build_document(suspects[1:], title="t")
-    )

@@ -3,17 +3,12 @@ same twice.
 """
 
 import json
-import subprocess
-import sys
 from dataclasses import asdict
 
 import pytest
 
 from dpwitness.auditors.statistics.certificate import Tally, certified_point
-from dpwitness.auditors.witnesses.result import Result
-from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.core.values.wording import dataset, differences
-from dpwitness.reports import result_json, write_report
+from dpwitness.reports import write_report
 
 
 def array(*values):
@@ -74,46 +69,6 @@ def test_the_numbers_of_a_violation_are_in_the_markdown(tmp_path):
     }
 
 
-def test_an_error_shows_its_note_and_no_bound(tmp_path):
-    empty = {
-        "tally": None,
-        "pair": None,
-        "bit_level": None,
-        "parameter_lower": 0.0,
-        "detectable": "inf",
-        "headline": "ERROR: it raises",
-    }
-    broken = audit("crash", "ERROR", p=1.0, notes=["raises ValueError: a | b <x>"], **empty)
-    text = write_report([broken], tmp_path, title="t", plots=False).read_text()
-    assert "- raises ValueError: a | b &lt;x>" in text and "No audit reached a verdict" in text
-    assert (
-        "epsilon >" not in text.partition("## Audits")[2]
-        and "| ERROR | - | 1.108 | - | - |" in text
-    )
-
-
-def test_a_violation_in_the_low_bits_is_told_apart(tmp_path):
-    bits = {
-        "verdict": "VIOLATED",
-        "epsilon_lower": 6.21,
-        "event": None,
-        "description": "lattice",
-        "tally": None,
-    }
-    leaky = audit(
-        "laplace", "NOT_REFUTED", p=0.4, bit_level=bits, witness={"level": "bit", "target": None}
-    )
-    text = write_report([leaky], tmp_path, title="t", plots=False).read_text()
-    assert "**No violation found in 1 audit.**" in text
-    assert (
-        "float rounding tells the datasets apart in 1: `laplace`" in text
-        and "epsilon > 6.21" in text
-    )
-    assert (
-        tmp_path / "witness-laplace.json"
-    ).is_file() and "The witness file names no mechanism" in text
-
-
 def test_the_family_keeps_what_survives_and_names_what_does_not(tmp_path):
     """p = 1e-5 and 0.004 of four at error 0.01: Holm multiplies them by 4 and 3, so the second does
     not survive.
@@ -145,35 +100,6 @@ def test_the_family_keeps_what_survives_and_names_what_does_not(tmp_path):
     }
 
 
-class Enclosure(Result):
-    """A result of a kind that nothing knows."""
-
-    kind = "my kind"
-
-    def headline(self):
-        return "CERTIFIED: epsilon at most 0.987"
-
-    def to_json(self):
-        found = {
-            "kind": "my kind",
-            "name": self.name,
-            "verdict": "CERTIFIED",
-            "headline": self.headline(),
-        }
-        return found | {"upper_end": 0.98765, "tight": True}
-
-
-def test_unknown_kinds_show_their_fields(tmp_path):
-    result = Enclosure(name="sup", verdict=Verdict.CERTIFIED)
-    assert result_json(result)["witness"] is None
-    text = write_report([result], tmp_path, title="t").read_text()
-    assert (
-        "| upper end | 0.98765 |" in text
-        and "| tight | yes |" in text
-        and "epsilon at most 0.987" in text
-    )
-
-
 @pytest.mark.parametrize(
     "name",
     ["../../etc/passwd", "/abs", "..", "C:\\x", "a\nb", "\N{SNOWMAN}", "x" * 500, "-rf", "a\x00b"],
@@ -184,28 +110,3 @@ def test_names_cannot_leave_the_folder(tmp_path, name):
     assert sorted(p.name for p in tmp_path.rglob("*") if p.is_file() and p.parent != folder) == []
     files = sorted(p.name for p in folder.iterdir())
     assert len(files) == 6 and all(len(f) < 90 and f == f.lower() and ".." not in f for f in files)
-
-
-def test_long_datasets_are_cut_and_their_difference_is_shown():
-    first, second = array(*[0.0] * 1000), array(*[0.0] * 700, 2.5, *[0.0] * 299)
-    assert dataset(first) == "[0, 0, 0, 0, 0, 0, 0, 0, ...] (1,000 entries)"
-    assert differences(first, second) == "entry 700: 0 on D0, 2.5 on D1"
-    assert differences(array(0.0), array(1.0)) == ""
-    assert (
-        dataset({"$type": "object", "class": "m:Records", "fields": {"x": [1, 2], "n": 3}})
-        == "Records(x=[1, 2], n=3)"
-    )
-
-
-def test_matplotlib_is_imported_only_to_draw(tmp_path):
-    code = (
-        "import sys; from dpwitness.reports import write_report; "
-        f"write_report([{audit()!r}], {str(tmp_path)!r}, title='t', plots=False); "
-        "print('matplotlib' in sys.modules)"
-    )
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True
-        ).stdout.strip()
-        == "False"
-    )

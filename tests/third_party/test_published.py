@@ -9,9 +9,8 @@ import pytest
 
 from dpwitness.auditors.witnesses.witness_reader import check_seal, load_json, read_checked_witness
 from dpwitness.benchmarks.libraries.rows import ROWS
-from dpwitness.benchmarks.libraries.suite import cases, page_content
-from dpwitness.benchmarks.pages.third_party_page import page, write
-from dpwitness.cli import main as dpwitness
+from dpwitness.benchmarks.libraries.suite import cases
+from dpwitness.benchmarks.pages.third_party_page import page
 from dpwitness.mechanisms.wrappers.programs.worker_pool import FOLDER, environments
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
@@ -81,43 +80,3 @@ def test_every_adapter_has_an_environment():
     # audited by their figures, without rows
     accountants = {"autodp", "dp-accounting", "dp-accounting-044", "jax-privacy"}
     assert {row.environment for row in ROWS} == set(environments()) - accountants
-
-
-def test_later_reports_replace_rows(tmp_path, found):
-    """Two reports with one row in common, and a row that was missing in the first."""
-    first, second = found["rows"][0] | {"witness": None}, found["rows"][1] | {"witness": None}
-    for name, rows, missing in (
-        ("a", [first], {second["name"]: "install"}),
-        ("b", [first | {"trials": 7}, second], {}),
-    ):
-        (tmp_path / name).mkdir()
-        content = found | {"rows": rows, "missing": missing, "witnesses": ""}
-        (tmp_path / name / "third-party.json").write_text(json.dumps(content))
-    write(tmp_path, tmp_path / "a", tmp_path / "b")
-    together = json.loads((tmp_path / "third-party.json").read_text())
-    assert [row["trials"] for row in together["rows"]] == [7, second["trials"]]
-    assert together["missing"] == {}
-
-
-def test_what_is_not_installed_is_said(monkeypatch, tmp_path, capsys):
-    monkeypatch.setenv("DPWITNESS_HOME", str(tmp_path))
-    assert (
-        dpwitness(
-            [
-                "suite",
-                "third-party",
-                "-k",
-                "smartnoise and not synth",
-                "--report",
-                str(tmp_path / "out"),
-            ]
-        )
-        == 3
-    )
-    out = capsys.readouterr().out
-    assert "smartnoise-count  not installed: dpwitness targets setup smartnoise" in out
-    assert "2 not installed" in out
-    assert (
-        "dpwitness targets setup smartnoise" in (tmp_path / "out" / "third-party.json").read_text()
-    )
-    assert page_content([], {})["rows"] == []

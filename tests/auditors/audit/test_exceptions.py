@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpwitness import Pair, Verdict, audit, audit_outputs, trace
+from dpwitness import Pair, Verdict, audit
 from dpwitness.auditors.audit.options import PROBE
-from dpwitness.auditors.workers.fitness import is_environment_fault, names_environment_fault
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 
@@ -64,85 +63,11 @@ def test_the_environment_is_no_event(act):
     assert "a fault of the environment, not a violation: " in result.headline()
 
 
-def test_the_environment_is_no_event_even_if_the_other_dataset_raises_at_times():
-    def run(dataset, size, rng):
-        if dataset[0] > 0.5:
-            np.zeros(2).a_method_that_was_removed()
-        if rng.random() < 0.2:
-            raise ValueError("an event of the mechanism")
-        return rng.laplace(size=size)
-
-    result = audit(run, claim="pure:1", pair=PAIR, trials=1_000)
-    assert result.verdict is Verdict.ERROR and result.tally is None
-    assert "may be too new for the library: try numpy<2" in result.headline()
-
-
-def test_an_environment_that_fails_on_both_datasets_comes_with_advice():
-    def run(dataset, size, rng):
-        return missing()
-
-    result = audit(run, claim="pure:1", pair=PAIR, trials=1_000)
-    assert (
-        result.verdict is Verdict.ERROR
-        and "for example: pip install a_module_that_nobody_has" in result.headline()
-    )
-
-
 @pytest.mark.parametrize(
     "act", [unbound, lambda: 1 / 0, lambda: {}["age"], lambda: int("x"), lambda: None.real_name]
 )
 def test_what_depends_on_the_data_is_an_event(act):
     assert audit(raising(act), claim="pure:1", pair=PAIR, trials=1_000).verdict is Verdict.VIOLATED
-
-
-def test_a_module_that_some_runs_miss():
-    def run(dataset, size, rng):
-        if dataset[0] > 0.5 and rng.random() < 0.3:
-            missing()
-        return rng.laplace(size=size)
-
-    result = audit(run, claim="pure:1", pair=PAIR, trials=2_000)
-    assert (
-        result.verdict is Verdict.ERROR and "ModuleNotFoundError in some runs" in result.headline()
-    )
-
-
-def test_given_outputs_and_traces():
-    outputs = [ImportError("No module named 'a'")] * 1_000
-    assert audit_outputs(outputs, np.zeros(1_000), "pure:1").verdict is Verdict.ERROR
-    assert (
-        audit_outputs([ValueError("no")] * 1_000, np.zeros(1_000), "pure:1").verdict
-        is Verdict.VIOLATED
-    )
-    traced = trace(raising(missing), PAIR, "pure:1")
-    assert traced.verdict is Verdict.ERROR and "a fault of the environment" in traced.headline()
-
-
-@pytest.mark.parametrize(
-    ("kind", "text", "expected"),
-    [
-        ("PermissionError", "", True),  # by its name, from another process
-        (
-            "AttributeError",
-            "`np.float_` was removed in the NumPy 2.0 release. Use `np.float64` instead.",
-            True,
-        ),
-        ("AttributeError", "'NoneType' object has no attribute 'mean'", False),
-        ("AttributeError", "'numpy.ndarray' object has no attribute 'ptp'", True),
-        (
-            "RuntimeError",
-            "A module that was compiled using NumPy 1.x cannot be run in NumPy 2.1.0",
-            True,
-        ),
-        ("TypeError", "fit() got an unexpected keyword argument 'normalize'", True),
-        ("ValueError", "the row was removed", False),
-        ("UnboundLocalError", "", False),
-    ],
-)
-def test_the_rule(kind, text, expected):
-    assert names_environment_fault(kind, text) is expected and not is_environment_fault(
-        AssertionError("a record is missing")
-    )
 
 
 @pytest.mark.parametrize("swapped", [False, True])

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from dpwitness import Pair, Verdict, audit, audit_outputs
-from dpwitness.auditors.checks.runner import check_mechanism
+from dpwitness import Pair, Verdict, audit
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.workers.pair_exercise import LEVEL, difference
-from dpwitness.mechanisms import PureDP, Records
+from dpwitness.mechanisms import Records
 from dpwitness.reports.cards import what_to_do
 from dpwitness.reports.phrasing.summary import Entry
 
@@ -81,29 +80,6 @@ def test_a_reaction_or_a_lack_of_power_remains_not_refuted(run, claim, trials):
     assert (result.exercised is True) == (claim == "pure:1" and trials == 20_000)
 
 
-def test_one_pair_of_several_is_enough():
-    still, moving = Pair(np.array([30.0]), np.array([31.0])), Pair(np.array([0.0]), np.array([1.0]))
-
-    def one(dataset, size, rng):
-        return 0.7 * min(dataset[0], 1.0) + rng.laplace(size=size)
-
-    assert (
-        audit(one, claim="pure:1", pair=[still, moving], trials=30_000, seed=1, bits=False).verdict
-        is Verdict.NOT_REFUTED
-    )
-    none = audit(
-        one,
-        claim="pure:1",
-        pair=[still, Pair(np.array([3.0]), np.array([4.0]))],
-        trials=30_000,
-        seed=1,
-        bits=False,
-    )
-    assert none.verdict is Verdict.INCONCLUSIVE and none.notes[0].startswith(
-        "these 2 pairs may not exercise the mechanism"
-    )
-
-
 def test_a_domain_that_is_too_narrow_is_told_with_one_that_is_not():
     result = audit(over_forty, claim="pure:1", domain=Records(1), trials=20_000, seed=1, bits=False)
     assert result.exercised is False
@@ -113,54 +89,6 @@ def test_a_domain_that_is_too_narrow_is_told_with_one_that_is_not():
         if note.startswith("no pair of Records(size=1, low=0.0, high=1.0) changes the outputs")
     )
     assert "values up to 100 do" in hint and "Records(size=1, low=0.0, high=100.0)" in hint
-
-
-def test_given_outputs():
-    rng = np.random.default_rng(5)
-    same = audit_outputs(rng.laplace(size=12_000), rng.laplace(size=12_000), "pure:1")
-    assert (
-        same.verdict is Verdict.INCONCLUSIVE
-        and same.exercised is False
-        and "may not exercise" in same.headline()
-    )
-    assert (
-        audit_outputs(rng.laplace(size=12_000), rng.laplace(0.2, size=12_000), "pure:1").verdict
-        is Verdict.NOT_REFUTED
-    )
-
-
-def test_checks_have_no_verdict_on_a_pair_that_changes_nothing():
-    class Noise:
-        claim = PureDP(1.0)
-
-        def sample(self, dataset, size, rng):
-            return np.round(rng.laplace(size=size) * 1024) / 1024
-
-    report = check_mechanism(
-        Noise(), pair=Pair(np.array([0.0]), np.array([1.0])), trials=40_000, checks=["check_claim"]
-    )
-    (finding,) = report.findings
-    assert (
-        report.verdict is Verdict.INCONCLUSIVE
-        and finding.status == "skipped"
-        and "may not exercise" in finding.reason
-    )
-
-
-def test_stored_audits_end(tmp_path):
-    """All runs were made: the store keeps the result, and an extension goes on from it."""
-    options = {
-        "claim": "pure:1",
-        "pair": AGES,
-        "trials": 20_000,
-        "seed": 1,
-        "bits": False,
-        "store": tmp_path / "a.db",
-    }
-    first, again = audit(over_forty, **options), audit(over_forty, **options)
-    assert first.exercised is again.exercised is False and first.tally == again.tally
-    longer = audit(over_forty, **options, extend_to=30_000)
-    assert longer.exercised is False and longer.trials == 30_000
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from scipy.stats import binom
 from dpwitness import InvalidArgument, Pair, Verdict, audit, parse_claim, plan
 from dpwitness.auditors.audit.power import split_budget
 from dpwitness.auditors.density.limit import law_with_parameter, parameter_of
-from dpwitness.mechanisms import Laplace
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 
@@ -79,20 +78,6 @@ def test_laws_have_the_parameter_that_was_asked_for(text, shape):
         assert law.p.sum() == pytest.approx(1) and law.q.sum() == pytest.approx(1)
 
 
-@pytest.mark.slow_cases("laplace")
-@pytest.mark.parametrize("shape", ["coin", "laplace"])
-def test_find_and_trials_are_each_others_inverse(shape):
-    forward = plan("pure:1", find=1.15, shape=shape)
-    back = plan("pure:1", trials=forward.needed, shape=shape)
-    assert back.detectable == pytest.approx(1.15, rel=2e-3) and back.needed is None
-    both = plan("pure:1", find=1.15, trials=forward.needed // 2, shape=shape)
-    assert both.needed == forward.needed and 0.3 < both.chance < 0.8 and both.detectable > 1.15
-    smaller = [row.detectable for row in forward.rows]
-    assert smaller == sorted(smaller, reverse=True) and [
-        row.trials for row in forward.rows
-    ] == sorted(row.trials for row in forward.rows)
-
-
 def test_more_is_asked_more_runs_are_needed():
     base = plan("pure:1", find=1.1).needed
     assert (
@@ -116,59 +101,6 @@ def test_what_no_audit_finds_is_said():
         and found.headline().startswith("out of reach: no audit of at most 1e+12 runs")
     )
     assert json.loads(json.dumps(found.to_json(), allow_nan=False))["needed"] is None
-
-
-@pytest.mark.slow
-def test_a_mechanism_is_timed_and_its_own_law_planned_for():
-    leaky = Laplace(1.2)
-    found = plan("pure:1", mechanism=leaky, pair=leaky.worst_pair())
-    assert found.shape == "own" and found.find == pytest.approx(1.2, rel=1e-6)
-    # rehearsed audits also learn their event
-    assert 0.95 <= found.needed / plan("pure:1", find=1.2, shape="laplace").needed < 1.5
-    assert 0 < found.seconds_per_run < 1e-2 and 0 < found.expected_seconds < 600
-    assert found.rows[0].certified < found.rows[-1].certified < 1.2 and "own" in found.headline()
-    kept = plan(mechanism=leaky, pair=leaky.worst_pair())
-    assert (
-        kept.needed is None
-        and not kept.impossible
-        and kept.headline().startswith("nothing to find")
-    )
-    several = plan(mechanism=Laplace(1.0), find=1.3)
-    assert several.pairs > 1 and several.shape == "coin" and "a pilot over" in str(several)
-
-
-@pytest.mark.slow
-def test_runs_of_a_target_that_leaks_are_those_of_its_own_audits():
-    """A coin of this epsilon needs fewer runs than Laplace noise. Planned audits that find with 0.9
-    fail this test at most once in 1e6.
-    """
-
-    def leaky(dataset, size, rng):
-        return 2.0 * dataset[0] + rng.laplace(size=size)
-
-    found = plan("pure:1", find=2.0, mechanism=leaky, pair=PAIR)
-    assert found.needed >= plan("pure:1", find=2.0).needed and any(
-        "8 rehearsals" in text for text in found.assumes
-    )
-    seen = sum(
-        audit(leaky, claim="pure:1", pair=PAIR, trials=found.needed, seed=seed).verdict
-        is Verdict.VIOLATED
-        for seed in range(8)
-    )
-    assert seen > binom.ppf(1e-6, 8, 0.9)
-
-
-@pytest.mark.slow
-def test_rows_of_a_target_that_leaks_state_its_own_chance():
-    """Of 40 audits with these runs 23 find the violation; the law of the coin promises 0.87."""
-    found = plan(
-        "pure:1",
-        find=1.25,
-        mechanism=lambda d, n, rng: d[0] + rng.laplace(0.0, 0.8, n),
-        pair=PAIR,
-        power=0.5,
-    )
-    assert 0.5 <= next(row.chance for row in found.rows if row.trials == found.needed) < 0.7
 
 
 @pytest.mark.parametrize(

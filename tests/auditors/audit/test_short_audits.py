@@ -120,35 +120,3 @@ def test_sound_mechanisms_with_outputs_that_never_repeat_are_not_accused_in_few_
         slow(function), claim="pure:1", pair=pair, seconds=37, seed=2, trace=False, causes=False
     )
     assert found.verdict is Verdict.NOT_REFUTED
-
-
-def test_a_sequential_audit_chooses_a_pair_within_its_budget():
-    """Ten pairs had 1,000 runs each, whatever the budget: 4,500 runs of an audit with 1,000."""
-    pairs = [Pair(np.zeros(10), each) for each in np.eye(10)]
-
-    def third_leaks(dataset, size, rng):
-        return dataset + rng.laplace(0.0, 1.0, (size, 10)) * np.where(np.arange(10) == 2, 0.05, 1.0)
-
-    for budget in ({"trials": 1000}, {"seconds": 300}):
-        found = audit(
-            slow(third_leaks),
-            claim="pure:1",
-            pair=pairs,
-            sequential=True,
-            seed=1,
-            trace=False,
-            causes=False,
-            **budget,
-        )
-        assert found.verdict is Verdict.VIOLATED and found.pair is pairs[2] and found.trials <= 1000
-
-
-@pytest.mark.parametrize("count", [2, 3])
-def test_few_runs_compare_two_or_three_pairs(count):
-    """The first pair, which had all runs, has a shift of .01 scales; the last has one of 30."""
-    shifts = [0.01] * (count - 1) + [30.0]
-    pairs = [Pair(np.zeros(1), np.array([shift])) for shift in shifts]
-    found = audit(
-        slow(noisy_sum), claim="pure:1", pair=pairs, seconds=90, seed=1, trace=False, causes=False
-    )
-    assert found.verdict is Verdict.VIOLATED and found.pair is pairs[-1]

@@ -3,16 +3,14 @@ limits.
 """
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from dpwitness import Pair, Verdict, audit
-from dpwitness.auditors.audit import pair_choice
 from dpwitness.auditors.events.outputs import TrainingSet, concatenate, encode
 from dpwitness.auditors.events.scorers import fit_shift
-from dpwitness.auditors.traces.evidence import Finding, TraceEvidence
+from dpwitness.auditors.traces.evidence import TraceEvidence
 from dpwitness.auditors.traces.first_look import Limits, worst_evidence, worst_pairs
 from dpwitness.mechanisms import parse_claim
 from dpwitness.reports.audit.document import build_document, checked_document
@@ -63,55 +61,6 @@ def test_a_loss_beyond_the_claim_is_named_where_counts_cannot_show_it():
     assert repr(TraceEvidence.from_json(document["results"][0]["trace"])) == repr(result.trace)
 
 
-def test_an_accounting_that_does_not_hold_is_named(monkeypatch):
-    """The counts show no violation, but the claim is that of an accountant whose assumption the
-    traced runs break.
-    """
-    message = (
-        "the accountant assumes that each step draws every record by its own coin; a permutation "
-        "is drawn instead"
-    )
-
-    def faulty(*arguments):
-        evidence, note, shift = worst_evidence(*arguments)
-        return replace(evidence, findings=(Finding("ACCOUNT", message),)), note, shift
-
-    monkeypatch.setattr(pair_choice, "worst_evidence", faulty)
-    result = audit(laplace, claim="pure:1", pair=ONE, trials=TRIALS)
-    assert result.verdict is Verdict.INCONCLUSIVE and result.evidence == "assumed"
-    assert "contradicts the accounting of the claim: the accountant assumes" in result.headline()
-    document = json.loads(json.dumps(build_document([result], title="t")))
-    assert checked_document(document)["results"][0]["verdict"] == "INCONCLUSIVE"
-
-
-def test_a_report_that_hides_the_trace_is_refused():
-    result = audit(wide_gaussian, claim="gdp:20", pair=ONE, trials=TRIALS).to_json()
-    with pytest.raises(Exception, match="verdict must be INCONCLUSIVE"):
-        checked_document(
-            {
-                "schema_version": 1,
-                "results": [
-                    result | {"verdict": "NOT_REFUTED", "headline": "", "evidence": "statistical"}
-                ],
-            }
-        )
-
-
-@pytest.mark.slow
-def test_traced_runs_are_not_counted():
-    traced, plain = (
-        audit(laplace, claim="pure:1", pair=ONE, trials=TRIALS, seed=2, trace=each)
-        for each in (True, False)
-    )
-    assert traced.tally == plain.tally and traced.trials == plain.trials and plain.trace is None
-    assert (
-        traced.verdict is Verdict.NOT_REFUTED
-        and traced.evidence == "statistical"
-        and traced.trace.verdict is Verdict.SUPPORTED
-    )
-    assert 0 < traced.trace.runs <= 0.05 * TRIALS
-
-
 @pytest.mark.parametrize("sound", [noisy_max, mean_of_two])
 def test_noise_that_the_output_hides_is_not_held_against_a_mechanism(sound):
     evidence, *_ = worst_evidence(sound, [ONE], parse_claim("pure:1.2"), 0, Limits(200, 10.0), 60.0)
@@ -151,40 +100,3 @@ def test_a_trace_proposes_the_log_odds_of_the_shift_that_it_sees():
     assert np.corrcoef(laplace_odds.score(data.matrix), exact)[0, 1] > 0.99
     assert np.corrcoef(normal_odds.score(data.matrix), values @ SHIFTS)[0, 1] > 0.99
     assert fit_shift(data, np.zeros(40)) == [] and fit_shift(data, np.ones(41)) == []
-
-
-def test_a_number_without_noise_has_no_log_odds():
-    """The mean of equal numbers is rounded, so that their standard deviation may be above 0."""
-    constant = encode(np.full((1_000, 1), 0.7), 1_000)
-    data = TrainingSet.build(concatenate([constant, constant]), 2_000, np.random.default_rng(0))
-    assert data.matrix[:, 1].std() > 0
-    assert fit_shift(data, np.ones(1)) == []
-
-
-@pytest.mark.parametrize(
-    "answer", [noisy_max, lambda dataset, size, rng: [str(rng.random()) for _ in range(size)]]
-)
-def test_no_shift_where_no_number_moves(answer):
-    assert (
-        worst_evidence(answer, [ONE], parse_claim("pure:1"), 0, Limits(200, 10.0), 60.0)[2] is None
-    )
-
-
-def test_limits_end_a_trace_without_a_finding():
-    found, note, _ = worst_evidence(
-        wide_gaussian, [ONE], parse_claim("gdp:20"), 0, Limits(3, 10.0), 60.0
-    )
-    assert found is None and "would take more than 3 runs" in note
-
-
-def test_a_finished_audit_in_a_store_keeps_its_trace(tmp_path):
-    first, again = (
-        audit(wide_gaussian, claim="gdp:20", pair=ONE, trials=TRIALS, store=tmp_path / "s.db")
-        for _ in range(2)
-    )
-    assert repr(again.trace) == repr(first.trace) and again.headline() == first.headline()
-
-
-def test_a_sequential_audit_shows_the_trace_too():
-    result = audit(wide_gaussian, claim="gdp:20", pair=ONE, trials=TRIALS, sequential=True)
-    assert result.verdict is Verdict.INCONCLUSIVE and result.trace.exceeds

@@ -7,9 +7,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import shlex
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,9 +17,7 @@ from dpwitness.auditors.audit.watch import WatchedTarget, read_release, watch
 from dpwitness.auditors.statistics.anytime import e_discoveries
 from dpwitness.auditors.witnesses.kinds import recompute_bounds
 from dpwitness.auditors.witnesses.store import open_store
-from dpwitness.cli import main
 
-DOCS = Path(__file__).parents[3] / "docs"
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 OPTIONS = {"confidence": 0.95, "seconds": 1e6, "trials": 1_000}
 
@@ -101,58 +97,6 @@ def test_a_change_outside_of_the_source_is_seen_in_the_outputs(tmp_path, monkeyp
     assert "changed (although its source file is the same): outputs" in lines[0]
 
 
-def test_a_clock_that_goes_back_is_reported_and_changes_nothing(tmp_path):
-    path = tmp_path / "w.db"
-    call(path, target(1.0), clock=lambda: 1e9)
-    (state,), lines = call(path, target(1.0), clock=lambda: 1e9 - 60)
-    assert "the last call was 60 s later" in lines[0]
-    assert [each.number for each in next(iter(releases(path).values())).slices] == [1, 2]
-    assert state.slices == 2
-
-
-def test_a_call_that_is_killed_does_not_count(tmp_path, monkeypatch):
-    path = tmp_path / "w.db"
-    call(path, target(1.0))
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            "dpwitness.auditors.audit.watch.write_slice",
-            lambda *_: (_ for _ in ()).throw(SystemError),
-        )
-        with pytest.raises(SystemError):
-            call(path, target(1.0))
-    (state,), lines = call(path, target(1.0))
-    assert "1 earlier calls were killed" in lines[0]
-    assert state.slices == 2
-
-
-def test_two_watchers_of_one_store_and_damaged_slices_are_refused(tmp_path):
-    path = tmp_path / "w.db"
-    call(path, target(1.0))
-    with open_store(path), pytest.raises(InvalidArgument, match="is at work on it"):
-        call(path, target(1.0))
-    with open_store(path) as store:
-        (key,) = (row[1] for row in store.rows("facts") if row[1].startswith("slice "))
-        store.write(
-            "facts",
-            1,
-            key,
-            json.dumps({"time": 0, "runs": 9, "counts": [["none", 1, 1, 1, 0]], "bound": 0}),
-        )
-    with pytest.raises(InvalidArgument, match="slice cannot be read"):
-        call(path, target(1.0))
-
-
-def test_a_mechanism_that_fails_is_an_error_and_the_others_go_on(tmp_path):
-    def broken(data, size, rng):
-        raise ValueError("no")
-
-    states, _ = call(
-        tmp_path / "w.db", WatchedTarget(broken, "broken", "pure:1", PAIR), target(3.0)
-    )
-    assert [state.result.verdict for state in states] == [Verdict.ERROR, Verdict.VIOLATED]
-    assert "always raises" in states[0].line(6)
-
-
 def test_discoveries_of_e_bh():
     assert e_discoveries([math.log(20)], 0.05) == [True]
     assert e_discoveries([math.log(39), 0.0], 0.05) == [False, False]
@@ -165,44 +109,6 @@ def test_the_confidence_is_that_of_the_list(tmp_path):
     assert states[0].result.confidence == pytest.approx(1 - 0.05 / 3)
     alpha = 1 - states[1].result.confidence
     assert replace(states[1].result, p_value=0.5).p_value > alpha
-
-
-SOURCE = """
-import numpy as np
-def noisy_mean(data, size, rng):
-    return np.round((data[0] + rng.laplace(size=size)) * 2**20) / 2**20
-def noisy_count(data, size, rng):
-    return data[0] + rng.laplace(scale=0.3, size=size)
-noisy_mean.claim = noisy_count.claim = "pure:1"
-noisy_mean.domain = noisy_count.domain = {"kind": "Records", "size": 1}
-"""
-
-
-def scripts():
-    """Yield the watch command of each workflow file."""
-    yaml = pytest.importorskip("yaml")
-    github = yaml.safe_load((DOCS / "workflows" / "watch.yml").read_text())
-    yield next(
-        step["run"] for step in github["jobs"]["watch"]["steps"] if step.get("name") == "Watch"
-    )
-    gitlab = yaml.safe_load((DOCS / "workflows" / "watch.gitlab-ci.yml").read_text())
-    yield from gitlab["privacy watch"]["script"]
-
-
-@pytest.mark.slow
-def test_the_scripts_of_the_workflows_run(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    Path("release.py").write_text(SOURCE)
-    for number, script in enumerate(scripts(), start=1):
-        words = shlex.split(script.replace("\\\n", " "))
-        assert words.pop(0) == "dpwitness"
-        assert main([*words, "--trials", "12000"]) == 1
-        out = capsys.readouterr().out.splitlines()
-        assert out[0].startswith("release.py:noisy_mean   NOT REFUTED")
-        assert f"{number} calls" in out[0]
-        assert out[1].startswith("release.py:noisy_count  VIOLATED")
-    sarif = json.loads(Path("out/watch/audit.sarif").read_text())
-    assert [each["ruleId"] for each in sarif["runs"][0]["results"]] == ["VALUE"]
 
 
 @pytest.mark.parametrize(

@@ -26,13 +26,6 @@ class Plain:
         self.value = value
 
 
-class Shy(Exception):
-    def __str__(self):
-        raise RuntimeError("no text")
-
-    __repr__ = __str__
-
-
 def structured(values):
     out = np.zeros(len(values), dtype=[("sum", "f8"), ("n", "i4")])
     out["sum"] = values
@@ -69,38 +62,6 @@ def test_a_leak_in_numbers_of_any_type_is_found(kind):
     """
     result = audited(lambda d, n, rng: HOLDERS[kind](d[0] + rng.laplace(0.0, 0.2, n)), bits=False)
     assert result.verdict is Verdict.VIOLATED
-
-
-@pytest.mark.parametrize(
-    ("raw", "values"),
-    [
-        (np.array([1 + 2j]), [1.0, 2.0]),
-        ([Decimal("0.1")], [0.1, float(Fraction("0.1") - Fraction(0.1)), np.nan]),
-        ([Decimal("1.50")], [1.5, np.nan, 1.0]),
-        ([Fraction(1, 3)], [1 / 3, float(Fraction(1, 3) - Fraction(1 / 3))]),
-        ([datetime.timedelta(microseconds=2**53 + 1)], [2.0**53, 1.0]),
-        (np.array(["NaT"], dtype="m8[s]"), [np.nan]),
-        (
-            np.ma.masked_array([[7.0, 8.0]], mask=[[True, False]]),
-            [np.nan, 8.0, 1.0, 0.0, np.nan, np.nan, 7.0, np.nan],
-        ),
-        (
-            np.array([np.longdouble(1) / 3]),
-            [1 / 3, float(np.longdouble(1) / 3 - np.longdouble(1 / 3))],
-        ),
-    ],
-)
-def test_columns(raw, values):
-    assert np.array_equal(encode(raw, 1).values, [values], equal_nan=True)
-
-
-def test_exceptions_and_objects_without_text_are_outputs():
-    def shy(dataset, size, rng):
-        if np.any(rng.random(size) > 0.9):
-            raise Shy
-        return [1.0] * size
-
-    assert audited(shy).verdict is Verdict.NOT_REFUTED
 
 
 @pytest.mark.parametrize("depth", [3_000, None])

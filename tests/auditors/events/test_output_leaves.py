@@ -19,9 +19,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse as sparse
-from sent_outputs import Written, audited, sent
+from sent_outputs import Written, sent
 
-from dpwitness import Verdict
 from dpwitness.auditors.events.outputs import encode, row_keys
 
 DAY = datetime.datetime(2020, 1, 1)
@@ -362,94 +361,3 @@ def test_one_leaf_makes_another_row_here_and_after_a_journey(case):
         and here.texts == there.texts
         and np.array_equal(here.matrix(), there.matrix(), equal_nan=True)
     )
-
-
-def mostly(first, second, share, noise):
-    """A mechanism whose outputs differ in one leaf in this share of the runs on D1, beside
-    continuous noise.
-    """
-
-    def run(dataset, size, rng):
-        hits = (rng.random(size) < share) & (dataset[0] > 0)
-        return [
-            (second if hit else first, x) if noise else second if hit else first
-            for hit, x in zip(hits, rng.random(size), strict=True)
-        ]
-
-    return run
-
-
-@pytest.mark.slow_cases("True-order of a dict", "True-sign of zero")
-@pytest.mark.parametrize(
-    ("noise", "case"),
-    [(False, case) for case in ("sign of zero", "last digit of 10**400", "arrow: metadata")]
-    + [(True, case) for case in ("sign of zero", "order of a dict", "series: name")],
-)
-def test_an_audit_finds_a_leaf_in_a_third_of_the_runs(case, noise):
-    """1,000 runs refute epsilon = 1 at 0.99 but for a share of hits below 0.1: probability below
-    1e-20.
-    """
-    assert audited(mostly(*CASES[case], 1 / 3, noise), bits=False).verdict is Verdict.VIOLATED
-
-
-def test_signs_of_zeros_in_arrays_are_found_and_harmless_ones_cost_nothing():
-    """Rounded noise has zeros of both signs on both sides: the audit is that of the same numbers
-    without signs.
-    """
-    leaky = audited(lambda d, n, rng: np.where((rng.random(n) < 0.3) & (d[0] > 0), -0.0, 0.0))
-    assert leaky.verdict is Verdict.VIOLATED
-    rounded, plain = (
-        audited(lambda d, n, rng, x=x: np.round(d[0] + rng.laplace(0, 2, n)) + x, name="x")
-        for x in (-0.0, 0.0)
-    )
-    assert rounded.tally == plain.tally and rounded.event.to_json() == plain.event.to_json()
-
-
-@pytest.mark.parametrize("place", [0, 1])
-def test_signs_of_zeros_are_found_by_what_they_go_together_with(place):
-    """On D0 the sign is that of another zero, or of the noise; on D1 it is the opposite. Each sign
-    alone is a fair coin.
-    """
-
-    def run(dataset, size, rng):
-        coin = np.where(rng.random(size) < 0.5, -1.0, 1.0)
-        hidden = np.copysign(0.0, coin if dataset[0] else -coin)
-        return np.column_stack(
-            [hidden, place * coin * (1 + rng.random(size)) if place else np.copysign(0.0, coin)]
-        )
-
-    assert audited(run, trials=1_500, bits=False).verdict is Verdict.VIOLATED
-
-
-def shuffled(secret):
-    def run(dataset, size, rng):
-        frames = []
-        for _ in range(size):
-            frame = pd.DataFrame({"x": rng.normal(size=20), "kind": rng.choice(["m", "f"], 20)})
-            if dataset[0] and rng.random() < 0.5:
-                frame.loc[rng.integers(20), secret[0]] = secret[1]
-            frames.append(frame)
-        return frames
-
-    return run
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("secret", [("kind", "z"), ("x", 50.0), ("x", None)])
-def test_a_record_in_any_row_of_a_table_is_found(secret):
-    """The record appears in half of the runs on D1 and never on D0."""
-    assert audited(shuffled(secret), bits=False).verdict is Verdict.VIOLATED
-
-
-@pytest.mark.parametrize(
-    "holder", [str, lambda x: f"the sum is {x:.6f} m", lambda x: f"{x:.9e}".encode()]
-)
-@pytest.mark.parametrize(
-    ("scale", "verdict"), [(0.2, Verdict.VIOLATED), (2.0, Verdict.NOT_REFUTED)]
-)
-def test_noise_in_a_text_is_a_number(holder, scale, verdict):
-    """Laplace noise of scale 0.2 hides a difference of 1: epsilon = 5."""
-    result = audited(
-        lambda d, n, rng: [holder(x) for x in (d[0] + rng.laplace(0.0, scale, n)).tolist()]
-    )
-    assert result.verdict is verdict

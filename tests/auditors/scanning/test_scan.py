@@ -257,37 +257,6 @@ def test_made_up_data_reach_the_limits_of_the_code(clinic, name, low, high):
     assert not exact or domain["high"] == high
 
 
-def test_numbers_of_records_and_of_noise_are_no_limits_of_data(clinic):
-    assert (clinic["share"].domain["low"], clinic["share"].domain["high"]) == (0.0, 1.0)
-
-
-def test_made_up_texts_are_those_that_the_code_knows(clinic):
-    assert {"flu", "cold"} <= set(re.findall(r"'(\w+)'", clinic["diagnoses"].source))
-    assert {"A", "B"} <= set(clinic["wards"].domain["columns"]["ward"])
-    assert {"north", "south"} <= set(clinic["trips"].domain["columns"]["zone"])
-    assert {"day", "night"} <= set(clinic["bill"].domain["columns"]["tariff"])
-    assert "test" in clinic["trips"].domain["columns"]["kind"]
-
-
-def test_records_that_are_tuples_are_rows_of_a_table(clinic):
-    columns = clinic["visitors"].domain["columns"]
-    assert len(columns["part0"]) == 3 and columns["part1"][1] > 5
-    assert "tuple(row.values())" in clinic["visitors"].source
-
-
-def test_a_dataclass_has_a_constructor(clinic):
-    assert "Counter(epsilon=1.0)" in clinic["Counter_count"].source
-
-
-def test_a_generator_of_the_module_goes_on(clinic):
-    assert clinic["total"].source and not clinic["total"].seeded
-    assert clinic["fevers"].seeded
-
-
-def test_the_docstring_of_a_class_speaks_for_its_methods(clinic):
-    assert clinic["Survey_report"].promise.claim == "pure:1"
-
-
 @pytest.mark.slow
 def test_wrong_functions_are_suspected_and_right_ones_are_not(found, tmp_path):
     """False-failure probability: each suspicion was confirmed on fresh runs, at 1e-4 together."""

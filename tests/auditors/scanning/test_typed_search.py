@@ -49,18 +49,3 @@ def test_a_finding_counts_only_if_the_audit_confirms_it(program, tmp_path):
     assert found.covered == {"make_sum", "make_noise"}
     assert found.remarks == ("programs of typed constructors: 1,234 chains",)
     assert typed_search.violations("typed", sys.executable, 2.0) == 1
-
-
-def test_a_search_that_ends_early_keeps_its_entries(program, tmp_path):
-    program.write_text(
-        PROGRAM.replace(
-            'print(json.dumps({"tried"', 'raise SystemExit(3)\nprint(json.dumps({"tried"'
-        )
-    )
-    found = search(program, tmp_path)
-    assert len(found.entries) == 3
-    assert "ended early: the process ended with exit code 3" in found.remarks[0]
-
-
-def test_a_library_without_a_search_program_has_none():
-    assert typed_search.search_program(["plain"]) is None

@@ -8,10 +8,8 @@ their code.
 import datetime as dt
 import math
 import re
-import runpy
 from collections import Counter
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,18 +18,7 @@ from hypothesis import strategies as st
 
 from dpwitness.auditors.search.catalogue import pairs_for
 from dpwitness.auditors.search.coupled import Drafts
-from dpwitness.mechanisms import (
-    Costs,
-    Counts,
-    Events,
-    Graph,
-    InvalidArgument,
-    LabelledBall,
-    Records,
-    Rows,
-    Table,
-    Texts,
-)
+from dpwitness.mechanisms import Events, Graph, InvalidArgument, Records, Rows, Table
 
 pd, pl, pa, nx = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow", "networkx"))
 
@@ -321,56 +308,6 @@ def smallest_cover(edges):
     )
 
 
-@SETTINGS
-@given(
-    st.integers(1, 6),
-    st.lists(st.text("ab\0é\t", min_size=1, max_size=3), min_size=1, max_size=3, unique=True),
-    st.integers(1, 4),
-    st.sampled_from(["replace-one", "add-remove"]),
-    st.integers(0, 99),
-)
-def test_pairs_of_texts_are_members_and_neighbors(size, words, longest, relation, seed):
-    for pair in every_pair(Texts(size, tuple(words), longest, relation), seed):
-        for dataset in (pair.d0, pair.d1):
-            assert type(dataset) is list and all(type(text) is str for text in dataset)
-            assert len(dataset) == size if relation == "replace-one" else len(dataset) <= size
-            assert all(
-                len(text.split(" ")) <= longest and set(text.split(" ")) <= set(words)
-                for text in dataset
-                if text
-            )
-        gone, new = (
-            (Counter(pair.d0) - Counter(pair.d1)).total(),
-            (Counter(pair.d1) - Counter(pair.d0)).total(),
-        )
-        assert (gone, new) == (1, 1) if relation == "replace-one" else gone + new == 1
-        if relation == "replace-one":
-            assert sum(a != b for a, b in zip(pair.d0, pair.d1, strict=True)) == 1
-
-
-@pytest.mark.parametrize(
-    "domain",
-    [
-        Records(4, -2.5, 7.0, missing=True),
-        Records(4, -2.5, 7.0, infinite=True),
-        Records(3, -2.5, 7.0, missing=True, infinite=True, relation="add-remove"),
-        Records(4, -2.5, 7.0, integer=True, outside=True, relation="add-remove"),
-        Records(3, 0, 5, categories=True),
-        Rows(4, ((0.0, 1.0), (-2, 3)), (0, 1, 4), every_label=True, categories=(1,)),
-        Rows(3, ((0.5, 2.5),), (), "add-remove", outside=True, integer=(0,)),
-        LabelledBall(2, 5, norm="linf"),
-        Costs(3, 2, 0.3),
-        Counts(3, -4, 9, "linf"),
-    ],
-    ids=str,
-)
-def test_steps_and_draws_of_arrays_are_members(domain):
-    known = runpy.run_path(str(Path(__file__).with_name("test_domains.py")))
-    inside, neighbors = known["inside"], known["neighbours"]
-    for pair in every_pair(domain, 3):
-        assert inside(domain, pair.d0) and inside(domain, pair.d1) and neighbors(domain, pair)
-
-
 def table(frame="pandas", **options):
     return Table(
         {"x": (0.0, 9.0), "n": (0, 3), "c": {"categories": [1, 2]}},
@@ -411,49 +348,3 @@ def test_a_table_names_why_a_dataset_is_none_of_it(change, told):
         frame_of(**change)
     )
     assert re.search(told, domain.membership_problem(frame_of(**change)))
-
-
-def test_rows_are_numbered_in_order_and_an_index_that_holds_data_is_no_part():
-    events = Events({"x": (0, 9)}, size=4)
-    assert events.contains([{"time": 0, "x": 1}, {"time": 2, "x": 1}])
-    for times in ((1, 0), (1, 1)):
-        assert "must number the rows in increasing order" in events.membership_problem(
-            [{"time": t, "x": 1} for t in times]
-        )
-    frame = pd.DataFrame(frame_of())
-    assert table().contains(frame)
-    assert "call reset_index()" in table().membership_problem(frame.set_index(pd.Index(["p", "q"])))
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        (
-            {"columns": {"u": {"categories": ["a", "b"], "missing": True}, "x": (0, 1)}},
-            "column u names the user of each row, so missing",
-        ),
-        (
-            {"columns": {"u": ["a", "b"], "x": (0, 1)}, "relation": "replace-one", "per_user": 1},
-            "size must be at most 2, for 2 users of 1",
-        ),
-    ],
-)
-def test_tables_whose_users_cannot_hold_the_rows_are_refused(options, told):
-    with pytest.raises(InvalidArgument, match=told):
-        Table(user="u", **options)
-
-
-def test_a_graph_of_a_domain_has_plain_nodes_and_no_attributes():
-    domain, ring = Graph(3), nx.cycle_graph(3)
-    assert domain.contains(ring)
-    assert not domain.contains(nx.Graph([(0, 1), (1, 2), (2, 0, {"w": 1})]))
-    assert not domain.contains(nx.Graph([(0.0, 1), (1, 2), (2, 0.0)]))
-    assert not domain.contains(nx.Graph([(False, 1), (1, 2), (2, False)]))
-
-
-def test_masked_and_wide_numbers_are_no_records():
-    masked = np.ma.array([[0.5], [9.0]], mask=[[False], [True]])
-    assert not Rows(2).contains(masked) and not Records(2).contains(masked[:, 0])
-    assert not Rows(1).contains(np.ones((1, 1), np.longdouble)) and not Records(1).contains(
-        np.ones(1, np.longdouble)
-    )

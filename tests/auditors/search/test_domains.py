@@ -10,11 +10,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from dpwitness import audit, certify
 from dpwitness.auditors.checks.run_checks import special_pairs
-from dpwitness.auditors.functions.bounds.sensitivity import audit_sensitivity
 from dpwitness.auditors.search.catalogue import pairs_for, shrunk
-from dpwitness.auditors.search.search import explore, search
 from dpwitness.mechanisms import (
     Answers,
     Costs,
@@ -24,7 +21,6 @@ from dpwitness.mechanisms import (
     LabelledVectors,
     LinearCosts,
     Pair,
-    PureDP,
     Records,
     Rows,
 )
@@ -383,143 +379,3 @@ def test_a_domain_holds_pairs_of_its_own_relation_and_bounds():
 def test_domains_without_neighbours_are_refused_when_built(build, message):
     with pytest.raises(InvalidArgument, match=message):
         build()
-
-
-def test_edges_that_still_have_neighbours():
-    """One whole number and a missing value; as many rows as labels, whose features move; a sliver
-    of floats.
-    """
-    assert all(
-        np.isnan([p.d0, p.d1]).any()
-        for p in pairs_for(Records(2, 0.5, 1.5, integer=True, missing=True))
-    )
-    assert pairs_for(Records(2, 0.5, 1.5, integer=True, relation="add-remove"))
-    assert pairs_for(Rows(2, ((0, 1),), (0, 1), every_label=True))
-    assert pairs_for(Answers(3, 2.0**53 - 4, 2.0**53))
-
-
-@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(
-    size=st.integers(1, 4),
-    edges=st.tuples(st.floats(-9, 9), st.floats(-9, 9)).filter(lambda e: e[1] - e[0] > 0.1),
-    integer=flags,
-    relation=changes,
-    seed=st.integers(0, 9),
-)
-def test_sensitivity_inside_the_domain_is_never_exceeded(size, edges, integer, relation, seed):
-    """f = sum x^2, which zero, or a value beyond a bound, would move further than anything inside:
-    its exact range is the bound.
-    """
-    try:
-        domain = Records(size, *edges, integer=integer, relation=relation)
-    except InvalidArgument:
-        assume(False)
-    low, high = domain.extremes
-    most = max(low * low, high * high)
-    least = 0.0 if relation == "add-remove" or low <= 0 <= high else min(low * low, high * high)
-    assume(most > least)
-    result = audit_sensitivity(
-        lambda d: float(np.sum(np.square(d))),
-        most - least,
-        domain,
-        seed=seed,
-        evaluations=300,
-        seconds=10.0,
-    )
-    assert result.verdict.value == "NOT_REFUTED"
-    assert domain.holds(result.pair) and result.ratio >= 0.99
-
-
-def test_search_scores_no_pair_outside():
-    """Every pair that a search evaluates, from the first shape to the last simplification."""
-    seen = []
-
-    def score(pair, _):
-        seen.append(pair)
-        first, second = (
-            np.sum(d.x if isinstance(d, LabelledVectors) else d) for d in (pair.d0, pair.d1)
-        )
-        return float(second - first), None
-
-    for domain in (
-        Records(3, 1.25, 2.5),
-        Records(3, 0.5, 3.7, integer=True),
-        LabelledBall(2, 5, radius=0.3),
-    ):
-        explore(domain, score, evaluations=600, seconds=20.0, seed=3)
-        assert len(seen) > 100
-        for pair in seen:
-            good(domain, pair)
-        seen.clear()
-
-
-def test_records_that_have_a_label_only_are_searched():
-    """There is no coordinate to move: CMA-ES has nothing to do, and every shape is tried."""
-    found = search(
-        None,
-        Rows(3, (), (0, 1, 5)),
-        PureDP(1.0),
-        score=lambda p: float(abs(p.d0.sum() - p.d1.sum())),
-        evaluations=200,
-    )
-    assert found[0][1] == 5.0
-
-
-def test_a_missing_record_and_one_far_below_the_bounds_are_added():
-    """Each is the only record that shows some faults: an exception on NaN, or a clamp without its
-    lower bound.
-    """
-    pairs = pairs_for(Records(3, missing=True, relation="add-remove"))
-    assert any(
-        np.isnan(pair.d1).sum() == 1 and not np.isnan(pair.d0).any() and len(pair.d0)
-        for pair in pairs
-    )
-    pairs = pairs_for(Records(3, outside=True, relation="add-remove"))
-    assert any(pair.d1.min() < 0 and not (pair.d0 < 0).any() for pair in pairs)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "domain",
-    [Records(3, 1.0, 2.0), Records(3, 0.5, 3.7, integer=True), Records(2, -3.25, -1.5)],
-    ids=str,
-)
-def test_right_mechanisms_over_domains_off_zero_are_never_refuted(domain):
-    """Laplace noise for the exact range of a sum of squares. Audits err with probability 1e-9 each,
-    the white box not at all.
-    """
-    low, high = domain.extremes
-    width = abs(high * high - low * low)
-
-    class Squares:
-        """The sum of squares under Laplace noise of scale `width`: PureDP(1) inside the domain, and
-        nowhere else.
-        """
-
-        def __init__(self):
-            self.domain, self.claim = domain, PureDP(1.0)
-
-        def sample(self, dataset, size, rng):
-            return np.sum(dataset**2) + rng.laplace(0.0, width, (size, 1))
-
-        def log_density(self, outputs, dataset):
-            return -np.abs(outputs[:, 0] - np.sum(dataset**2)) / width - math.log(2 * width)
-
-    mechanism = Squares()
-    for pair, value in search(mechanism, domain, PureDP(1.0), evaluations=400, seconds=20.0):
-        good(domain, pair)
-        assert value <= 1 + 1e-9
-    result = certify(mechanism)
-    good(domain, result.pair)
-    assert result.verdict.value != "VIOLATED" and result.epsilon_lower == pytest.approx(
-        1.0, rel=1e-6
-    )
-    found = audit(
-        lambda d, n, rng: mechanism.sample(d, n, rng),
-        claim="pure:1",
-        domain=domain,
-        trials=40_000,
-        confidence=1 - 1e-9,
-        seed=1,
-    )
-    assert found.verdict.value == "NOT_REFUTED"

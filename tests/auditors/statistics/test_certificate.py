@@ -14,16 +14,7 @@ import pytest
 from scipy.special import bdtrc, gammaln
 from scipy.stats import binom
 
-from dpwitness.auditors.statistics.anytime import (
-    anytime_bound,
-    anytime_p_value,
-    epoch_weight,
-    is_refuted,
-    log_e_value,
-    log_evidence,
-    lower_limit,
-    shown_at_most,
-)
+from dpwitness.auditors.statistics.anytime import log_e_value, log_evidence
 from dpwitness.auditors.statistics.certificate import (
     Part,
     Prior,
@@ -34,10 +25,9 @@ from dpwitness.auditors.statistics.certificate import (
     clopper_pearson_lower,
     lower_profile,
     p_value,
-    split_batches,
 )
 from dpwitness.core.claims import parse_claim
-from dpwitness.mechanisms import GDP, RDP, ZCDP, ApproxDP, InvalidArgument, PureDP, TradeoffCurve
+from dpwitness.mechanisms import GDP, RDP, ZCDP, ApproxDP, PureDP, TradeoffCurve
 
 CORNER = 0.95 / (1 + np.e)
 CURVE = TradeoffCurve([0, CORNER, 0.95, 1], [0.95, CORNER, 0, 0])  # that of (1, 0.05)-DP
@@ -140,24 +130,6 @@ def test_pure_p_value_is_the_binomial_tail():
     )
 
 
-def test_two_batches_never_asks_for_more_rows_than_there_are():
-    """N' and the split of 1e4 draws."""
-    rng = np.random.default_rng(3)
-    for runs in (100, 5_000):
-        splits = np.array([split_batches(runs, rng) for _ in range(5_000)])
-        assert (splits[:, 1:] <= runs).all() and (splits[:, 1] + splits[:, 2] == splits[:, 0]).all()
-        assert splits[0, 0] == int(2 * runs - 12 * np.sqrt(runs / 2))
-        spread = splits[:, 1].std() / np.sqrt(splits[0, 0] / 4)
-        assert 0.93 < spread < 1.07  # the coin is fair: binomial spread, not a fixed split
-
-
-def test_tally_refuses_impossible_counts():
-    with pytest.raises(
-        InvalidArgument, match=r"correct \+ wrong must be at most rounds = 5, got 6"
-    ):
-        Tally(3, 3, 5)
-
-
 ALPHA = 0.05
 
 
@@ -174,35 +146,6 @@ def test_the_point_proves_what_the_certificate_does(claim, tally):
     )
     assert expected > 0.1
     assert float(claim.parameter_at(point.fpr, point.tpr)) == pytest.approx(expected, rel=1e-12)
-
-
-def test_the_profile_meets_delta_at_the_certified_epsilon():
-    tally, delta = Tally(7_400, 2_600, 20_000), 1e-2
-    point = certified_point(tally, ALPHA)
-    epsilon = float(certified(ApproxDP(1.0, delta), 7_400, 2_600, 20_000, ALPHA))
-    assert float(lower_profile(point, epsilon)) == pytest.approx(delta, rel=1e-9)
-    assert (
-        float(lower_profile(point, epsilon + 0.05))
-        < delta
-        < float(lower_profile(point, epsilon - 0.05))
-    )
-
-
-def test_a_pure_claim_pays_a_little_for_the_frequency():
-    tally = Tally(7_400, 2_600, 20_000)
-    sharp = float(certified(PureDP(1.0), 7_400, 2_600, 20_000, ALPHA))
-    point = certified_point(tally, ALPHA)
-    assert 0.999 * sharp < np.log(point.tpr / point.fpr) < sharp
-
-
-def test_the_mirrored_event_bounds_the_profile_too():
-    """An event with rates (0.3, 0.99) has odds 3.3, its complement 70: 0.7 - e^3 0.01 = 0.499, less
-    what the limits cost.
-    """
-    point = certified_point(Tally(990_000, 300_000, 2_000_000, directions=1), ALPHA)
-    epsilon = 3.0
-    assert point.tpr - np.exp(epsilon) * point.fpr < 0
-    assert 0.42 < float(lower_profile(point, epsilon)) < 0.7 - np.exp(epsilon) * 0.01
 
 
 def test_the_lower_profile_is_valid_where_the_mechanism_is_tight():
@@ -222,9 +165,6 @@ def test_the_lower_profile_is_valid_where_the_mechanism_is_tight():
     ]
     false = times[np.array(too_high)].sum()
     assert 0.02 < false / audits <= ALPHA + 5.2 * np.sqrt(ALPHA * (1 - ALPHA) / audits)
-
-
-NOTIONS = ("pure:1", "approx:1,1e-3", "gdp:1", "rdp:2,1")
 
 
 def error_of_looks(
@@ -254,83 +194,6 @@ def test_looking_after_every_round_errs_with_at_most_alpha(null, prior):
     assert 0 < error_of_looks(null, null, prior, 0.05, 300) <= 0.05
 
 
-def test_the_error_comes_close_to_alpha():
-    assert error_of_looks(0.5, 0.5, (70, 20), 0.05, 300) > 0.025
-
-
-@pytest.mark.parametrize("share", [0.3, 0.9])
-def test_a_smaller_probability_and_lost_rounds_err_less(share):
-    for prior in ((0, 0), (2, 8)):
-        assert error_of_looks(share * 0.731, 0.731, prior, 0.05, 200) <= 0.05
-        assert error_of_looks(0.731, 0.731, prior, 0.05, 200, loss=1 - share) <= 0.05
-
-
-def test_evidence_falls_as_the_null_grows():
-    for ones, zeros, prior in (
-        (80, 20, (0, 0)),
-        (3, 50, (30, 5)),
-        (0, 0, (5, 5)),
-        (10_000, 3_000, (100, 300)),
-    ):
-        values = log_evidence(ones, zeros, np.linspace(0.01, 0.999, 400), prior)
-        assert np.all(np.diff(values[np.isfinite(values)]) <= 1e-9)
-    assert log_evidence(1, 0, 0.0, (0, 0)) == math.inf
-    assert log_evidence(5, 0, 1.0, (0, 0)) == -math.inf
-
-
-def test_the_limit_is_where_the_evidence_crosses():
-    low = lower_limit(np.array([80, 8_000, 0]), np.array([20, 2_000, 10]), (8, 2), 0.01)
-    assert low[2] == 0
-    assert low[0] < low[1] < 0.8
-    for at, (ones, zeros) in zip(low, ((80, 20), (8_000, 2_000)), strict=False):
-        assert (
-            log_evidence(ones, zeros, at - 1e-9, (8, 2))
-            >= math.log(100)
-            > log_evidence(ones, zeros, at + 1e-9, (8, 2))
-        )
-
-
-@pytest.mark.parametrize("text", NOTIONS)
-def test_bound_p_value_and_refutation_agree(text):
-    claim = parse_claim(text)
-    epochs = [
-        Part(Tally(60, 40, 300), prior=Prior(30, 20, 100)),
-        Part(Tally(1_900, 300, 4_000), prior=Prior(190, 40, 400)),
-    ]
-    bound = anytime_bound(claim, epochs, 0.05)
-    assert bound > 0
-    assert is_refuted(claim, epochs, bound * (1 - 1e-6), 0.05)
-    assert not is_refuted(claim, epochs, bound * (1 + 1e-6), 0.05)
-    at_bound = claim.with_parameter(bound * (1 - 1e-6))
-    assert anytime_p_value(at_bound, epochs) == pytest.approx(0.05, rel=1e-3)
-    # the batch certificate of pooled counts, which may not be looked at
-    assert bound < certified(claim, 1_960, 340, 4_300, 0.05)
-    assert shown_at_most(claim, epochs[-1], 0.05) > claim.parameter_at(
-        2 * 300 / 4_000 / 2, 2 * 1_900 / 4_000 / 2
-    )
-
-
-def test_directions_and_lost_rounds_only_lower_the_bound():
-    claim, prior = parse_claim("gdp:1"), Prior(90, 30, 300)
-    two, one = (
-        anytime_bound(claim, [Part(Tally(900, 100, 3_000, k), prior=prior)], 0.05) for k in (2, 1)
-    )
-    lost = anytime_bound(claim, [Part(Tally(900, 110, 3_000), 0.0, 10, prior)], 0.05)
-    assert lost < two
-    assert one != two
-
-
-def test_early_losses_do_not_burden_later_epochs():
-    bad, good = (
-        Part(Tally(10, 90, 100), prior=Prior(90, 10, 100)),
-        Part(Tally(9_000, 1_000, 10_000), prior=Prior(900, 100, 1_000)),
-    )
-    claim = parse_claim("pure:1")
-    alone, after = log_e_value(claim, [good], 1.0, 0.0), log_e_value(claim, [bad, good], 1.0, 0.0)
-    assert alone - after < math.log(epoch_weight(0) / epoch_weight(1)) + 0.1
-    assert sum(epoch_weight(k) for k in range(200_000)) == pytest.approx(1, abs=1e-4)
-
-
 def test_adaptive_epochs_err_with_at_most_alpha():
     """The error is an exact sum over two epochs, the second with a prior that depends
     on the first.
@@ -358,15 +221,3 @@ def test_adaptive_epochs_err_with_at_most_alpha():
             for right, left in enumerate(inside):
                 law[(right, before)] = law.get((right, before), 0.0) + float(left)
     assert 0.02 < error <= alpha
-
-
-def test_epochs_and_stages_of_a_plan_are_not_mixed():
-    with pytest.raises(InvalidArgument, match="priors"):
-        log_e_value(
-            parse_claim("pure:1"),
-            [Part(Tally(9, 1, 10), prior=Prior()), Part(Tally(9, 1, 10))],
-            1.0,
-            0.0,
-        )
-    with pytest.raises(InvalidArgument, match="at most size"):
-        Prior(3, 3, 5)

@@ -12,7 +12,6 @@ decisions are those of the program.
 """
 
 import functools
-import json
 import math
 from bisect import bisect_left
 from functools import partial
@@ -23,18 +22,8 @@ import pytest
 from scipy.special import expit
 from scipy.stats import binom, norm
 
-import dpwitness as dpw
-from dpwitness.auditors.audit.options import LOOK_SHARES
-from dpwitness.auditors.audit.probe import first_weight
 from dpwitness.auditors.statistics import combination
-from dpwitness.auditors.statistics.certificate import (
-    Part,
-    Tally,
-    certified,
-    clopper_pearson_lower,
-    p_value,
-    parameter_from_rates,
-)
+from dpwitness.auditors.statistics.certificate import Part, Tally, certified, p_value
 from dpwitness.auditors.statistics.combination import (
     _conditional_error,
     _excess,
@@ -47,7 +36,6 @@ from dpwitness.auditors.statistics.combination import (
 from dpwitness.core.claims import GDP
 from dpwitness.mechanisms import ApproxDP, PureDP
 
-PAIR = dpw.Pair(np.zeros(1), np.ones(1))
 THETA, PLAN = float(expit(1.0)), 400  # randomized response exactly at the claim; rounds of the plan
 CLAIMS = [PureDP(1.0), ApproxDP(1.0, 1e-3), GDP(0.8)]
 
@@ -69,24 +57,6 @@ def test_two_equal_halves_say_about_what_the_whole_says(claim):
     assert alone < both <= whole * 1.005 and both > whole - 0.3 * (whole - alone)
     assert combined_bound(claim, halves, 0.01) < both
     assert combined_p_value(claim.with_parameter(both), halves) == pytest.approx(0.05, rel=0.01)
-
-
-def test_three_stages_share_the_weight_that_is_left():
-    claim = PureDP(1.0)
-    parts = [Part(Tally(300 * k, 100 * k, 1_000 * k), weight=(k / 10) ** 0.5) for k in (6, 3, 1)]
-    assert combined_bound(claim, parts, 0.05) == pytest.approx(
-        float(certified(claim, 3_000, 1_000, 10_000, 0.05)), rel=1e-3
-    )
-
-
-def test_the_frequency_limits_of_all_stages_share_a_fiftieth_of_the_error():
-    claim, alpha, some = ApproxDP(1.0, 1e-3), 0.05, Tally(1_500, 500, 5_000)
-    frequency = clopper_pearson_lower(2_000, 5_000, alpha / 100)
-    stated = parameter_from_rates(
-        claim, frequency, clopper_pearson_lower(1_500, 2_000, alpha * 0.98), 2
-    )
-    found = combined_bound(claim, [Part(Tally(0, 0, 500), weight=0.5**0.5), Part(some)], alpha)
-    assert found == pytest.approx(float(stated), rel=1e-7)
 
 
 def test_the_error_holds_where_the_second_event_depends_on_the_first_ones_luck():
@@ -144,114 +114,6 @@ def test_two_stages_of_few_guesses_err_almost_as_often_as_stated(guesses):
             least_refuting(refutes, second) - 1, second, THETA
         )
     assert 0.88 * alpha < total <= alpha
-
-
-@pytest.mark.parametrize("claim", CLAIMS, ids=str)
-def test_two_stages_of_few_guesses_certify_what_one_certifies(claim):
-    """In the mean over the divisions of the same counts into two stages."""
-    rng, right, wrong = np.random.default_rng(3), 45, 15
-    bounds = []
-    for _ in range(100):
-        c, w = (int(rng.binomial(count, 3 / 7)) for count in (right, wrong))
-        parts = [
-            Part(Tally(c, w, 300), weight=(3 / 7) ** 0.5),
-            Part(Tally(right - c, wrong - w, 400)),
-        ]
-        bounds.append(combined_bound(claim, parts, 0.05))
-    assert np.mean(bounds) == pytest.approx(
-        float(certified(claim, right, wrong, 700, 0.05)), rel=0.05
-    )
-
-
-def test_a_stage_gone_wrong_does_not_silence_the_other():
-    good, bad = Tally(900, 100, 2_000), Tally(0, 300, 600)
-    alone = combined_bound(PureDP(1.0), [Part(good)], 0.05)
-    assert (
-        0.3 * alone
-        < combined_bound(PureDP(1.0), [Part(bad, weight=0.2**0.5), Part(good)], 0.05)
-        < alone
-    )
-
-
-def test_nothing_counted_says_nothing():
-    nothing, some = Part(Tally(0, 0, 500), weight=0.5**0.5), Part(Tally(60, 20, 500))
-    assert combined_bound(PureDP(1.0), [nothing, some], 0.05) == pytest.approx(
-        combined_bound(PureDP(1.0), [some], 0.05), rel=1e-6
-    )
-    assert combined_bound(PureDP(1.0), [nothing, Part(Tally(0, 0, 500))], 0.05) == 0
-    assert combined_p_value(PureDP(1.0), [nothing, Part(Tally(0, 0, 500))]) == 1
-
-
-def test_an_audit_of_few_rounds_tests_two_events():
-    """Its witness holds both stages, and a changed count of the first is seen."""
-
-    def weak(data, size, rng):
-        return data[0] + rng.laplace(0.0, 0.5, size)
-
-    result = dpw.audit(
-        weak,
-        claim="pure:1",
-        pair=PAIR,
-        trials=20_000,
-        confidence=0.95,
-        stop="never",
-        bits=False,
-        seed=2,
-    )
-    first, last = result.stages
-    assert result.verdict is dpw.Verdict.VIOLATED and result.tally == last.tally
-    assert first.weight**2 == pytest.approx(
-        first.tally.rounds / (first.tally.rounds + last.tally.rounds), rel=1e-9
-    )
-    assert result.epsilon_lower == combined_bound(PureDP(1.0), result.stages, result.alpha)
-    witness = json.loads(json.dumps(result.witness))
-    assert (
-        dpw.replay(witness, mechanism=weak, trials=20_000, seed=8).verdict is dpw.Verdict.VIOLATED
-    )
-    witness["counts"]["stages"][0]["correct"] += 1
-    witness.pop("sha256", None)
-    with pytest.raises(
-        dpw.mechanisms.InvalidArgument, match="bound must be what the counts certify"
-    ):
-        dpw.replay(witness, mechanism=weak)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("trials", "claim", "stages"),
-    [(20_000, "pure:1", 2), (300_000, "pure:1", 0), (1_500, "pure:1", 0), (20_000, "zcdp:0.5", 0)],
-)
-def test_where_one_event_is_tested(trials, claim, stages):
-    result = dpw.audit(
-        dpw.mechanisms.Laplace(1.0),
-        claim=claim,
-        pair=PAIR,
-        trials=trials,
-        stop="never",
-        bits=False,
-        seed=2,
-    )
-    assert len(result.stages) == stages
-
-
-def test_a_rare_event_is_learned_twice_also_with_a_larger_budget():
-    """Its first test has no look, so that all looks spend as much as with one event."""
-    noisy_max = dpw.mechanisms.NoisyMax(1.0)
-    result = dpw.audit(
-        noisy_max,
-        claim="pure:1",
-        pair=noisy_max.worst_pair(),
-        trials=120_000,
-        stop="never",
-        bits=False,
-        seed=2,
-    )
-    assert len(result.stages) == 2 and len(result.looks) == len(LOOK_SHARES)
-
-
-@pytest.mark.parametrize(("expected", "share"), [(0.5, 0.4), (0.001, 0.004)])
-def test_the_test_of_noise_has_almost_no_weight(expected, share):
-    assert first_weight(expected, PureDP(1.0), 0.4) ** 2 == pytest.approx(share)
 
 
 def least_refuting(refutes, most):
@@ -320,18 +182,6 @@ def test_counts_pooled_over_an_extension_err_more_than_stated():
     assert error_of_one_extension(
         1e-9, [30, 60, 150, 400, 1_000, 3_000], pool_refutes
     ) > shares_spent(1)
-
-
-def test_weights_of_extensions_are_fixed_by_rule():
-    """The k-th extension weighs as much as all before it, whatever the counts and the lengths."""
-    parts = [Part(Tally(3, 1, 10), weight=0.3**0.5), Part(Tally(5, 1, 20))]
-    for number in range(1, 5):
-        parts = [*reweight_for_extension(parts), Part(Tally(1, 0, 10**number))]
-        squares = [part.weight**2 for part in parts[:-1]]
-        assert sum(squares) == pytest.approx(0.5) and squares[0] == pytest.approx(
-            0.3 * 2.0**-number
-        )
-    assert shares_spent(4) == sum(extension_share(number) for number in range(5)) == 2 - 2**-4
 
 
 ACTIONS = 6

@@ -56,8 +56,3 @@ def test_separated_classes_have_finite_weights():
         features, np.array([0.0, 0, 5, 5]), np.array([5.0, 5, 0, 0]), np.array([1e-4, 1e-2])
     )
     assert np.isfinite(fit.weights).all() and fit.weights[1] > 0
-
-
-def test_features_that_are_not_finite_raise_an_error():
-    with pytest.raises(ValueError, match="not finite"):
-        fit_logistic(np.array([[1.0, np.nan], [1.0, 0.0]]), np.ones(2), np.ones(2), np.ones(2))

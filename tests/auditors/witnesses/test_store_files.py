@@ -5,11 +5,10 @@ import os
 import sqlite3
 
 import pytest
-from stored_audits import SHORT, SMALL, SOURCE, noisy, stopping, without_time
+from stored_audits import SHORT, SMALL, noisy, stopping, without_time
 
 from dpwitness import InvalidArgument, audit
-from dpwitness.auditors.witnesses.audit_records import AuditLedger
-from dpwitness.auditors.witnesses.store import Store, open_store, read_store
+from dpwitness.auditors.witnesses.store import open_store, read_store
 from dpwitness.cli import main
 
 
@@ -80,42 +79,6 @@ def test_what_is_no_store_is_refused(tmp_path, make, message):
         read_store(tmp_path / "run.db")
 
 
-def fill_disk(store):
-    """Leave a dozen pages: the pages that a database may take stand for the disk."""
-    pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
-    store.connection.execute(f"PRAGMA max_page_count = {pages + 12}")
-
-
-def test_a_full_disk_costs_no_verdict_and_no_count(plain, tmp_path):
-    """The audit ends as it would, says so, and begins again where it can."""
-    file = tmp_path / "run.db"
-    with open_store(file) as store:
-        fill_disk(store)
-        full = audit(noisy, **SMALL, store=store)
-    assert {**without_time(full), "notes": []} == {**plain, "notes": []}
-    assert [
-        note
-        for note in full.notes
-        if "could not be written to the end (database or disk is full)" in note
-    ]
-    assert without_time(audit(noisy, **SMALL, store=file)) == plain
-
-
-def test_a_disk_that_has_room_again_gets_all(plain, tmp_path, monkeypatch):
-    monkeypatch.setattr("dpwitness.auditors.witnesses.audit_records._RETRY", 0.0)
-    file = tmp_path / "run.db"
-    with open_store(file) as store:
-        fill_disk(store)
-
-        def progress(done, planned):
-            if done > 15_000:
-                store.connection.execute("PRAGMA max_page_count = 1000000")
-
-        assert without_time(audit(noisy, **SMALL, store=store, progress=progress)) == plain
-    with read_store(file) as store:
-        assert store.entries()[0].verdict == "NOT_REFUTED"
-
-
 @pytest.fixture(scope="module")
 def small_store(tmp_path_factory):
     """A finished audit of 1,000 runs beside one that was stopped, and the results that
@@ -160,90 +123,4 @@ def test_a_flipped_bit_is_seen_or_changes_nothing(small_store, tmp_path, capsys)
         assert "unexpected error" not in capsys.readouterr().err
     assert len(lines) > 100 and all(
         line.startswith("store ") and str(file) in line for line in lines
-    )
-
-
-@pytest.mark.parametrize("table", ["audits", "facts", "looks", "stages", "spans"])
-def test_a_damaged_audit_is_named_and_removed_and_others_stay(small_store, tmp_path, table, capsys):
-    content, first = small_store
-    file = tmp_path / "run.db"
-    file.write_bytes(content)
-    column, where = {
-        "audits": ("begun", "id = 2"),
-        "facts": ("value", "audit = 2 AND key LIKE 'probe%'"),
-        "looks": ("bound", "0"),
-        "stages": ("rounds", "audit = 2"),
-        "spans": ("payload", "stage >= 2 * 2 * 2 << 27"),
-    }[table]
-    with sqlite3.connect(file) as connection:
-        if table == "looks":
-            connection.execute("INSERT INTO looks VALUES (2, 5, 0.5, 'none')")
-        else:
-            connection.execute(
-                f"UPDATE {table} SET {column} = substr({column}, 1, 3) || '7' WHERE {where}"
-            )
-    with pytest.raises(InvalidArgument, match=f"store is damaged.*table {table}, "):
-        audit(noisy, **SHORT | {"seed": 9}, name="other", store=file)
-    assert without_time(audit(noisy, **SHORT, store=file)) == first
-    assert (
-        main(["list", "stores", str(file)]) == (0 if table == "spans" else 2)
-        and "noisy  NOT_REFUTED" in capsys.readouterr().out
-    )
-    assert (
-        main(["store", "gc", str(file)]) == 0
-        and "1 damaged audits removed" in capsys.readouterr().out
-    )
-    with read_store(file) as store:
-        assert [entry.name for entry in store.entries()] == ["noisy"] and not store.damage(
-            spans=True
-        )
-
-
-def test_a_store_that_cannot_be_changed_is_one_line(small_store, tmp_path, monkeypatch, capsys):
-    """Damage between the rows, such as a wrong list of free pages, and a full disk show only when
-    something is written.
-    """
-    file = tmp_path / "run.db"
-    file.write_bytes(small_store[0])
-
-    def fail(*_):
-        raise sqlite3.DatabaseError("database disk image is malformed")
-
-    monkeypatch.setattr(Store, "clear_damage", fail)
-    assert main(["store", "gc", str(file)]) == 2
-    told = f"store is damaged or cannot be written, got {file}: database disk image is malformed"
-    assert told in capsys.readouterr().err
-
-
-def test_a_store_that_could_not_be_written_ends_the_command_with_2(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        AuditLedger,
-        "trouble",
-        property(lambda self: "disk full", lambda self, value: None),
-        raising=False,
-    )
-    (tmp_path / "mine.py").write_text(SOURCE)
-    arguments = ["audit", "mine.py:noisy", "--claim", "pure:1", "--trials", "1000"]
-    assert (
-        main(
-            [
-                *arguments,
-                "--d0",
-                "[0]",
-                "--d1",
-                "[1]",
-                "--in-process",
-                "--store",
-                "run.db",
-                "--report",
-                "out",
-            ]
-        )
-        == 2
-    )
-    assert "NOT REFUTED" in capsys.readouterr().out
-    assert (
-        json.loads((tmp_path / "out" / "audit.json").read_text())["results"][0]["verdict"]
-        == "NOT_REFUTED"
     )

@@ -14,7 +14,7 @@ from dpwitness import Pair
 from dpwitness.auditors.events.rules import Intervals
 from dpwitness.auditors.workers.chunks import run_span
 from dpwitness.auditors.workers.engine import Inline, MechanismFailed, Pace, Phase, Stage, counts
-from dpwitness.auditors.workers.rounds import current_lock, reset_generator_lock, stream, streams
+from dpwitness.auditors.workers.rounds import current_lock, reset_generator_lock
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 EVENT = Intervals(0, np.array([0.5]), np.array([-1.0, 1.0]))
@@ -73,19 +73,6 @@ def test_segments_are_those_of_a_serial_run_whatever_order_answers_come_in(seed,
     assert executor.most <= (window or 17)
 
 
-def test_segments_of_many_chunks_hold_their_sum():
-    stage = stage_of(rounds=30_000, chunk=10)
-    each = [
-        run_span(stage, [EVENT], 0, False, index, index + 1).parts[0]
-        for index in range(stage.chunks)
-    ]
-    wanted = [
-        sum(part.tables[0] for place, part in each if place == k).tolist()
-        for k in range(stage.segments)
-    ]
-    assert tables(counts(stage, [EVENT], Inline())) == wanted
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -109,30 +96,6 @@ def test_counts_that_do_not_add_up_stop_the_audit(change):
         MechanismFailed, match="a worker returned counts that do not add up: chunks 0 to"
     ):
         list(counts(stage_of(), [EVENT], Wrong()))
-
-
-def test_streams_of_a_key_are_independent_and_can_spawn():
-    (one, two, three), words = streams(7, (1, 2, 3), 3)
-    again, more = streams(7, (1, 2, 3), 3)
-    assert words == more and [g.random() for g in (one, two, three)] == [g.random() for g in again]
-    assert (
-        len(
-            {
-                int(g.integers(2**63))
-                for g in (
-                    one,
-                    two,
-                    three,
-                    *one.spawn(2),
-                    *streams(7, (1, 2, 4), 3)[0],
-                    stream(7, 1, 2, 3),
-                )
-            }
-        )
-        == 9
-    )
-    drawn = np.stack([g.random(20_000) for g in streams(1, (5,), 3)[0]])
-    assert np.abs(np.corrcoef(drawn) - np.eye(3)).max() < 6 / np.sqrt(20_000)
 
 
 def test_a_task_that_was_left_behind_holds_up_nobody():
@@ -160,28 +123,4 @@ def test_a_task_that_was_left_behind_holds_up_nobody():
     end.set()
     wake.release(8)
     assert future.result().last == 3 and left.watched == 0
-    executor.shutdown()
-
-
-def test_an_abandoned_task_that_wakes_up_leaves_the_global_generators_alone():
-    """While it slept, others drew from the generators, so that it seems to have drawn from them
-    itself.
-    """
-    asleep, wake = threading.Event(), threading.Event()
-
-    def hangs(dataset, size, rng):
-        asleep.set()
-        wake.wait(60)
-        return noisy(dataset, size, rng)
-
-    executor = Inline()
-    future = executor.submit(run_span, stage_of(hangs), [EVENT], 0, False, 0, 3)
-    asleep.wait()
-    reset_generator_lock()
-    random.seed(5)
-    before = random.getstate()
-    wake.set()
-    with pytest.raises(RuntimeError, match="abandoned"):
-        future.result()
-    assert random.getstate() == before
     executor.shutdown()

@@ -5,36 +5,27 @@ the same stream.
 import math
 from dataclasses import replace
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.random import SFC64, Generator
 
-import dpwitness as dpw
-from dpwitness import mechanisms as m
 from dpwitness.auditors.events import rules
-from dpwitness.auditors.events.event import Binned, cached_kernel
 from dpwitness.auditors.events.features import (
     Affine,
     Distances,
     Levels,
-    Places,
     Products,
     ProjectedRamps,
     Ramps,
     SignedLog,
     Sorted,
-    Trees,
     WhitenedDistances,
 )
 from dpwitness.auditors.events.rules import Intervals, Threshold, WeightedScore
-from dpwitness.auditors.workers import chunks
 from dpwitness.auditors.workers.chunks import counter
-from dpwitness.auditors.workers.engine import Inline, Phase, Stage, counts
-from dpwitness.auditors.workers.fitness import Unfit
-from dpwitness.auditors.workers.rounds import batch, is_builtin_mechanism
+from dpwitness.auditors.workers.rounds import batch
 from dpwitness.mechanisms.textbook.zoo import paper_zoo, zoo
 
 PAPERS = (
@@ -234,152 +225,3 @@ def test_scores(kind):
         check(event, values)
         named += math.isfinite(event.low)
     assert named >= 6
-
-
-def test_positions_of_answers_and_trees_are_not_compiled():
-    numbers = Levels(1, np.array([0.0])), np.ones(1)
-    cross = Trees(
-        np.array([1, 0, 0]), np.zeros(3), np.array([1, -1, -1]), np.array([2, -1, -1]),
-        np.array([0.0, 1.0, -1.0]), np.array([0]),
-    )  # fmt: skip
-    for block, count in ((Places(np.array([1, 2]), 0.0), 8), (cross, 1)):
-        score = WeightedScore(2, (numbers, (block, np.ones(count))))
-        assert Threshold(score, -1.0, 1.0).kernel(2, NO_STRUCTURE) is None
-
-
-@numba.njit
-def fill_shifted(center, out, rng):
-    for i in range(len(out)):
-        out[i, 0] = center + rng.standard_normal()
-        out[i, 1] = rng.random()
-
-
-@numba.njit
-def fill_with_memory(center, out, rng):
-    shared = rng.standard_normal()
-    for i in range(len(out)):
-        out[i, 0], out[i, 1] = center + shared, rng.random()
-
-
-class Mine:
-    """A mechanism of a user's own, with a kernel of their own."""
-
-    fill = staticmethod(fill_shifted)
-
-    def draws(self, dataset):
-        return dpw.wrap.Draws(self.fill, (float(dataset[0]),), 2)
-
-    def sample(self, dataset, size, rng):
-        return self.draws(dataset).sample(size, rng)
-
-
-def variant(**methods):
-    return type("Variant", (Mine,), methods)()
-
-
-OTHERS = {
-    "doubled": variant(sample=lambda self, d, size, rng: 2 * Mine.sample(self, d, size, rng)),
-    # as its draws say for the first outputs: a class below has a `sample` of its own all the same
-    "doubled later": variant(
-        sample=lambda self, d, size, rng: (
-            np.where(np.arange(size) < 100, 1, 2)[:, None] * Mine().sample(d, size, rng)
-        )
-    ),
-    "with memory": variant(fill=staticmethod(fill_with_memory)),
-    "in Python": variant(fill=staticmethod(fill_shifted.py_func)),
-    "no draws": variant(draws=lambda self, dataset: 1 / 0),
-    "other draws": variant(
-        draws=lambda self, dataset: dpw.wrap.Draws(fill_shifted, (float(dataset[0]) + 1e-9,), 2),
-        sample=lambda self, d, size, rng: Mine().sample(d, size, rng),
-    ),
-}
-
-
-HALVES = Intervals(0, np.array([0.0]), np.array([-1.0, 1.0]))
-
-
-def test_a_users_own_kernel_is_counted():
-    run = Mine().sample
-    assert not is_builtin_mechanism(run)
-    found, stored = both_ways(run, [0.25], HALVES, 1_000)
-    assert found == stored and min(found[1:]) > 300
-
-
-def test_only_what_samples_by_its_draws_is_counted():
-    dataset = [0.25]
-    for name, other in OTHERS.items():
-        assert counter(other.sample, dataset, HALVES) is None, name
-    assert counter(lambda d, n, rng: rng.random((n, 2)), dataset, HALVES) is None
-    # its `draws` is a parameter
-    assert (
-        counter(m.SimplexSampling(1.0, 40.0, m.Loss("linear"), 2, 1).sample, None, HALVES) is None
-    )
-    game = m.Laplace(1.0)
-    assert (
-        counter(game.draws, np.zeros(1), HALVES) is None
-        and counter(game.sample, "x", HALVES) is None
-    )
-    wide = Intervals(1, np.array([0.0]), np.array([-1.0, 1.0]))
-    assert counter(game.sample, np.zeros(1), wide) is None and cached_kernel(wide, 1, 0.0) is None
-    cells = Binned((HALVES,), np.array([-0.1, 0.1]), 2.0, True, np.array([0.1, 0.1]))
-    assert (
-        counter(game.sample, np.zeros(1), cells) is None
-        and counter(game.sample, np.zeros(1), HALVES) is not None
-    )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((1, (), 1), "fill must be callable"),
-        ((len, [], 1), "arguments must be a tuple"),
-        ((len, (), 0), "width must be a whole number"),
-    ],
-)
-def test_draws_are_checked(arguments, message):
-    with pytest.raises(dpw.InvalidArgument, match=f"Draws: {message}"):
-        dpw.wrap.Draws(*arguments)
-
-
-@pytest.mark.parametrize("name", ["laplace", "noisy-max", "svt1"])
-def test_a_long_stage_counts_what_a_stored_one_does(name, monkeypatch):
-    """Rounds that are counted where they are drawn, and rounds that are stored: the same segments,
-    marks included.
-    """
-    mechanism = next(mechanism for key, mechanism in MINE.items() if key.startswith(name))
-    pair = mechanism.worst_pair()
-    event = middle(mechanism, pair.d1)
-    stage = Stage(mechanism.sample, pair, 5, (1, 0, Phase.TEST), 2**20, 2**14, 60.0)
-    drawn = [
-        (s.tables[0].tolist(), s.marks, s.lost)
-        for s in counts(stage, [event], Inline(), keep=2**15)
-    ]
-    called = []
-    monkeypatch.setattr(chunks, "counter", lambda *_: called.append(1))
-    assert [
-        (s.tables[0].tolist(), s.marks, s.lost)
-        for s in counts(stage, [event], Inline(), keep=2**15)
-    ] == drawn and called
-
-
-def test_draws_that_are_not_what_is_sampled_are_told():
-    class Rarely(m.Laplace):
-        """Samples what it draws, but for one chunk in all: what comes after the first outputs."""
-
-        def sample(self, dataset, size, rng):
-            found = self.draws(dataset).sample(size, rng)
-            found[100:] += 1.0
-            return found
-
-        def draws(self, dataset):
-            return m.Laplace.draws(self, dataset)
-
-    mechanism = Rarely(1.0)
-    pair = mechanism.worst_pair()
-    stage = Stage(mechanism.sample, pair, 5, (1, 0, Phase.TEST), 2**20, 2**14, 60.0)
-    with pytest.raises(Unfit, match="mechanism draws other outputs than it samples"):
-        list(
-            counts(
-                stage, [Intervals(0, np.array([0.5]), np.array([-1.0, 1.0]))], Inline(), keep=2**14
-            )
-        )

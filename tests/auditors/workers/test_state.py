@@ -2,9 +2,7 @@
 
 import random
 import sys
-import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -12,10 +10,7 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, Target, Verdict, audit
-from dpwitness.auditors.audit.probe import _CALL_RUNS, _run_probe_stage
-from dpwitness.auditors.events.outputs import encode
-from dpwitness.auditors.workers.engine import Inline, Phase, Stage, outputs, stream
-from dpwitness.auditors.workers.fitness import RepeatDetector, check_training, mark
+from dpwitness.auditors.workers.engine import Inline
 from dpwitness.mechanisms.wrappers.programs.inside import global_generators
 from dpwitness.mechanisms.wrappers.programs.target import Isolated
 
@@ -74,43 +69,6 @@ def test_state_that_shows_after_the_probe_is_an_error_and_certifies_nothing():
     assert not any("violation had been certified" in note for note in result.notes)
 
 
-def test_the_order_of_the_datasets_is_random():
-    """64 chunks; D1 first in 10 to 54 of them but for probability 2e-8."""
-    seen = []
-
-    def watches(dataset, size, rng):
-        seen.append(dataset[0])
-        return rng.random(size)
-
-    list(outputs(Stage(watches, PAIR, 1, (1, 0, Phase.TRAIN), 6_400, 100, 60.0), Inline()))
-    first = sum(side == 1.0 for side in seen[::2])
-    assert len(seen) == 128 and 10 <= first <= 54
-
-
-def test_lists_whose_longest_differs_between_batches_are_no_state():
-    """One output is one in batches of any width. Compared by their padding, runs of a batch looked
-    alike: 7 of 60 audits were ERROR.
-    """
-
-    def lists(longest):
-        rng = np.random.default_rng(longest)
-        return encode(
-            [[1.0] * min(int(n), longest) for n in rng.integers(1, 3, 500)] + [[1.0] * longest], 501
-        )
-
-    check_training([(lists(longest), lists(longest)) for longest in range(2, 14)])
-
-
-def test_a_mechanism_without_a_seed_may_say_so():
-    def unseeded(dataset, size, rng):
-        return stateful.system_entropy(dataset, size, rng)
-
-    unseeded.seeded = False
-    result = run(unseeded, confidence=1 - 1e-9)  # its noise is new each time
-    assert result.verdict is Verdict.NOT_REFUTED
-    assert any("not reproducible" in note for note in result.notes)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["global_numpy", "global_python", "global_at_times", "system_entropy"]
@@ -134,59 +92,6 @@ def test_global_generators_give_the_same_counts_on_any_executor(kind):
     assert run(mechanism, seed=2).tally != run(mechanism, seed=1).tally
 
 
-def test_a_chunk_not_seen_to_draw_from_a_global_generator_leaves_anothers_stream_alone():
-    """The second chunk waits amid its draws for the first one to draw; without turns the first
-    takes numbers from the second's stream.
-    """
-    amid, drawn = threading.Event(), threading.Event()
-
-    def mechanism(dataset, size, rng):
-        if threading.current_thread().name.startswith("second"):
-            head = np.random.random(size // 2)  # noqa: NPY002
-            amid.set()
-            drawn.wait(0.3)
-            return np.concatenate([head, np.random.random(size - size // 2)])  # noqa: NPY002
-        amid.wait(0.3)
-        found = np.random.random(size)  # noqa: NPY002
-        drawn.set()
-        return found
-
-    stage = Stage(mechanism, PAIR, 1, (1, 0, Phase.TRAIN), 200, 100, 60.0)
-    with ThreadPoolExecutor(1, "first") as first, ThreadPoolExecutor(1, "second") as second:
-        unseen = first.submit(stage.sample, 0)
-        together = second.submit(replace(stage, shared=True).sample, 1).result()
-        unseen.result()
-        alone = second.submit(replace(stage, shared=True).sample, 1).result()
-    assert all(np.array_equal(a.values, b.values) for a, b in zip(together, alone, strict=True))
-
-
-def test_two_probes_at_a_time_restore_the_callers_generators():
-    """A late probe is run twice. Without the lock, the second would begin amid the first's seeded
-    draws, end last, and restore those.
-    """
-    amid, first_ended = threading.Event(), threading.Event()
-
-    def mechanism(dataset, size, rng):
-        found = np.random.random(size)  # noqa: NPY002
-        amid.set()
-        if threading.current_thread().name.startswith("first"):
-            first_ended.wait(0.1)  # for the second to begin
-        elif size == _CALL_RUNS:  # runs between chunks
-            first_ended.wait(30)
-        return found
-
-    stage = Stage(mechanism, PAIR, 1, (1, 0, Phase.PROBE), 100, 100, 60.0)
-    np.random.seed(7)  # noqa: NPY002
-    before = np.random.get_state()[1].tolist()  # noqa: NPY002
-    with ThreadPoolExecutor(1, "first") as first, ThreadPoolExecutor(1, "second") as second:
-        probes = [first.submit(_run_probe_stage, stage, True)]
-        probes[0].add_done_callback(lambda _: first_ended.set())
-        amid.wait()
-        probes.append(second.submit(_run_probe_stage, stage, True))
-        assert all(probe.result().shared for probe in probes)
-    assert np.random.get_state()[1].tolist() == before  # noqa: NPY002
-
-
 @pytest.fixture
 def target(tmp_path):
     path = tmp_path / "globally.py"
@@ -196,27 +101,6 @@ def target(tmp_path):
     found = Target(str(path), "noise")
     yield found
     found.close()
-
-
-def test_workers_of_targets_seed_their_global_generators(target):
-    """A target that draws from np.random gives other noise for each seed, and the same in another
-    worker.
-    """
-    first, other = (target.sample(None, 5, np.random.default_rng(seed)) for seed in (1, 2))
-    target.close()
-    assert np.array_equal(
-        first, target.sample(None, 5, np.random.default_rng(1))
-    ) and not np.array_equal(first, other)
-
-
-def test_a_batch_in_this_process_draws_from_global_generators_as_in_a_worker(target):
-    worker = target.sample(None, 5, np.random.default_rng(1))
-    np.random.seed(3)  # noqa: NPY002
-    global_generators.seed_batch(np.random.default_rng(1))  # outside of `seeded` nothing is touched
-    assert np.random.random() == np.random.RandomState(3).random_sample()  # noqa: NPY002
-    with global_generators.seeded([1, 2, 3, 4]):
-        global_generators.seed_batch(np.random.default_rng(1))
-        assert np.array_equal(np.random.random(5), worker)  # noqa: NPY002
 
 
 def test_all_known_generators_are_seeded_and_put_back():
@@ -241,25 +125,6 @@ def test_all_known_generators_are_seeded_and_put_back():
         shown = global_generators.fingerprint()
         draw()
         assert global_generators.fingerprint() != shown
-
-
-def test_marks_are_of_sequences_that_chance_does_not_repeat():
-    numbers, bits = stream(1).random(300), stream(1).integers(2, size=300)
-    assert (
-        mark(encode(numbers, 300)) == mark(encode(np.append(numbers[:250], 0.0), 251)) is not None
-    )
-    assert mark(encode(bits, 300)) is not None and mark(encode(bits[:200], 200)) is None
-    for dull in (
-        np.zeros(300),
-        np.full(300, np.nan),
-        (np.arange(300) == 7).astype(float),
-        [None] * 300,
-    ):
-        assert mark(encode(dull, 300)) is None
-    seen = RepeatDetector()
-    # memory stays: 2^15 marks at most
-    assert not any(seen.add((int(value),)) for value in range(100_000))
-    assert seen.add((99_968,))  # a multiple of the step
 
 
 @pytest.mark.parametrize("kind", ["Memoised", "Buffer", "BufferInList", "module_generator"])

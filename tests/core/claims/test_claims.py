@@ -4,16 +4,14 @@ in one line.
 
 import json
 import math
-import sys
 
 import numpy as np
 import pytest
-from scipy.special import ndtr, ndtri
 
 from dpwitness import mechanisms as m
 from dpwitness.core.claims import exact_claim
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms import Pair, parse_claim
+from dpwitness.mechanisms import parse_claim
 
 HALF = 1 / (1 + math.e)
 TEXTS = [
@@ -59,112 +57,6 @@ def test_a_curve_is_read_from_csv_and_json_and_stands_in_a_witness_without_its_f
     assert np.allclose(
         found[0].tradeoff(np.linspace(0, 1, 50)), m.PureDP(1.0).tradeoff(np.linspace(0, 1, 50))
     )
-
-
-def test_the_hull_is_taken_and_said_and_the_curve_made_symmetric():
-    # the second point lies above the straight line of its neighbours
-    bent = m.TradeoffCurve([0, 0.2, 0.5, 1], [1, 0.75, 0.2, 0])
-    assert (
-        "1 of its 4 points lie above their lower convex envelope" in bent.remark
-        and len(bent.points) == 3
-    )
-    assert "larger of the curve and its inverse" in bent.remark
-    q = np.linspace(0, 1, 101)
-    given = np.interp(q, [0, 0.5, 1], [0, 0.8, 1])
-    assert np.all(bent.tradeoff(q) <= given + 1e-12) and np.any(bent.tradeoff(q) < given - 0.01)
-    # its own mirror image
-    assert np.allclose(1 - bent.tradeoff(1 - bent.tradeoff(q)), q, atol=1e-9)
-    assert m.TradeoffCurve([0, HALF, 1], [1, HALF, 0]).remark == ""
-
-
-def test_a_fine_curve_of_gdp_is_gdp():
-    """Between 400 points the straight curve differs from Phi by less than 1e-3, and certified
-    points ask for the same.
-    """
-    a = np.concatenate(
-        [[0.0], np.geomspace(1e-7, 0.5, 200), 1 - np.geomspace(1e-7, 0.5, 200)[-2::-1], [1.0]]
-    )
-    curve, gdp = m.TradeoffCurve(a, ndtr(ndtri(1 - a) - 1.0)), m.GDP(1.0)
-    q = np.linspace(0.001, 0.999, 300)
-    assert np.abs(curve.tradeoff(q) - gdp.tradeoff(q)).max() < 1e-3
-    # straight between points of a concave curve: below it
-    assert np.all(curve.tradeoff(q) <= gdp.tradeoff(q) + 1e-12)
-    assert np.abs(curve.parameter_at(q, gdp.tradeoff(q)) - 1).max() < 0.01
-    eps = np.array([0.0, 0.5, 1.0, 2.0])
-    assert np.abs(curve.delta(eps) - gdp.delta(eps)).max() < 1e-3
-
-
-def test_the_factor_is_the_parameter_that_the_family_needs():
-    curve = m.TradeoffCurve([0, 0.1, 0.4, 1], [0.95, 0.5, 0.15, 0])
-    rng = np.random.default_rng(3)
-    for factor in (1.0, 1.3, 4.0):
-        q = rng.uniform(0.0, 0.9, 200)
-        p = curve.with_parameter(factor).tradeoff(q)
-        sharp = p < 1 - 1e-9
-        assert np.allclose(curve.parameter_at(q[sharp], p[sharp]), factor, rtol=1e-9)
-
-
-def test_dpsgd_is_the_curve_of_the_accountant():
-    """Full batches are the Gaussian mechanism composed: sqrt(steps)/sigma - m.GDP."""
-    curve, gdp = m.DPSGD(1.0, 4.0, 16), m.GDP(1.0)
-    q = np.linspace(0.001, 0.999, 200)
-    assert (
-        np.all(curve.tradeoff(q) >= gdp.tradeoff(q) - 1e-9)
-        and np.abs(curve.tradeoff(q) - gdp.tradeoff(q)).max() < 3e-3
-    )
-    at = parse_claim("dpsgd:1,4,16,1e-5")
-    assert (
-        isinstance(at, m.ApproxDP)
-        and abs(float(gdp.delta(at.epsilon)) / 1e-5 - 1) < 0.01
-        and "dp-accounting computes" in at.remark
-    )
-
-
-def test_groups_by_the_exact_conversions():
-    assert m.ApproxDP(0.5, 1e-6).group(3) == m.ApproxDP(
-        1.5, 1e-6 * math.expm1(1.5) / math.expm1(0.5)
-    )
-    assert (m.GDP(0.4).group(5), m.ZCDP(0.1).group(3), m.PureDP(1.0).group(1)) == (
-        m.GDP(2.0),
-        m.ZCDP(0.1 * 9),
-        m.PureDP(1.0),
-    )
-    assert m.RDP(8.0, 0.1).group(4) == m.RDP(2.0, 0.1 * 9)  # Mironov 2017, Proposition 2 with c = 2
-    q = np.linspace(0, 1, 101)
-    a = np.linspace(0, 1, 101)
-    fine = m.TradeoffCurve(a, ndtr(ndtri(1 - a) - 0.3))
-    assert np.abs(fine.group(2).tradeoff(q) - fine.tradeoff(fine.tradeoff(q))).max() < 1e-9
-    # of many corners, a curve above
-    assert np.all(fine.group(9).tradeoff(q) >= fine.group(2).tradeoff(fine.tradeoff(q)) - 1e-9)
-    assert np.abs(fine.group(3).tradeoff(q) - m.GDP(0.9).tradeoff(q)).max() < 0.02
-    pure = m.TradeoffCurve([0, HALF, 1], [1, HALF, 0]).group(3)
-    # the steps between say more than their sum of epsilons
-    assert np.all(pure.tradeoff(q) <= m.PureDP(3.0).tradeoff(q) + 1e-12)
-    assert (
-        float(pure.tradeoff(0.01)) == pytest.approx(0.01 * math.exp(3))
-        and float(pure.tradeoff(0.3)) < 0.97
-    )
-
-
-def test_what_is_promised_on_a_pair():
-    far = Pair(np.array([0.0, 0.0]), np.array([3.0, 4.0]), relation="stated")
-    assert [m.MetricDP(0.5, norm).on(far).epsilon for norm in ("l1", "l2", "linf", None, 2.0)] == [
-        3.5,
-        2.5,
-        2.0,
-        3.5,
-        1.0,
-    ]
-    assert m.MetricDP(0.5).on(Pair([0.0, 0.0], [0.6, 0.6], relation="l2")).epsilon == pytest.approx(
-        0.3 * math.sqrt(2)
-    )
-    budgets = m.CoordinateDP((0.5, 1.0, 2.0))
-    pairs = [
-        Pair([0.0, 0.0, 0.0], moved, relation="linf")
-        for moved in ([1.0, 0.0, 0.0], [0.0, 0.5, 1.0])
-    ]
-    assert [budgets.on(pair).epsilon for pair in pairs] == [0.5, 3.0]
-    assert m.GroupDP(2, m.GDP(0.5)).on(far) == m.GDP(1.0)
 
 
 @pytest.mark.parametrize(
@@ -233,30 +125,3 @@ def test_bad_files_name_themselves(tmp_path):
         with pytest.raises(InvalidArgument, match=rule) as error:
             parse_claim(file_of(tmp_path, name, content))
         assert name in str(error.value)
-
-
-def test_pairs_that_a_claim_says_nothing_of():
-    words = Pair(["a", "b"], ["a", "c"])
-    with pytest.raises(
-        InvalidArgument, match="distance must be given unless the datasets are vectors"
-    ):
-        m.MetricDP(1.0).on(words)
-    with pytest.raises(
-        InvalidArgument, match="vectors of 2 numbers, one for each budget, got vectors of 3"
-    ):
-        m.CoordinateDP((1.0, 2.0)).on(Pair([0.0, 0.0, 0.0], [1.0, 0.0, 0.0]))
-    assert m.MetricDP(1.0, 2.0).on(words) == m.PureDP(2.0)
-
-
-def test_without_the_accountant_the_line_that_installs_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "dp_accounting.pld.privacy_loss_distribution", None)
-    with pytest.raises(InvalidArgument, match="pip install dp-accounting"):
-        m.DPSGD(0.013, 1.0, 10).lines()
-
-
-def test_a_curve_whose_delta_stays_large_has_no_gaussian_curve():
-    q = 0.95 * HALF
-    curve = m.TradeoffCurve([0, q, 0.95, 1], [0.95, q, 0, 0])
-    assert curve.epsilon_at(0.1) < 1 and curve.epsilon_at(1e-4) == math.inf
-    with pytest.raises(InvalidArgument, match=r"implies no epsilon at delta = 0\.0001"):
-        m.GDP.implied_by(curve, 1e-4)

@@ -1,42 +1,30 @@
 """Losses, kernels and solvers against differences, scipy and scikit-learn."""
 
 import math
-import re
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numba import njit
 from scipy.optimize import minimize
 
-from dpwitness.benchmarks.experiment_data import breast_cancer
 from dpwitness.core.numerics.losses import LOSSES
-from dpwitness.core.numerics.newton import exponential, loss_terms
+from dpwitness.core.numerics.newton import loss_terms
 from dpwitness.core.numerics.solvers import (
     Problem,
     minimise,
-    minimize_kernel_risk,
     minimize_perturbed_risk,
     noise_for_minimizers,
 )
 from dpwitness.mechanisms import (
     ConvergenceError,
     InvalidArgument,
-    Kernel,
     LabelledVectors,
     LogisticObjectivePerturbation,
     Loss,
 )
 
 SMOOTH = [name for name in LOSSES if Loss(name).smooth]
-
-
-def test_exponential_is_exact_to_a_few_units_in_the_last_place():
-    x = np.concatenate([np.linspace(-700, 700, 20_001), np.linspace(-1, 1, 2001)])
-    found = np.array([exponential(v) for v in x])
-    assert np.abs(found / np.exp(x) - 1).max() < 5e-16
-    assert exponential(-1e9) < 1e-303 and exponential(1e9) > 1e303
 
 
 @pytest.mark.parametrize("name", list(LOSSES))
@@ -170,91 +158,6 @@ def test_losses_with_kinks(case):
     assert min(objective(data, loss, ridge, w) for w in tried) >= best - found.residual - 1e-12 * (
         best + data.n
     )
-
-
-def test_against_scikit_learn():
-    """Logistic regression on breast cancer, and the hinge loss by its support vector machine."""
-    linear_model, svm = (
-        pytest.importorskip("sklearn.linear_model"),
-        pytest.importorskip("sklearn.svm"),
-    )
-    data = breast_cancer()
-    for ridge in (0.01, 1.0, 50.0):
-        ours = minimise(Problem.of(data, Loss("logistic"), ridge))
-        model = linear_model.LogisticRegression(
-            C=1 / ridge, fit_intercept=False, tol=1e-12, max_iter=10_000
-        ).fit(data.x, data.y)
-        np.testing.assert_allclose(ours.w, model.coef_[0], atol=2e-4 * np.abs(ours.w).max())
-        assert ours.residual < 1e-11 and ours.radius == ours.residual / ridge
-    part = LabelledVectors(data.x[:80], data.y[:80])
-    ours = minimise(Problem.of(part, Loss("hinge"), 2.0))
-    kernel = minimize_kernel_risk(part.x @ part.x.T, part.y, part.weights, Loss("hinge"), 2.0)
-    machine = svm.LinearSVC(
-        C=0.5, loss="hinge", fit_intercept=False, tol=1e-10, max_iter=10_000_000
-    ).fit(part.x, part.y)
-    np.testing.assert_allclose(ours.w, machine.coef_[0], atol=1e-6)
-    np.testing.assert_allclose(part.x.T @ kernel.w, ours.w, atol=1e-7)
-
-
-@pytest.mark.parametrize("name", list(LOSSES))
-@pytest.mark.parametrize(
-    "kernel",
-    [Kernel("linear"), Kernel("polynomial"), Kernel("rbf", gamma=2.0)],
-    ids=lambda k: k.name,
-)
-def test_kernel_minimisers(kernel, name):
-    """The stationarity of c in feature space, and for the linear kernel the same predictions as the
-    solver in w.
-    """
-    rng = np.random.default_rng(3)
-    x = rng.standard_normal((15, 3)) / 3
-    x[3] = x[4]
-    y = rng.choice([-1.0, 1.0], 15)
-    m = rng.choice([1.0, 5.0], 15)
-    loss, gram = Loss(name), kernel.gram(x)
-    found = minimize_kernel_risk(gram, y, m, loss, 0.7)
-    u = gram @ found.w
-    if loss.smooth:
-        excess = 0.7 * found.w + m * loss.derivative(u, y)
-        # the root of a rounding error of 1e-13
-        assert math.sqrt(max(0.0, excess @ gram @ excess)) < 1e-6
-    if kernel.name == "linear":
-        w = minimise(Problem.of(LabelledVectors(x, y, m), loss, 0.7)).w
-        np.testing.assert_allclose(u, x @ w, atol=1e-7)
-
-
-def test_kernels_and_their_radius():
-    x = np.array([[0.6, 0.8], [0.0, -1.0], [0.1, 0.2]])
-    assert Kernel("polynomial")(x, x)[0, 1] == pytest.approx((1 - 0.8) ** 3)
-    assert Kernel("rbf", gamma=0.5)(x, x)[0, 1] == pytest.approx(math.exp(-0.5 * (0.36 + 3.24)))
-    for kernel in (Kernel(), Kernel("polynomial"), Kernel("rbf")):
-        assert np.sqrt(np.diag(kernel.gram(x))).max() <= kernel.radius(1.0) * (1 + 1e-15)
-    assert Kernel("polynomial").radius(1.0) == pytest.approx(math.sqrt(8))
-    user = Kernel("custom", function=njit(lambda a, b: (a @ b) ** 2), feature_radius=1.0)
-    np.testing.assert_allclose(user.gram(x), (x @ x.T) ** 2)
-
-
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [
-        (
-            lambda a, b: a[0] - b[0] + 5.0,
-            "Kernel: custom must be symmetric, got K(x_0, x_1) = 5.6 and K(x_1, x_0) = 4.4",
-        ),
-        (
-            lambda a, b: -(a[0] * b[0]),
-            "Kernel: custom must be positive semi-definite on the data, got smallest "
-            "eigenvalue -0.36",
-        ),
-        (
-            lambda a, b: np.nan * a[0],
-            "Kernel: custom must be finite on the data, got K(x_0, x_0) = nan",
-        ),
-    ],
-)
-def test_kernels_that_are_none(function, message):
-    with pytest.raises(InvalidArgument, match=re.escape(message)):
-        Kernel("custom", function=njit(function), feature_radius=1.0).gram([[0.6], [0.0]])
 
 
 def test_a_row_that_does_not_converge_is_an_error():

@@ -4,8 +4,6 @@ written.
 
 import collections
 import dataclasses
-import datetime
-import fractions
 import inspect
 import json
 import math
@@ -13,14 +11,12 @@ import sys
 
 import numpy as np
 import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
 
 from dpwitness import mechanisms as m
 from dpwitness.core.values.json_codec import from_jsonable, known_class, public_name, to_jsonable
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.core.values.wording import dataset, rows_of
+from dpwitness.core.values.wording import dataset
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
 TABLE = np.array(
@@ -74,24 +70,6 @@ def test_round_trip(value):
         assert again.dtype == value.dtype and again.shape == value.shape
     if isinstance(value, np.ma.MaskedArray):
         np.testing.assert_array_equal(np.ma.getmaskarray(again), np.ma.getmaskarray(value))
-
-
-def nested(depth):
-    found = []
-    for _ in range(depth):
-        found = (found,)
-    return found
-
-
-def test_what_has_no_exact_form_is_refused():
-    loop = []
-    loop.append(loop)
-    aligned = np.zeros(2, dtype=np.dtype([("a", "i1"), ("b", "i8")], align=True))
-    arrays = np.array([object()]), np.zeros((1, 1)).view(np.matrix), np.zeros(2, "V3"), aligned
-    for bad in (nested(40), loop, fractions.Fraction(1), object(), *arrays):
-        with pytest.raises(InvalidArgument, match="dataset must be writable as JSON, got"):
-            to_jsonable(bad)
-    assert back(nested(29)) == nested(29)
 
 
 @pytest.mark.parametrize(
@@ -159,24 +137,6 @@ def test_what_has_no_exact_form_is_refused():
 def test_what_a_file_may_not_hold(value, message):
     with pytest.raises(InvalidArgument, match=message):
         from_jsonable(value, "d0")
-
-
-def test_arrow_dictionaries_with_unsigned_codes_come_back():
-    codes = pa.dictionary(pa.uint8(), pa.string())
-    table = pa.table({"kind": pa.array(["a", None, "b"]).cast(codes)})
-    assert back(table).equals(table) and back(table).schema == table.schema
-
-
-def test_rows_of_a_frame_show_dates_and_missing_entries():
-    day = [datetime.date(2024, 2, 29), None]
-    for frame in (
-        pl.DataFrame({"day": day, "x": [1.5, None]}),
-        pa.table({"day": day, "x": [1.5, None]}),
-    ):
-        assert rows_of(to_jsonable(frame)) == [
-            {"day": "2024-02-29", "x": 1.5},
-            {"day": None, "x": None},
-        ]
 
 
 def test_a_class_outside_the_table_is_not_imported():

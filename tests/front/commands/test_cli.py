@@ -6,12 +6,10 @@ import json
 import re
 import shlex
 import signal
-import sys
 import time
 
 import pytest
 
-from dpwitness.auditors.witnesses.store import open_store
 from dpwitness.cli import COMMANDS, _parser, main
 from dpwitness.commands.listing import FILES
 
@@ -134,51 +132,6 @@ def test_without_a_command_eight_are_listed_and_more_lists_the_others(capsys):
     assert names[0] + names[1] == list(COMMANDS)
 
 
-def test_list_prints_what_the_older_commands_print(tmp_path, capsys):
-
-    file = str(tmp_path / "run.db")
-    with open_store(file):
-        pass
-    pairs = [(["targets"], ["targets", "list"]), (["claims"], ["claims", "list"])]
-    for new, old in pairs:
-        assert main(["list", *new, "--json"]) == 0
-        found = capsys.readouterr().out
-        assert main([*old, "--json"]) == 0 and capsys.readouterr().out == found
-    assert (
-        main(["list", "stores", file, file]) == 0
-        and capsys.readouterr().out.count(f"{file}: 0 audits") == 2
-    )
-
-
-def test_quiet_prints_the_verdict_and_verbose_every_line(monkeypatch, shell, capsys):
-    monkeypatch.chdir(shell.folder)
-    short = [
-        "audit",
-        "mine.py:leaky",
-        "--claim",
-        "pure:1.5",
-        *PAIR,
-        "--trials",
-        "2000",
-        "--in-process",
-    ]
-    shown = {}
-    for option in ("--quiet", "--verbose", "--color=never"):
-        assert main([*short, option]) == 0
-        shown[option] = capsys.readouterr()
-    assert (
-        shown["--quiet"].err == ""
-        and shown["--quiet"].out.count("\n") == 1
-        and shown["--quiet"].out.startswith("NOT REFUTED: ")
-    )
-    labels = [line.split()[0] for line in shown["--color=never"].out.splitlines()[1:]]
-    assert {"event", "next"} <= set(labels) and len(labels) <= 5
-    assert (
-        "  how sure   confidence 0.99" in shown["--verbose"].out
-        and "  pair       D0 = [0], D1 = [1]" in shown["--verbose"].out
-    )
-
-
 def test_the_example_of_init_is_audited_and_tested(tmp_path, monkeypatch, capsys):
     """The commands in the example file and in the CI job can be parsed, the mechanism runs, and no
     existing file is overwritten.
@@ -233,20 +186,3 @@ def test_interrupt_prints_the_partial_result_writes_the_report_and_exits_3(shell
         json.loads((shell.folder / "out" / "audit.json").read_text())["results"][0]["verdict"]
         == "INCONCLUSIVE"
     )
-
-
-def test_benchmarks_are_part_of_a_clone(monkeypatch, capsys, refused):
-    """An installed wheel has no package `benchmarks`: the commands say so in one line, and the
-    other sections are listed.
-    """
-    monkeypatch.setitem(sys.modules, "dpwitness.benchmarks", None)
-    for arguments in (["bench"], ["bench", "power"], ["list", "bench"]):
-        assert "needs a clone: run `pip install -e .`" in refused(*arguments)
-    assert main(["list", "--json"]) == 0
-    assert set(json.loads(capsys.readouterr().out)) == {
-        "zoo",
-        "mechanisms",
-        "domains",
-        "relations",
-        "suites",
-    }

@@ -5,7 +5,6 @@ import pytest
 
 from dpwitness import cli
 from dpwitness.commands.inputs import dataset, pair_of
-from dpwitness.mechanisms import InvalidArgument
 
 COUNT = "SELECT count(*) + (random() + 0.5) / 18446744073709551616.0 FROM data"  # noise of no use
 TABLE = '{"kind": "Table", "columns": {"age": [0, 120]}, "frame": "dict", "relation": "add-remove"}'
@@ -126,51 +125,6 @@ def test_what_is_wrong_is_told_in_one_line(capsys, arguments, told):
     pytest.importorskip("pandas")
     assert cli.main(["audit", *arguments, "--claim", "pure:1", "--trials", "1000"]) == 2
     assert told in capsys.readouterr().err.splitlines()[-1]
-
-
-@pytest.mark.slow
-def test_frames_and_relations(capsys):
-    pytest.importorskip("pandas")
-    pair = [
-        "audit",
-        "mine.py:size",
-        "--claim",
-        "pure:1",
-        "--d0",
-        "a.csv",
-        "--d1",
-        "b.csv",
-        "--trials",
-        "2000",
-    ]
-    assert cli.main(pair) == 2
-    assert "they are neighbors under add-remove:unit=user" in capsys.readouterr().err
-    for relation in ("add-remove:unit=user", "mine.py:near"):
-        assert cli.main([*pair, "--relation", relation]) == 1
-        assert ("not checked" in capsys.readouterr().out) == (relation != "add-remove:unit=user")
-
-
-def test_the_pairs_of_a_relation_of_ones_own(capsys):
-    asked = [
-        "audit",
-        "mine.py:size",
-        "--in-process",
-        "--domain",
-        "mine.py:near",
-        "--claim",
-        "pure:1",
-        "--trials",
-        "2000",
-    ]
-    assert cli.main(asked) == 1
-    assert "was decided by the user's function (own:near)" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("d0", ["null", "0", "true", "{}", '"1"', '["1"]', "[true]", "[[1]]", "[]"])
-def test_a_slip_of_type_is_refused(d0):
-    for texts in ((d0, "[1]"), ("[1]", d0)):
-        with pytest.raises(InvalidArgument, match="Pair: D"):
-            pair_of(*texts, None, None)
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,8 @@ before the run.
 """
 
 import json
-import os
 
 import pytest
-
-from dpwitness.cli import main
 
 
 @pytest.fixture
@@ -50,25 +47,3 @@ def test_target_file_line_and_arguments_are_shown_and_the_witness_travels(shell,
         "--verbose",
     )
     assert again.returncode == 1 and "ran moved/theirs.py:scaled" in again.stdout
-
-
-def test_what_is_no_file_does_not_hang(shell, monkeypatch, capsys):
-    os.mkfifo(shell.folder / "pipe")
-    (shell.folder / "half.json").write_text('{"schema_version": 1, "name": "x"')
-    monkeypatch.chdir(shell.folder)
-    cases = {
-        "/dev/full": "a device",
-        "/dev/zero": "a device",
-        "pipe": "a pipe",
-        ".": "a folder",
-        "half.json": "not a complete JSON file",
-    }
-    for name, message in cases.items():
-        assert main(["replay", name]) == 2
-        out, err = capsys.readouterr()
-        assert (
-            out == ""
-            and err.startswith("dpwitness replay: ")
-            and message in err
-            and err.count("\n") == 1
-        )

@@ -8,7 +8,6 @@ import pytest
 
 from dpwitness.cli import main
 
-SHOP = Path(__file__).parents[3] / "docs" / "examples" / "shop"
 MINE = '''
 import numpy as np
 
@@ -75,22 +74,6 @@ def test_a_dry_run_lists_where_noise_is_drawn_and_writes_nothing(folder, capsys)
     assert main(["scan", "src", "--dry-run", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["reached by"] == ["mine.noisy_count"]
     assert not (folder / "out").exists()
-
-
-def test_a_dry_run_of_one_function_lists_what_it_reaches(capsys):
-    assert main(["scan", f"{SHOP / 'shop'}:order_counts", "--dry-run"]) == 0
-    out = capsys.readouterr().out
-    assert "stats.py:31" in out and "1 places draw noise; 1 functions reach them" in out
-    assert main(["scan", f"{SHOP / 'shop'}:nothing", "--dry-run"]) == 2
-
-
-@pytest.mark.slow
-def test_the_shop_of_the_guide(folder, capsys):
-    tests = str(SHOP / "tests")
-    assert main(["scan", str(SHOP / "shop"), "--tests", tests, "--seconds", "30", "--quiet"]) == 3
-    out = capsys.readouterr().out
-    assert "stats.py:31 shop.stats.order_counts: SUSPECT" in out and "1 SUSPECT" in out
-    assert "2 NOT REFUTED; 0 need you" in out
 
 
 @pytest.mark.parametrize(

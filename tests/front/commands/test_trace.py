@@ -69,35 +69,3 @@ def test_a_pair_and_primitives_of_the_command_line(counts):
 def test_what_is_refused(counts, options, told):
     found = counts.dpwitness("trace", "counts.py:mean", *options)
     assert found.returncode == 2 and told in found.stderr, found.stderr
-
-
-def test_a_run_that_never_ends_is_stopped(counts):
-    (counts.folder / "endless.py").write_text(
-        "def run(dataset, size, rng):\n    while True:\n        rng.random()\n"
-    )
-    found = counts.dpwitness(
-        "trace",
-        "endless.py:run",
-        "--claim",
-        "pure:1",
-        "--d0",
-        "[0]",
-        "--d1",
-        "[1]",
-        "--time-limit",
-        "1",
-    )
-    assert found.returncode == 3 and "time_limit = 1 s" in found.stdout
-
-
-@pytest.mark.slow
-def test_the_fixture(counts):
-    (counts.folder / "test_mine.py").write_text(
-        "import dpwitness as dpw\n\n"
-        "def test_total(dp_trace):\n    assert dp_trace(dpw.Target('counts.py', "
-        "'total')).loss == 1.0\n\n"
-        "def test_mean(dp_trace):\n    dp_trace(dpw.Target('counts.py', 'mean'), confirm=False)\n"
-    )
-    found = counts.pytest("test_mine.py", "--dp-report", "out/audit.md")
-    assert "1 failed, 1 passed" in found.stdout and "TRACE SENSITIVITY, LOSS" in found.stdout
-    assert (counts.folder / "out" / "audit.md").read_text().count("| `add_noise` |") == 2

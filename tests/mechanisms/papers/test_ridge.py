@@ -9,8 +9,7 @@ import pytest
 from scipy import stats
 
 from dpwitness import mechanisms as m
-from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
-from dpwitness.mechanisms import InvalidArgument, LabelledVectors
+from dpwitness.mechanisms import LabelledVectors
 
 LINE = LabelledVectors([[0.3], [-0.9], [1.0]], [0.5, 1.0, -0.3])
 PLANE = LabelledVectors([[0.3, 0.2], [-0.7, 0.3], [0.0, 1.0]], [0.5, 1.0, -0.3])
@@ -118,59 +117,6 @@ def test_law_in_the_plane(form, epsilon, chi_square):
     assert chi_square(counts, expected) > 1e-6
 
 
-def test_estimates_minimise_the_printed_objective():
-    """MN-01: equation (8) solves (7) with the sign of b turned; here b is read back from the
-    estimate.
-    """
-    estimate = ridge("printed", 2)
-    drawn = estimate.sample(PLANE, 5, np.random.default_rng(4))
-    gram = PLANE.x.T @ PLANE.x + (3 * 0.1 + 2 / 1.0) * np.eye(2)
-    noise = 2 * (drawn @ gram - PLANE.x.T @ PLANE.y)
-    constant = (
-        2 * math.log(1 / 8)
-        - math.lgamma(2)
-        - math.log(2 * math.pi)
-        + math.log(np.linalg.det(2 * gram))
-    )
-    np.testing.assert_allclose(
-        estimate.log_density(drawn, PLANE), constant - np.linalg.norm(noise, axis=1) / 8, rtol=1e-12
-    )
-
-
-def test_mn03_tail_witness():
-    estimate = ridge("printed", 1, records=1)
-    pair = estimate.worst_pair()
-    w = np.array([[12.0]])
-    assert estimate.log_density(w, pair.d0)[0] - estimate.log_density(w, pair.d1)[
-        0
-    ] == pytest.approx(2.3605, abs=5e-5)
-    grid = np.linspace(-200, 200, 1_000_001)
-    p, q = (np.exp(estimate.log_density(grid[:, None], d)) for d in (pair.d0, pair.d1))
-    assert np.maximum(0, p - math.e * q).sum() * (grid[1] - grid[0]) == pytest.approx(
-        0.01989, abs=1e-5
-    )
-    assert math.isinf(estimate.truth.parameter) and estimate.truth.breaks(estimate.claim)
-
-
-@pytest.mark.slow
-def test_repaired_form_keeps_its_bound_inside_and_on_the_sphere():
-    rng = np.random.default_rng(5)
-    for p in (1, 3):
-        estimate = ridge("repaired", p, 1.0, regularization=0.0, label_bound=20.0, records=2)
-        worst = 0.0
-        for _ in range(40):
-            x = rng.standard_normal((3, p))
-            x /= np.linalg.norm(x, axis=1, keepdims=True) * np.array([[1.0], [1.0], [2.0]])
-            y = rng.choice([-20.0, 20.0], 3)
-            d0, d1 = LabelledVectors(x[:2], y[:2]), LabelledVectors(x[[0, 2]], y[[0, 2]])
-            outputs = np.vstack([estimate.sample(d, 200, rng) for d in (d0, d1)])
-            worst = max(
-                worst,
-                np.abs(estimate.log_density(outputs, d0) - estimate.log_density(outputs, d1)).max(),
-            )
-        assert 0.3 < worst <= estimate.truth.parameter == 0.5 + math.log(1.5)
-
-
 def protocol(index="t", clip=False, release="full", organisations=3):
     rng = np.random.default_rng(6)
     x = rng.uniform(-0.7, 0.7, (5, 2))
@@ -200,37 +146,6 @@ def test_mirror_averaging_is_equation_10(index, clip):
         a = (a / a.sum(axis=1, keepdims=True)).mean(axis=0)
         np.testing.assert_allclose(row[6:], a @ beta, rtol=1e-12)
         np.testing.assert_allclose(agg.weights(row[None, :6])[0], a, rtol=1e-12)
-
-
-def test_mirror_averaging_density_is_that_of_its_estimates():
-    agg, data = (
-        protocol(),
-        m.Organisations((PLANE, PLANE, LabelledVectors([[1.0, 0.0]], [1.0], [3]))),
-    )
-    rows = agg.sample(data, 50, np.random.default_rng(8))
-    parts = sum(
-        part.log_density(rows[:, 2 * k : 2 * k + 2], d)
-        for k, (part, d, _) in enumerate(agg.factors(data, data))
-    )
-    np.testing.assert_array_equal(agg.log_density(rows, data), parts)
-    rows[0, -1] += 1e-3
-    assert np.isneginf(agg.log_density(rows, data)[0])
-    assert not hasattr(protocol(release="aggregate"), "log_density")
-    alone = protocol(release="aggregate", organisations=1)
-    single = m.Organisations((PLANE,))
-    out = alone.sample(single, 3, np.random.default_rng(9))
-    np.testing.assert_array_equal(
-        alone.log_density(out, single), alone.ridge.log_density(out, PLANE)
-    )
-
-
-def test_mirror_averaging_pair_and_json():
-    agg = protocol()
-    pair = agg.worst_pair()
-    assert [g.n for g in pair.d0.groups] == [3, 3, 3]
-    assert from_jsonable(to_jsonable(pair.d0)) == pair.d0 != pair.d1
-    with pytest.raises(InvalidArgument, match="4 records differ"):
-        m.Pair(pair.d0, m.Organisations((pair.d1.groups[0], PLANE, pair.d0.groups[2])))
 
 
 def test_mn05_clipping_restores_the_oracle_inequality():

@@ -7,7 +7,6 @@ import random
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -220,29 +219,6 @@ def test_rules_are_those_of_the_strict_reader():
     assert accepted > 40
 
 
-def test_cells_are_those_of_a_renyi_claim(tmp_path):
-    """The numbers of an (epsilon, delta) claim are not an order and a divergence."""
-    counts = COUNTS | {"cells": [[900, 700, 1400], [1500, 700, 800]], "cells_alpha": 0.02}
-    rule = {
-        "events": {"$type": "tuple", "value": [EVENT["rule"]] * 2},
-        "loss": array(-0.4, 0.0, 0.7),
-        "order": 2,
-        "forward": True,
-        "bets": array(0.3, 0.2),
-    }
-    event = {
-        "kind": "binned",
-        "rule": {"$type": "object", "class": "dpwitness.auditors:Binned", "fields": rule},
-    }
-    forged = audit(
-        bound=2.1, claim="approx:2,0.01", claim_numbers=[2.0, 0.01], counts=counts, event=event
-    )
-    assert answer(tmp_path, forged) == (
-        1,
-        "event: its cells are not those of the claim and the counts",
-    )
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -283,64 +259,3 @@ def test_cells_are_those_of_a_renyi_claim(tmp_path):
 )
 def test_it_always_answers(tmp_path, content):
     assert answer(tmp_path, content)[0] in (1, 3)
-
-
-@pytest.mark.parametrize(
-    "claim",
-    [
-        ("approx:1,0.001", [1.0, 0.001]),
-        ("rdp:2,1", [2.0, 1.0]),
-        ("gdp:1", [1.0]),
-        ("zcdp:0.5", [0.5]),
-    ],
-)
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"alpha": 1e-300},
-        {"alpha": 5e-324},
-        {"lost": 60, "correct": 0},
-        {"lost": 60, "correct": 1, "rounds": 10**9},
-    ],
-)
-def test_extreme_errors_and_rates_are_refused(tmp_path, claim, change):
-    text, numbers = claim
-    assert (
-        answer(
-            tmp_path, audit(bound=1.77, claim=text, claim_numbers=numbers, counts=COUNTS | change)
-        )[0]
-        == 1
-    )
-
-
-def test_large_files_and_devices_are_not_read(tmp_path):
-    path = Path(tmp_path, "large.json")
-    path.write_bytes(b"[" + b"0," * 10**6 + b"0]")
-    assert (
-        checker.answer(str(path))[0]
-        == checker.answer("/dev/zero")[0]
-        == checker.answer(str(tmp_path))[0]
-        == 2
-    )
-    assert checker.answer("\0")[0] == 2
-
-
-@pytest.mark.parametrize("relation", ["l1", "l2", "linf", "replace-one:k=999999"])
-def test_a_file_of_the_largest_size_takes_less_than_a_second(tmp_path, relation):
-    size = (checker.SIZE - 2500) // 4
-    witness = audit(
-        bound=BOUNDS["pure"], pair=pair(relation, array(*[0] * size), array(*[1] * size))
-    )
-    content = json.dumps(witness, separators=(",", ":")).encode()
-    assert checker.SIZE - 2000 < len(content) <= checker.SIZE
-    assert answer(tmp_path, content)[0] == (1 if relation in ("l1", "l2") else 0)
-
-
-def test_names_in_a_file_cannot_imitate_an_answer(tmp_path):
-    code, output = run(
-        tmp_path,
-        audit(
-            bound=BOUNDS["pure"], pair=pair("own:x\nACCEPTED other.json", array(0.0), array(1.0))
-        ),
-    )
-    assert code == 3 and "\nACCEPTED" not in output

@@ -3,15 +3,12 @@ refused.
 """
 
 import datetime
-import re
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from audit_rows import report, row
 
 import dpwitness as dpw
-from dpwitness.mechanisms import TruncatedGeometric
 from dpwitness.reports.comparison.compare import markdown
 from dpwitness.reports.comparison.intervals import apply_accepted, read_accepted, unaccepted_rules
 from dpwitness.suites import CaseOutcome
@@ -74,35 +71,6 @@ def test_an_entry_expires_after_its_day_and_says_so(tmp_path):
     ]
 
 
-def test_one_rule_accepted_does_not_accept_another(tmp_path):
-    (found,), _ = apply_accepted(
-        [row(verdict="VIOLATED", bits="VIOLATED")], accepted(tmp_path, rule='"BITS"'), TODAY
-    )
-    assert unaccepted_rules(found) == ["VALUE"] and found["accepted"]["rules"] == ["BITS"]
-
-
-def test_what_has_grown_is_accepted_no_more(tmp_path, runs):
-    """A bound certified on one seed accepts the runs on all others (criterion as above), and not
-    one with half the noise.
-    """
-    data = [run.to_json() | {"verdict": "VIOLATED"} for run in runs]
-    for bound in (data[0]["parameter_lower"], min(each["parameter_lower"] for each in data)):
-        entries = accepted(tmp_path, name='"geometric"', bound=bound)
-        assert all(unaccepted_rules(each) == [] for each in apply_accepted(data, entries, TODAY)[0])
-    grown = dpw.audit(
-        TruncatedGeometric(2.0),
-        claim="pure:1",
-        trials=4_000,
-        confidence=0.99,
-        seed=1,
-        name="geometric",
-    ).to_json()
-    (found,), _ = apply_accepted([grown], entries, TODAY)
-    assert (
-        unaccepted_rules(found) == ["VALUE"] and "has grown beyond its error" in found["notes"][-1]
-    )
-
-
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
@@ -130,29 +98,6 @@ def test_a_bad_entry_is_one_line(fields, told, tmp_path):
     with pytest.raises(dpw.InvalidArgument, match=r"^known\.toml") as error:
         accepted(tmp_path, **fields)
     assert told in str(error.value) and "\n" not in str(error.value)
-
-
-def test_the_file_in_the_guide_is_read(tmp_path):
-    page = Path(__file__).parents[3] / "docs" / "guides" / "baselines.md"
-    text = re.search(
-        r"^```toml\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-    )[1]
-    (tmp_path / "known.toml").write_text(text)
-    (entry,) = read_accepted(tmp_path / "known.toml")
-    assert (entry.name, entry.rule, entry.bound, entry.expires.year) == (
-        "noisy_sum",
-        "VALUE",
-        1.05,
-        2099,
-    )
-
-
-def test_other_tables_are_refused(tmp_path):
-    (tmp_path / "known.toml").write_text("[[acepted]]\n")
-    with pytest.raises(
-        dpw.InvalidArgument, match="acepted is not a known field; known fields are accepted"
-    ):
-        read_accepted(tmp_path / "known.toml")
 
 
 def test_a_violation_that_is_accepted_is_not_new(tmp_path):

@@ -63,26 +63,6 @@ def test_a_declared_accountant_is_found_in_a_worker_and_replays(file):
     assert audited(file, "renamed").verdict.value == "VIOLATED"
 
 
-def test_an_abort_skips_one_call(file):
-    found = audited(file, "aborts")
-    assert found.verdict.value == "NOT_REFUTED"
-    assert found.failed > 0 and found.compared > found.failed
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("without", "needs the key 'mechanism'"),
-        ("misspelled", "did you mean 'returns'"),
-        ("wrong", "mechanism must be"),
-        ("missing", "TARGETS must declare 'missing'"),
-    ],
-)
-def test_declarations_that_do_not_fit(file, name, words):
-    with pytest.raises(InvalidArgument, match=words):
-        audited(file, name)
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [

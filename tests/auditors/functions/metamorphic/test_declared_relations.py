@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dpwitness import InvalidArgument, Target
+from dpwitness import Target
 from dpwitness.auditors.functions.declared_targets import DeclaredRelations
 from dpwitness.cli import main
 
@@ -114,20 +114,3 @@ def test_audit_and_replay_on_the_command_line(file, name, capsys):
     )
     Path(file).write_text(changed.replace("max(epsilon, 0.25)", "1 / epsilon"))
     assert main(["replay", f"out/witness-{name}.json", "--allow", file]) == 0
-
-
-def test_a_process_abort_on_one_neighbor_is_a_violation(file, capsys):
-    assert main(["audit", f"{file}:crashes"]) == 1
-    assert "SIGABRT" in capsys.readouterr().out
-
-
-def test_a_guessed_relation_is_a_suspicion(file, capsys):
-    assert main(["audit", f"{file}:guessed"]) == 3
-    assert "SUSPECT" in capsys.readouterr().out
-
-
-def test_messages(file):
-    with pytest.raises(InvalidArgument, match="did you mean 'row_wise'"):
-        DeclaredRelations.of(Target(file, "misspelled"))
-    with pytest.raises(InvalidArgument, match="no relation applies"):
-        DeclaredRelations.of(Target(file, "nothing")).audit()

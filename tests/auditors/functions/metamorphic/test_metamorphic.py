@@ -4,15 +4,11 @@ import json
 import math
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pytest
 
 from dpwitness import InvalidArgument, replay
-from dpwitness.auditors.functions.metamorphic.random_relations import _log_chance
-from dpwitness.auditors.functions.metamorphic.relations import concatenated
 from dpwitness.domains import Records
-from dpwitness.metamorphic import audit_metamorphic, errors_ignore_one_record, order_is_ignored
+from dpwitness.metamorphic import audit_metamorphic
 
 DOMAIN = Records(4)
 
@@ -78,38 +74,6 @@ def test_epsilon_zero_and_doubled_epsilon():
     assert doubled.evidence == "statistical" and 0 < doubled.error <= 1e-4
 
 
-def test_sequential_composition_is_compared_with_the_optimal_one():
-    assert (
-        only(
-            sequential=lambda epsilons, deltas, delta: (
-                math.inf if delta < sum(deltas) else sum(epsilons)
-            )
-        ).verdict.value
-        == "NOT_REFUTED"
-    )
-    assert (
-        only(sequential=lambda epsilons, deltas, delta: max(epsilons)).verdict.value == "VIOLATED"
-    )
-
-
-def test_rounding_of_sums_is_a_note():
-    found = only(lambda rows: float(np.sum(rows)), unordered=True, datasets=[[0.1, 0.2, 0.3]])
-    assert found.verdict.value == "NOT_REFUTED"
-    assert "differ by rounding" in found.notes[0]
-
-
-@pytest.mark.parametrize(
-    ("raising", "quiet", "epsilon"), [(4, 30, 0.0), (4, 100, 1.0), (4, 500, 3.0)]
-)
-def test_the_chance_of_exceptions_on_one_side_only_is_an_upper_bound(raising, quiet, epsilon):
-    chances = [
-        p**raising * (1 - q) ** quiet
-        for p in np.linspace(0, 1, 2001)
-        for q in [p * math.exp(-epsilon)]
-    ]
-    assert max(chances) == pytest.approx(math.exp(_log_chance(quiet, epsilon)), rel=0.01)
-
-
 def test_vectors_and_words_that_spread_more():
     """Errors 1e-4 per relation; each wrong mechanism violates with probability near 1, each right
     one never beyond its error.
@@ -136,64 +100,6 @@ def test_vectors_and_words_that_spread_more():
         )
 
 
-def test_rows_that_two_libraries_number_differently():
-    frames = [
-        pd.DataFrame({"x": [1, 2, 3], "y": ["a", None, "c"]}),
-        pl.DataFrame({"x": [1, 2, 3], "y": ["a", None, "c"]}),
-    ]
-    kept = lambda f: f[f["x"] > 1] if isinstance(f, pd.DataFrame) else f.filter(pl.col("x") > 1)  # noqa: E731
-    for frame in frames:
-        found = audit_metamorphic(
-            kept, row_wise=True, unordered=True, output_metric="symmetric", datasets=[frame]
-        )
-        assert [each.verdict.value for each in found] == ["NOT_REFUTED", "NOT_REFUTED"]
-        assert only(
-            lambda f: f["x"].cum_sum() if hasattr(f["x"], "cum_sum") else f["x"].cumsum(),
-            row_wise=True,
-            datasets=[frame],
-        ).finding
-
-
-def test_rows_that_raise_together_are_no_finding():
-    def checked(rows):
-        if len(rows) == 0:
-            raise ValueError("empty")
-        for row in rows:
-            if row > 1:
-                raise (ValueError if row > 2 else TypeError)("too large")
-        return rows
-
-    assert (
-        only(checked, row_wise=True, datasets=[[2, 3], [0, 1, 3], [1, 1]]).verdict.value
-        == "NOT_REFUTED"
-    )
-
-
-def test_a_function_that_is_not_deterministic_is_an_error():
-    rng = np.random.default_rng(0)
-    found = only(lambda rows: rng.normal(), unordered=True, domain=DOMAIN)
-    assert found.verdict.value == "ERROR"
-
-
-def test_the_number_of_runs_follows_from_epsilon():
-    """With epsilon 1, an exception on one side only may have probability 0.731 on that side: 20
-    runs would not do.
-    """
-    calls = []
-
-    def sometimes(dataset, size, rng):
-        calls.append(1)
-        if (rng.random() < 0.731) == (np.max(dataset) >= 1):
-            raise ValueError("coin")
-        return np.zeros(size)
-
-    found = errors_ignore_one_record(
-        sometimes, [(np.zeros(2), np.array([1.0, 0.0]))] * 20, epsilon=1.0
-    )
-    assert not found.finding
-    assert errors_ignore_one_record(sometimes, [(np.zeros(2), np.ones(2))], epsilon=30.0).tried == 0
-
-
 @pytest.mark.parametrize(
     "options", [{"function": first_row, "unordered": True}, {"mechanism": fails_on_large_rows}]
 )
@@ -204,25 +110,6 @@ def test_a_witness_replays(options, tmp_path, monkeypatch):
     assert again.verdict.value == "VIOLATED"
     kept = replay(witness, mechanism=(lambda rows: 0.0) if "function" in options else laplace(1.0))
     assert kept.verdict.value == "NOT_REFUTED"
-
-
-def test_frames():
-    frame = pd.DataFrame({"x": [1, 2, 3], "y": ["a", "b", "c"]})
-    assert (
-        order_is_ignored(
-            lambda f: int(f["x"].sum()), [(frame, frame.iloc[::-1].reset_index(drop=True))]
-        ).finding
-        == ""
-    )
-    assert (
-        only(lambda f: f.assign(z=f["x"] * 2), row_wise=True, datasets=[frame]).verdict.value
-        == "NOT_REFUTED"
-    )
-    assert (
-        only(lambda f: f.assign(z=f["x"].rank()), row_wise=True, datasets=[frame]).verdict.value
-        == "VIOLATED"
-    )
-    assert len(concatenated([frame, frame])) == 6
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 others are not accused.
 """
 
-import itertools
 import json
 import random
 
@@ -10,8 +9,6 @@ import numpy as np
 import pytest
 
 from dpwitness import InvalidArgument, Verdict, audit_stability, replay
-from dpwitness.auditors.functions.stability.metrics import LONGEST, Incomparable, metric_named
-from dpwitness.auditors.functions.stability.randomized import LawTest, _distances
 from dpwitness.auditors.witnesses.kinds import recompute_bounds
 from dpwitness.stability import Atom, VectorOf
 
@@ -82,42 +79,3 @@ def test_a_coupling_within_the_map_is_not_accused(noisy, output_metric):
     rng = np.random.default_rng(5)
     found = audit(lambda rows: noisy(rows, rng), lambda d: d, output_metric, seconds=0.3)
     assert found.verdict is Verdict.NOT_REFUTED and found.randomized and found.pairs
-
-
-def test_a_shift_beyond_the_noise_is_violated():
-    rng = np.random.default_rng(5)
-    found = audit(
-        lambda rows: float(np.sum(rows)) + rng.normal(0, 0.5), lambda d: 3 * d, "absolute"
-    )
-    assert found.verdict is Verdict.VIOLATED and found.law.slack > 0
-
-
-def test_a_transformation_that_keeps_state_is_an_error():
-    calls = itertools.count()
-    assert (
-        audit(lambda rows: float(next(calls)), lambda d: 1, "absolute").verdict
-        is not Verdict.VIOLATED
-    )
-    found = audit(
-        lambda rows: float(next(calls)) if len(rows) > 1 else 0.0, lambda d: d, "absolute"
-    )
-    assert found.verdict is Verdict.ERROR and "deterministic" in found.headline()
-
-
-def test_the_counts_decide():
-    assert (
-        LawTest(400, 60, 0, 0.0, 0.99, 3).refuted and not LawTest(400, 60, 50, 0.0, 0.99, 3).refuted
-    )
-    with pytest.raises(InvalidArgument, match="impossible"):
-        LawTest.from_json(
-            {"runs": 5, "far": 6, "near": 0, "slack": 0.0, "confidence": 0.99, "tests": 1}
-        )
-
-
-def test_lists_too_long_for_an_exact_edit_distance_are_not_tested():
-    """Beyond, the metric computes a lower bound, which breaks the inequality of the test."""
-    metric = metric_named("insert-delete", "output_metric", "test")
-    assert _distances(metric, [[1, 2], [2]], [[2]]).tolist() == [[1.0], [0.0]]
-    for output in ([0] * (LONGEST + 1), np.zeros(LONGEST + 1), {"a": [0] * LONGEST, "b": [1]}):
-        with pytest.raises(Incomparable, match="lower bounds only"):
-            _distances(metric, [output], [[2]])
