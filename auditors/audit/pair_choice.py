@@ -132,7 +132,7 @@ def with_suggested_pairs(
             trials = options.trials if options.find is None else 50_000
             single = isinstance(getattr(sampler.run, "__self__", sampler.run), PerRun)
             # to the cost of a function that makes many runs per call, few calls add noticeably
-            affordable = trials // 500 if single else FEWEST_PAIRS + trials // 20_000
+            affordable = trials // 500 if single else FEWEST_PAIRS + trials // 40_000
             count, seconds = min(300, affordable), 10.0
         stage, constants = sampler.stage(pairs[0], Phase.SEARCH, 0, 1, 1), constants_of(sampler.run)
         with suppress(MechanismFailed):  # the probe reports it
