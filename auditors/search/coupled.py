@@ -223,7 +223,8 @@ class Drafts:
         )
         most += inner.size - 1
         self.domain, self.inner, self.rng = domain, inner, rng
-        numbers = _numbers(constants)
+        own = [float(c) for c in constants if isinstance(c, int | float) and abs(c) < 1e300]
+        numbers = [*own, *_combined(own)]
         around = [
             number + move * (1.0 if number == int(number) else 1e-6 * abs(number))
             for number in numbers
@@ -249,6 +250,9 @@ class Drafts:
         self.likely = likely / likely.sum()
         self.multiplicities = [1, 1, 2, 3, *(int(n) for n in sizes if 0 < n <= most)]
         self.totals = [n for n in numbers if n > 0]
+        # the positive numbers of the code, and the middles between them
+        ends = np.unique([n for n in own if n > 0])
+        self.steps = np.append(ends, (ends[1:] + ends[:-1]) / 2)
 
     def _column_values(
         self, j: int, spec: Column | None, constants: Sequence[Any], around: list[float]
@@ -332,6 +336,12 @@ class Drafts:
         elif kind < 0.8:
             kinds = np.array([self.row(count) for _ in range(3)])
             crowd = kinds[rng.integers(3, size=count)]
+        elif kind < 0.9:  # in one column, all values that the code suggests
+            column = int(rng.integers(self.width))
+            suggested, others = self.values[column]
+            crowd = np.tile(self.row(count), (count, 1))
+            values = suggested if len(suggested) else others
+            crowd[:, column] = np.resize(rng.permutation(values), count)
         else:  # different rows, a few of them equal to the changed one
             kinds = np.array([self.row(count) for _ in range(min(count, 40) or 1)])
             crowd = np.resize(kinds, (count, self.width))
@@ -347,10 +357,15 @@ class Drafts:
         return int(self.rng.integers(2 * self.styles))
 
     def redrawn(self, row: FloatArray, size: int) -> FloatArray:
-        """Return a row with one other cell."""
-        column = int(self.rng.integers(self.width))
-        found = row.copy()
-        found[column] = self.cell(column, size)
+        """Return a row with one other cell, at times at a distance that the code suggests."""
+        rng, found = self.rng, row.copy()
+        column = int(rng.integers(self.width))
+        if column < len(self.inner.columns) and len(self.steps) and rng.random() < 0.1:
+            moved = row[column] + rng.choice(self.steps) * rng.choice([-1, 1])
+            moved = np.clip(moved, *self.inner.columns[column])
+            found[column] = np.rint(moved) if column in self.inner.integer_columns else moved
+        else:
+            found[column] = self.cell(column, size)
         return found
 
     def changed(self, draft: Draft) -> Draft:
@@ -387,15 +402,13 @@ class Drafts:
         return self.draft()
 
 
-def _numbers(constants: Sequence[Any]) -> list[float]:
-    """Return the numbers among the constants, and products and quotients of the first of them: code
-    may scale a value before it compares the value.
+def _combined(numbers: Sequence[float]) -> list[float]:
+    """Return products and quotients of the first of some numbers: code may scale a value before it
+    compares the value.
     """
-    numbers = [float(c) for c in constants if isinstance(c, int | float) and abs(c) < 1e300]
     first = [number for number in numbers[:8] if number not in (0.0, 1.0, -1.0)]
     both = [(a, b) for a in first for b in first if a != b]
-    combined = [a * b for a, b in both] + [a / b for a, b in both]
-    return [*numbers, *filter(math.isfinite, combined)]
+    return list(filter(math.isfinite, [a * b for a, b in both] + [a / b for a, b in both]))
 
 
 def _inside(values: Sequence[float], low: float, high: float) -> FloatArray:
