@@ -4,15 +4,16 @@ error rates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
 from importlib import import_module
+from typing import Any
 
 from dpwitness.benchmarks.table import Row, Table, format_table
 from dpwitness.core.values.validation import InvalidArgument
 
 __all__ = ["BENCHMARKS", "Row", "Table", "bench", "format_table"]
 
-# Each module has a function `measure() -> Table`. A module is imported only when its benchmark
+# Each module has a function `measure(...) -> Table`. A module is imported only when its benchmark
 # runs.
 BENCHMARKS: dict[str, str] = {
     "adversarial": "dpwitness.benchmarks.adversarial.run",
@@ -34,32 +35,29 @@ BENCHMARKS: dict[str, str] = {
 }
 
 
-# benchmarks with random cases, which take a seed: `measure(seed)`
-SEEDED_BENCHMARKS = ("adversarial", "mutation-code")
-# long benchmarks, of which parts can be chosen: `measure(parts)`
-PARTED_BENCHMARKS = ("adversarial", "scan", "sequential")
+def bench(name: str, **options: Any) -> Table:
+    """Run one benchmark and return its table.
 
+    Parameters
+    ----------
+    name : str
+        One of `BENCHMARKS`.
+    **options : Any
+        Arguments of its function `measure`: `seed`, an int, if it draws its cases; `parts`, a
+        sequence of str, if it has parts.
 
-def bench(name: str, seed: int | None = None, parts: Sequence[str] = ()) -> Table:
-    """Run one benchmark and return its table. Raise InvalidArgument for an unknown name, or a seed
-    or parts that it does not take.
+    Raises
+    ------
+    InvalidArgument
+        If the benchmark does not exist, or takes no such option.
     """
     if name not in BENCHMARKS:
         raise InvalidArgument(f"bench must be one of {', '.join(sorted(BENCHMARKS))}, got {name!r}")
-    if seed is not None and name not in SEEDED_BENCHMARKS:
-        raise InvalidArgument(
-            f"--seed is only for bench {', '.join(SEEDED_BENCHMARKS)}, got {name!r}, whose "
-            "cases are fixed"
-        )
-    if parts and name not in PARTED_BENCHMARKS:
-        raise InvalidArgument(
-            f"--part is only for bench {', '.join(PARTED_BENCHMARKS)}, got {name!r}, which "
-            "has no parts"
-        )
     measure = import_module(BENCHMARKS[name]).measure
-    table = measure(
-        *([seed] if name in SEEDED_BENCHMARKS else []),
-        *([parts] if name in PARTED_BENCHMARKS else []),
-    )
+    if unknown := sorted(options.keys() - inspect.signature(measure).parameters.keys()):
+        raise InvalidArgument(
+            f"bench {name} takes no {' and no '.join(unknown)}: leave the option out"
+        )
+    table = measure(**options)
     assert isinstance(table, Table)
     return table

@@ -9,6 +9,8 @@ much is due to chance.
 
 from __future__ import annotations
 
+import os
+import secrets
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -17,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness import audit
+from dpwitness import InvalidArgument, audit
 from dpwitness.auditors import AuditResult
 from dpwitness.auditors.density.limit import best_event, limit_of_law
 from dpwitness.auditors.density.routes import loss_law
@@ -28,6 +30,7 @@ from dpwitness.benchmarks.families.learning_oracle import FEW_ATOMS, learning_or
 from dpwitness.benchmarks.families.members import FAMILIES, members
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.core.datasets.pairs import Pair
+from dpwitness.executors.pools import pool
 from dpwitness.mechanisms.textbook.zoo import paper_zoo, zoo
 
 ALPHA = 0.05
@@ -35,13 +38,23 @@ LEAST = 0.01  # specimens with a smaller limit are skipped
 FAMILY_BUDGETS = ((20_000, 0.80), (400_000, 0.90))  # trials, and the required median of each family
 FAMILY_MEMBERS, FAMILY_SEEDS = 3, 3
 
-# trials, seeds, and the required median, 10 % quantile and worst case
-BUDGETS: tuple[tuple[int, int, tuple[float, ...]], ...] = (
-    (5_000, 5, ()),
-    (20_000, 5, (0.95, 0.82, 0.50)),
-    (400_000, 5, (0.993, 0.95, 0.80)),
-    (4_000_000, 1, (0.995, 0.98, 0.93)),
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Runs of each audit, number of seeds, and required median, 10 % quantile and worst case."""
+
+    trials: int
+    seeds: int
+    required: tuple[float, ...]
+
+
+BUDGETS = (
+    Budget(5_000, 12, (0.90, 0.62, 0.30)),
+    Budget(20_000, 12, (0.96, 0.80, 0.50)),
+    Budget(400_000, 12, (0.993, 0.95, 0.80)),
+    Budget(4_000_000, 1, (0.996, 0.96, 0.90)),
 )
+PARTS = ("families", *(str(budget.trials) for budget in BUDGETS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,45 +116,53 @@ def specimens(only: str = "", papers: bool = True) -> Iterator[Specimen]:
                     yield Specimen(name, mechanism, pair, law)
 
 
-def power_at(trials: int, seeds: int, found: Sequence[Specimen]) -> list[Measured]:
-    """Return certified bounds over the limit for audits with `trials` runs; specimens with a tiny
-    limit are skipped.
+def power_at(
+    trials: int, seeds: Sequence[int], found: Sequence[Specimen], workers: int | None = None
+) -> list[Measured]:
+    """Return certified bounds over the limit for audits with `trials` runs, one audit for each
+    seed; specimens with a tiny limit are skipped.
+
+    `workers` is the number of processes, by default that of the cores; 1 runs all audits here.
     """
-    measured = []
-    for specimen in found:
-        claim = specimen.mechanism.claim
-        best = limit_of_law(specimen.law, claim, trials, ALPHA)
-        if best < LEAST:
-            continue
-        results = [
-            audit(
-                specimen.mechanism,
-                claim=claim,
-                pair=specimen.pair,
-                trials=trials,
-                confidence=1 - ALPHA,
-                seed=seed,
-                stop="never",
-                bits=False,
-            )
-            for seed in range(seeds)
-        ]
-        tested = max(map(_tested_rounds, results))
-        after_rounds, with_alpha = (
-            limit_of_law(specimen.law, claim, tested, alpha) for alpha in (ALPHA, results[0].alpha)
+    tasks = [(trials, seeds, specimen) for specimen in found]
+    if workers == 1:
+        return [each for task in tasks if (each := _measured(*task)) is not None]
+    with pool(workers or os.cpu_count() or 1) as executor:
+        results = executor.map(_measured, *zip(*tasks, strict=True))
+        return [each for each in results if each is not None]
+
+
+def _measured(trials: int, seeds: Sequence[int], specimen: Specimen) -> Measured | None:
+    """Return the certified bounds of one specimen, or None if its limit is tiny."""
+    claim = specimen.mechanism.claim
+    best = limit_of_law(specimen.law, claim, trials, ALPHA)
+    if best < LEAST:
+        return None
+    results = [
+        audit(
+            specimen.mechanism,
+            claim=claim,
+            pair=specimen.pair,
+            trials=trials,
+            confidence=1 - ALPHA,
+            seed=seed,
+            stop="never",
+            bits=False,
         )
-        methods = [r.method for r in results]
-        ratios = tuple(r.parameter_lower / best for r in results)
-        measured.append(
-            Measured(
-                specimen.name,
-                ratios,
-                after_rounds / best,
-                with_alpha / after_rounds if after_rounds else 1.0,
-                max(set(methods), key=methods.count),
-            )
-        )
-    return measured
+        for seed in seeds
+    ]
+    tested = max(map(_tested_rounds, results))
+    after_rounds, with_alpha = (
+        limit_of_law(specimen.law, claim, tested, alpha) for alpha in (ALPHA, results[0].alpha)
+    )
+    methods = [result.method for result in results]
+    return Measured(
+        specimen.name,
+        tuple(result.parameter_lower / best for result in results),
+        after_rounds / best,
+        with_alpha / after_rounds if after_rounds else 1.0,
+        max(set(methods), key=methods.count),
+    )
 
 
 def family_rows(
@@ -150,13 +171,14 @@ def family_rows(
     """Yield a row for each family of mechanisms and each budget: the median over random members of
     certified / limit.
     """
+    seeds = _drawn(seed, FAMILY_SEEDS)
     for family in FAMILIES:
         found = [
             Specimen(name, member, member.pair, law)
             for name, member, law in members(family, count, seed)
         ]
         for trials, required in budgets:
-            ratio = median(m.ratio for m in power_at(trials, FAMILY_SEEDS, found))
+            ratio = median(m.ratio for m in power_at(trials, seeds, found))
             yield Row(
                 f"family: {family.__name__.replace('_', ' ')}, certified / limit at "
                 f"{trials:,} trials",
@@ -242,57 +264,102 @@ def _tested_rounds(result: AuditResult) -> int:
     )
 
 
+def _drawn(seed: int, count: int) -> list[int]:
+    """Return the first seeds of audits that the root seed gives."""
+    return np.random.SeedSequence(seed).generate_state(count).tolist()  # type: ignore[no-any-return]
+
+
 def measure(
-    budgets: Sequence[tuple[int, int, tuple[float, ...]]] = BUDGETS, only: str = "", seed: int = 37
+    seed: int | None = None,
+    parts: Sequence[str] = (),
+    *,
+    budgets: Sequence[Budget] = BUDGETS,
+    only: str = "",
+    workers: int | None = None,
 ) -> Table:
     """Run the power benchmark and return its table.
 
-    The rows are median, 10 % quantile and worst case at each budget, and if all specimens run,
-    families drawn by `seed`. Notes name the ten worst specimens, and details list all cases.
+    Parameters
+    ----------
+    seed : int or None
+        Root of the seeds of all audits, and of the members of families. None: drawn from the
+        operating system. The table states it.
+    parts : sequence of str
+        Numbers of runs whose budgets are measured, and ``families``; all by default.
+    budgets : sequence of Budget
+        Budgets to choose from.
+    only : str
+        Text that the name of a specimen must contain.
+    workers : int or None
+        Number of processes, by default that of the cores.
+
+    Returns
+    -------
+    Table
+        Median, 10 % quantile and worst case at each budget, and the median of each family. Notes
+        name the ten worst specimens, details list all cases.
+
+    Raises
+    ------
+    InvalidArgument
+        If a part is unknown.
     """
-    found, rows, notes, details = list(specimens(only)), [], list[str](), []
-    for trials, seeds, required in budgets:
-        measured = power_at(trials, seeds, found)
-        ratios = np.array([m.ratio for m in measured])
-        attained = float(np.median(ratios)), float(np.quantile(ratios, 0.1)), float(ratios.min())
-        statistic_names = ("median", "10 % quantile", "worst") if required else ()
-        for what, required_value, value in zip(
-            statistic_names, required, attained[: len(statistic_names)], strict=True
-        ):
-            rows.append(
-                Row(
-                    f"certified / limit at {trials:,} trials: {what}",
-                    required_value,
-                    value,
-                    "ratio",
-                )
-            )
-        shares = [
-            float(np.median([getattr(m, cause) for m in measured]))
-            for cause in ("rounds", "looks", "event")
-        ]
-        shares_text = (
-            f"in the median, training rounds leave {shares[0]:.3f} of the limit, looks "
-            f"{shares[1]:.3f} of that, the event {shares[2]:.3f}"
-        )
-        worst = ", ".join(
-            f"{m.name} {m.ratio:.2f} ({m.method})"
-            for m in sorted(measured, key=lambda m: m.ratio)[:10]
-        )
-        oracle = oracle_at(trials, seeds, found)
-        ceiling = (
-            "an oracle that knows the law reaches {:.3f}, {:.3f} and {:.3f} in the median".format(
-                *oracle
-            )
-        )
-        notes.append(
-            f"{trials:,} trials, {len(measured)} specimens, {seeds} seeds: {shares_text}; "
-            f"{ceiling}; worst: {worst}"
-        )
-        short = short_cases(trials, seeds, found, measured, required[1]) if required else []
-        cases = [asdict(m) | {"event": m.event} for m in measured]
+    if unknown := sorted(set(parts) - set(PARTS)):
+        raise InvalidArgument(f"--part must be one of {', '.join(PARTS)}, got {unknown[0]!r}")
+    seed = secrets.randbits(32) if seed is None else seed
+    found, rows, details = list(specimens(only)), list[Row](), list[dict[str, Any]]()
+    notes = [f"seed {seed}: dpwitness bench power --seed {seed} repeats these audits"]
+    for budget in budgets:
+        if parts and str(budget.trials) not in parts:
+            continue
+        measured = power_at(budget.trials, _drawn(seed, budget.seeds), found, workers)
+        rows += _budget_rows(budget, [each.ratio for each in measured])
+        oracle = oracle_at(budget.trials, budget.seeds, found)
+        notes.append(_budget_note(budget, measured, oracle))
         details.append(
-            {"trials": trials, "seeds": seeds, "oracle": oracle, "cases": cases, "short": short}
+            {
+                "trials": budget.trials,
+                "seeds": budget.seeds,
+                "oracle": oracle,
+                "cases": [asdict(each) | {"event": each.event} for each in measured],
+                "short": short_cases(
+                    budget.trials, budget.seeds, found, measured, budget.required[1]
+                ),
+            }
         )
-    rows += [] if only else family_rows(seed)
+    if "families" in parts or not (parts or only):
+        rows += family_rows(seed)
     return Table("power", tuple(rows), tuple(notes), tuple(details))
+
+
+def _budget_rows(budget: Budget, ratios: Sequence[float]) -> list[Row]:
+    """Return the rows of median, 10 % quantile and worst case."""
+    quantiles = (("median", 0.5), ("10 % quantile", 0.1), ("worst", 0.0))
+    return [
+        Row(
+            f"certified / limit at {budget.trials:,} trials: {name}",
+            required,
+            float(np.quantile(ratios, share)),
+            "ratio",
+        )
+        for (name, share), required in zip(quantiles, budget.required, strict=True)
+    ]
+
+
+def _budget_note(budget: Budget, measured: Sequence[Measured], oracle: tuple[float, ...]) -> str:
+    """Return the causes of the gap, the oracle's figures and the worst specimens in words."""
+    rounds, looks, event = (
+        float(np.median([getattr(each, cause) for each in measured]))
+        for cause in ("rounds", "looks", "event")
+    )
+    worst = ", ".join(
+        f"{each.name} {each.ratio:.2f} ({each.method})"
+        for each in sorted(measured, key=lambda each: each.ratio)[:10]
+    )
+    return (
+        f"{budget.trials:,} trials, {len(measured)} specimens, {budget.seeds} seeds: in the "
+        f"median, training rounds leave {rounds:.3f} of the limit, looks {looks:.3f} of that, the "
+        f"event {event:.3f}; an oracle that knows the law reaches "
+        f"{', '.join(f'{share:.3f}' for share in oracle)} (median, 10 % quantile, worst); worst: "
+        f"{worst}"
+    )

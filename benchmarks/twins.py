@@ -20,7 +20,13 @@ CHANCE = 1e-3  # that sound twins alone exceed the limit of first accusations
 
 
 def compare_twins(
-    name: str, members: Members, groups: Mapping[str, list[str]], limit: float, **options: Any
+    name: str,
+    members: Members,
+    groups: Mapping[str, list[str]],
+    limit: float,
+    *,
+    seed: int | None,
+    **options: Any,
 ) -> Table:
     """Audit each member with its fault and without, and return the share of faults found in each
     group, at least `limit`, and of twins accused.
@@ -39,12 +45,14 @@ def compare_twins(
         Names of the members in each group, by the label of its row.
     limit
         Required share of the faults found.
+    seed
+        Seed of all audits. None: drawn from the operating system.
     **options
         Further arguments of `audit`, for all members.
     """
     from scipy.stats import binom
 
-    seed = secrets.randbits(32)
+    seed = secrets.randbits(32) if seed is None else seed
     found = _violated(members, True, seed=seed, **options)
     first = _violated(members, False, seed=seed, **options)
     suspects = {each: members[each] for each in members if first[each]}
@@ -64,7 +72,8 @@ def compare_twins(
         (
             f"not found: {', '.join(missed) or 'none'}",
             f"accused by the first audit: {', '.join(suspects) or 'none'}",
-            f"seeds: {seed}, and {seed + 1} for the second audit of an accused twin",
+            f"seed {seed}, and {seed + 1} for the second audit of an accused twin: "
+            f"dpwitness bench {name} --seed {seed} repeats these audits",
         ),
         tuple(
             {

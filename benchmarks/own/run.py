@@ -12,11 +12,17 @@ SECONDS = 60.0  # CPU time of each audit
 FOUND = 10 / 12  # required share of the faults
 
 
-def measure() -> Table:
+def measure(seed: int | None = None) -> Table:
     """Run all audits, in half an hour, and return the shares of faults found and of right modules
     accused.
     """
     members = {f"{maker.__name__} ({kind})": maker for kind, maker in MODULES}
     return compare_twins(
-        "own", members, {"faults found": list(members)}, FOUND, seconds=SECONDS, bits=False
+        "own",
+        members,
+        {"faults found": list(members)},
+        FOUND,
+        seed=seed,
+        seconds=SECONDS,
+        bits=False,
     )

@@ -12,7 +12,7 @@ SECONDS = 20.0  # CPU time of each audit
 FOUND = 0.95  # required share of the faults
 
 
-def measure() -> Table:
+def measure(seed: int | None = None) -> Table:
     """Run all audits, in half an hour, and return the shares of faults found and of twins
     accused.
     """
@@ -26,6 +26,7 @@ def measure() -> Table:
             "faults found, of functions written after the search": names[LATER:],
         },
         FOUND,
+        seed=seed,
         seconds=SECONDS,
         bits=True,
     )

@@ -237,15 +237,15 @@ def bench(args: argparse.Namespace) -> int:
     A successful attack gives exit code 1.
     """
     found = from_clone("", "dpwitness bench")
-    for option, given, names in (
-        ("--seed", args.seed is not None, found.SEEDED_BENCHMARKS),
-        ("--part", args.part, found.PARTED_BENCHMARKS),
-    ):
-        if given and args.name is None:
-            raise InvalidArgument(f"{option} is only for bench {', '.join(names)}, got no name")
+    given = {"seed": args.seed, "parts": args.part or None}
+    options = {name: value for name, value in given.items() if value is not None}
+    if options and args.name is None:
+        raise InvalidArgument(
+            "--seed and --part need the NAME of a benchmark, got none: dpwitness list bench"
+        )
     tables = []
     for name in [args.name] if args.name else found.BENCHMARKS:
-        tables.append(found.bench(name, args.seed, args.part))
+        tables.append(found.bench(name, **options))
         if not args.json:
             print(found.format_table(tables[-1]), flush=True)
     if args.json:

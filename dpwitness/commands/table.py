@@ -582,13 +582,13 @@ COMMANDS: dict[str, Command] = {
         {
             "name": {"nargs": "?", "help": "name of a benchmark; default: all"},
             **opts.seed(
-                "seed of the attacks of `adversarial`; default: drawn from the operating system"
+                "seed of a benchmark that draws its cases; default: drawn from the operating system"
             ),
             "--part": {
                 "metavar": "PART",
                 "action": "append",
                 "default": [],
-                "help": "part of `scan` or `sequential` to run, or of the names of "
+                "help": "part of `power`, `scan` or `sequential` to run, or of the names of "
                 "attacks of `adversarial`; may be repeated; default: all, but of the draws of "
                 "`scan` the newest only",
             },
