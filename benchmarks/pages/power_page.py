@@ -1,8 +1,8 @@
 """Page on power: certified bounds relative to an oracle's limit, and the causes of the gap, from
 the JSON of `dpwitness bench power`.
 
-``python -m dpwitness.benchmarks.pages power FOLDER before.json after.json`` writes
-``power.md`` and its plot. All numbers come from the JSON.
+``python -m dpwitness.benchmarks.pages power FOLDER power.json`` writes ``power.md`` and its plot.
+All numbers come from the JSON.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.benchmarks.pages.bench_json import outcome, read_table
+from dpwitness.benchmarks.pages.bench_json import outcome, read_table, sentences
 from dpwitness.benchmarks.pictures import drawing
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.core.values.atomic_files import write_text
@@ -62,42 +62,40 @@ _SHORT = (
 _QUANTILES = (("median", 0.5), ("10 % quantile", 0.1), ("worst", 0.0))
 
 
-def page(before: Table, after: Table, plot_name: str) -> str:
-    """Return the markdown of the page from two tables of `bench power`, an earlier one and the
-    present one.
-    """
+def page(found: Table, plot_name: str) -> str:
+    """Return the markdown of the page from the table of `bench power`."""
+    budgets: Sequence[Budget] = found.details
     lines = [
         "# Power: certified bounds compared with those of an oracle",
         "",
         _INTRODUCTION,
         "",
+        *sentences(found.notes[:1]),
+        "",
         f"![Certified over the limit]({plot_name})",
         "",
-    ]
-    lines += [
-        "## Before",
+        "## By number of runs",
         "",
-        "With four methods of selecting the event, and a penalty for each:",
+        *_quantile_table(budgets, found.rows),
         "",
-        *_quantile_table(before.details, ()),
+        "## An oracle",
         "",
-    ]
-    lines += ["## Today", "", *_quantile_table(after.details, after.rows), ""]
-    if oracles := [b for b in after.details if "oracle" in b]:
-        lines += ["## An oracle", "", _ORACLE, "", *_oracle_table(oracles), ""]
-    lines += [
+        _ORACLE,
+        "",
+        *_oracle_table(budgets),
+        "",
         "## Causes of the gap to the limit",
         "",
         _CAUSES,
         "",
-        *_causes_table(after.details),
+        *_causes_table(budgets),
         "",
     ]
-    if short := [b for b in after.details if b.get("short")]:
-        lines += ["## Short cases", "", _SHORT, "", *_short_table(short), ""]
-    if families := [row for row in after.rows if row.case.startswith("family: ")]:
+    if any(budget["short"] for budget in budgets):
+        lines += ["## Short cases", "", _SHORT, "", *_short_table(budgets), ""]
+    if families := [row for row in found.rows if row.case.startswith("family: ")]:
         lines += ["## Families", "", _FAMILIES, "", *_families_table(families), ""]
-    lines += ["## Every case", "", *_cases_table(before.details, after.details)]
+    lines += ["## Every case", "", *_cases_table(budgets)]
     return "\n".join(lines) + "\n"
 
 
@@ -190,51 +188,41 @@ def _causes_table(budgets: Sequence[Budget]) -> list[str]:
     return table(["trials", *names], rows)
 
 
-def _cases_table(before: Sequence[Budget], after: Sequence[Budget]) -> list[str]:
+def _cases_table(budgets: Sequence[Budget]) -> list[str]:
     """Return the table of certified / limit by case and budget, smallest ratios first."""
-    columns = [("before, ", b) for b in before] + [("", b) for b in after]
-    ratios = [_ratios(b) for _, b in columns]
+    ratios = [_ratios(budget) for budget in budgets]
     names = sorted(
         {name for found in ratios for name in found},
-        key=lambda name: (min(found.get(name, 9.0) for found in ratios[len(before) :]), name),
+        key=lambda name: (min(found.get(name, 9.0) for found in ratios), name),
     )
-    head = ["case", *(f"{word}{b['trials']:,}" for word, b in columns)]
+    head = ["case", *(f"{budget['trials']:,}" for budget in budgets)]
     return table(
         head, [[name, *(figure(found.get(name), 3) for found in ratios)] for name in names]
     )
 
 
-def plot(before: Sequence[Budget], after: Sequence[Budget], path: Path) -> None:
-    """Draw the median, 10 % quantile and worst case over the number of trials; filled markers are
-    today's, open markers earlier values.
-    """
+def plot(budgets: Sequence[Budget], path: Path) -> None:
+    """Draw the median, 10 % quantile and worst case over the number of trials."""
     with drawing(path) as axes:
         for (what, share), mark in zip(_QUANTILES, "osv", strict=True):
-            for budgets, face, word in (
-                (after, "black", what),
-                (before, "white", f"{what}, before"),
-            ):
-                x, y = [b["trials"] for b in budgets], [_quantile(b, share) for b in budgets]
-                style = "-" if face == "black" else ":"
-                axes.plot(
-                    x,
-                    y,
-                    mark + style,
-                    color="black",
-                    markerfacecolor=face,
-                    linewidth=1,
-                    markersize=5,
-                    label=word,
-                )
+            axes.plot(
+                [budget["trials"] for budget in budgets],
+                [_quantile(budget, share) for budget in budgets],
+                f"{mark}-",
+                color="black",
+                linewidth=1,
+                markersize=5,
+                label=what,
+            )
         axes.set_xscale("log")
         axes.set_ylim(0, 1.05)
         axes.set_xlabel("trials")
         axes.set_ylabel("certified / limit")
-        axes.legend(loc="lower right", fontsize=8, ncols=2)
+        axes.legend(loc="lower right", fontsize=8)
 
 
-def write(folder: Path, before_file: str, after_file: str) -> None:
+def write(folder: Path, file: str) -> None:
     """Write ``power.md`` and its plot from JSON of `dpwitness bench power`."""
-    before, after = (read_table(file, "power") for file in (before_file, after_file))
-    plot(before.details, after.details, folder / "power.svg")
-    write_text(folder / "power.md", page(before, after, "power.svg"))
+    found = read_table(file, "power")
+    plot(found.details, folder / "power.svg")
+    write_text(folder / "power.md", page(found, "power.svg"))

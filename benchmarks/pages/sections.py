@@ -279,24 +279,13 @@ def figures(texts: Mapping[str, str]) -> SectionCharts | None:
 
 
 def power(texts: Mapping[str, str]) -> SectionCharts | None:
-    """Return the chart of certified / limit for each case, at the two budgets that the page
-    compares with an earlier version.
-    """
-    compared = [
-        table.rows
-        for table in tables(texts["power"])
-        if table.has("case") and any("before, " in name for name in table.rows[0])
-    ]
-    rows = [row for table_rows in compared for row in table_rows]
-    budgets = [
-        name.removeprefix("before, ")
-        for name in (rows[0] if rows else ())
-        if name.startswith("before, ")
-    ]
+    """Return the chart of certified / limit for each case, at two budgets."""
+    budgets = ("20,000", "400,000")
     cases = [
-        (text(row["case"]), [value(row[b]) for b in budgets])
-        for row in rows
-        if len(budgets) == 2 and all(b in row for b in budgets)
+        (text(row["case"]), [value(row[budget]) for budget in budgets])
+        for table in tables(texts["power"])
+        if table.has("case", *budgets)
+        for row in table.rows
     ]
     cases = sorted(
         (case for case in cases if not any(map(math.isnan, case[1]))),

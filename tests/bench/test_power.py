@@ -2,6 +2,7 @@
 
 import pytest
 
+from dpwitness.benchmarks.pages.power_page import page
 from dpwitness.benchmarks.power import Budget, measure
 
 
@@ -32,3 +33,10 @@ def test_short_cases_are_compared_with_an_oracle_that_learns(found):
     """
     for case in found.details[0]["short"]:
         assert case["few"] and case["ratio"] < 2 and 0.95 < case["low"] <= case["oracle"] < 1.05
+
+
+def test_the_page_has_every_case_and_the_seed(found):
+    text = page(found, "power.svg")
+    assert "Seed 7: dpwitness bench power --seed 7 repeats these audits." in text
+    (case,) = found.details[0]["cases"]
+    assert f"| {case['name']} |" in text.partition("## Every case")[2]
