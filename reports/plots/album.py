@@ -40,18 +40,13 @@ from dpwitness.reports.plots.drawing import (
     written,
 )
 from dpwitness.reports.plots.numbers import (
-    call_loss_bars,
-    draw_calls,
     draw_event,
     draw_looks,
     draw_overview,
-    draw_pairs,
     draw_scaling,
     draw_scores,
-    draw_search,
     has_event,
     has_looks,
-    has_pairs,
     has_scores,
     overview_height,
     relative,
@@ -338,12 +333,7 @@ PLOTS = {
     "profile": Plot("Privacy profile", has_profile, draw_profile),
     "tradeoff": Plot("Trade-off curve", has_tradeoff, draw_tradeoff),
     "looks": Plot("Certified against runs", has_looks, draw_looks, (0.72, 0.45, 0.2, 0.25)),
-    "pairs": Plot("Pairs that were tried", has_pairs, draw_pairs, NAMED),
-    "search": Plot("Ratio over the search", lambda r: bool(r.get("progress")), draw_search),
     "scaling": Plot("Error and its power", lambda r: len(r.get("points") or []) > 1, draw_scaling),
-    "calls": Plot(
-        "Loss by call", lambda r: bool(call_loss_bars(r)), draw_calls, (0.15, 0.45, 0.12, 0.3)
-    ),
     "canaries": Plot("Scores of canaries", has_scores, draw_scores, (0.72, 0.45, 0.12, 0.3)),
 }
 
@@ -362,10 +352,8 @@ def plot(result: Result | Json, kind: str | None = None, *, axes: Axes | None = 
         Result of `audit`, `certify`, `trace` or another entry point, or its JSON.
     kind : str, optional
         ``event`` (distribution of the outputs, and the guesses), ``profile`` (privacy profile),
-        ``tradeoff`` (trade-off curve), ``looks`` (bound over the runs), ``pairs`` (candidate
-        pairs), ``search`` (sensitivity search), ``scaling`` (utility), ``calls`` (privacy loss of a
-        trace's calls) or ``canaries`` (scores). By default the first kind that the result has data
-        for.
+        ``tradeoff`` (trade-off curve), ``looks`` (bound over the runs), ``scaling`` (utility) or
+        ``canaries`` (scores). By default the first kind that the result has data for.
     axes : matplotlib.axes.Axes, optional
         Axes to draw on. By default new axes of a standard size.
 

@@ -1,6 +1,5 @@
 """Plots of numbers: certified over claimed for several audits, the outputs that an event guesses,
-the bound over the runs, candidate pairs, a sensitivity search, the privacy loss of a trace's calls,
-errors over a parameter, and the scores of canaries.
+the bound over the runs, errors over a parameter, and the scores of canaries.
 """
 
 from __future__ import annotations
@@ -131,65 +130,6 @@ def draw_overview(axes: Axes, results: Sequence[Json]) -> None:
     )
 
 
-def call_loss_bars(result: Json) -> list[tuple[str, float, str]]:
-    """Return (primitive, length of the bar, label) for a trace's calls with a privacy loss:
-    epsilon, or mu of normal noise.
-    """
-    found = []
-    for call in result.get("calls") or []:
-        epsilon, total, scale = (number(call[key]) for key in ("epsilon", "total", "scale"))
-        short = truncated_line(".".join(call["primitive"].split(".")[-2:]), 60) + (
-            f" x {call['times']}" if call["times"] > 1 else ""
-        )
-        if epsilon is not None and 0 < epsilon < math.inf:
-            found.append((short, epsilon, f"epsilon = {epsilon:.4g}"))
-        elif epsilon == math.inf and total and scale and math.isfinite(total):
-            found.append((short, total / scale, f"mu = {total / scale:.4g}, normal noise"))
-        elif epsilon == math.inf:
-            found.append((short, math.inf, "no finite bound"))
-    return found[:12]
-
-
-def draw_calls(axes: Axes, result: Json) -> None:
-    """Draw a bar for the privacy loss of each call of a trace, and the claim's limit for all calls
-    together.
-    """
-    rows = call_loss_bars(result)
-    claim = claim_of(result)
-    claimed = claim.parameter if claim is not None else 1.0
-    longest = max([length for _, length, _ in rows if math.isfinite(length)] + [claimed])
-    for i, (name, length, bound_text) in enumerate(rows):
-        end = length if math.isfinite(length) else 1.5 * longest
-        axes.barh(
-            i,
-            end,
-            height=0.5,
-            facecolor="none",
-            edgecolor=BLUE,
-            hatch="////" if end > claimed else "",
-            linewidth=1.2,
-        )
-        axes.annotate(
-            f"{name}: {bound_text}",
-            (0, i),
-            xytext=(4, 11),
-            textcoords="offset points",
-            va="center",
-            fontsize=SMALL,
-        )
-    axes.axvline(claimed, color=INK, linestyle="--", linewidth=1.4)
-    axes.annotate(
-        f"claimed {claim}",
-        (claimed, -0.75),
-        xytext=(3, 0),
-        textcoords="offset points",
-        va="center",
-        fontsize=SMALL,
-    )
-    axes.set(xlim=(0, 1.6 * longest), ylim=(len(rows) - 0.4, -1.1), yticks=[])
-    axes.set_xlabel(f"loss at the attained distance ({claim.symbol if claim else 'epsilon'})")
-
-
 _RARE = 0.02  # events with a smaller share of the runs are drawn on a logarithmic axis
 _GUESSES = {1: ("guess D1", RED, "////"), -1: ("guess D0", BLUE, "\\\\\\\\")}
 _ROWS = 8
@@ -292,9 +232,6 @@ def _draw_listed_outputs(axes: Axes, found: Json, shares: list[np.ndarray]) -> N
     axes.grid(visible=False, axis="y")
 
 
-_PAIRS = 8
-
-
 def _end_marker(result: Json) -> Any:
     """Return the marker style of the final value: a filled diamond for a violation, otherwise an
     open circle.
@@ -366,94 +303,6 @@ def draw_looks(axes: Axes, result: Json) -> None:
     axes.set(
         xlabel="runs of the mechanism", ylabel=f"certified {result.get('parameter', 'epsilon')}"
     )
-
-
-def has_pairs(result: Json) -> bool:
-    """Return whether a result has several candidate pairs."""
-    return len(result.get("pairs") or []) > 1
-
-
-def draw_pairs(axes: Axes, result: Json) -> None:
-    """Draw the expected bound of each candidate pair: the tested pair, filled, then the best
-    others.
-    """
-    tried = sorted(
-        result["pairs"],
-        key=lambda pair: (not pair["confirmed"], -(number(pair.get("expected")) or 0.0)),
-    )[:_PAIRS]
-    claim, values = (
-        claim_of(result),
-        [max(number(pair.get("expected")) or 0.0, 0.0) for pair in tried],
-    )
-    most = (
-        max(
-            [value for value in values if np.isfinite(value)] + ([claim.parameter] if claim else [])
-        )
-        or 1.0
-    )
-    for row, (pair, value) in enumerate(zip(tried, values, strict=True)):
-        length = min(value, 1.2 * most)
-        axes.barh(
-            row,
-            length,
-            height=0.55,
-            facecolor=BLUE if pair["confirmed"] else "none",
-            edgecolor=BLUE,
-        )
-        words = (f"{value:.3g}" if np.isfinite(value) else "no bound") + (
-            ", tested" if pair["confirmed"] else ""
-        )
-        style: Any = {
-            "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.6},
-            "va": "center",
-            "fontsize": 7,
-        }
-        axes.annotate(words, (length, row), xytext=(3, 0), textcoords="offset points", **style)
-    if claim is not None:
-        axes.axvline(claim.parameter, color=INK, linestyle="--", linewidth=1.3)
-        style = {"xytext": (3, 1), "textcoords": "offset points", "fontsize": 7}
-        axes.annotate(
-            f"claimed {claim}", (claim.parameter, 1.0), xycoords=("data", "axes fraction"), **style
-        )
-    axes.set_yticks(
-        range(len(tried)), [truncated_line(pair["why"], 28) for pair in tried], fontsize=7
-    )
-    axes.set(
-        xlim=(0, 1.5 * most),
-        ylim=(len(tried) - 0.4, -0.6),
-        xlabel=f"{result.get('parameter', 'epsilon')} expected",
-    )
-    axes.grid(visible=False, axis="y")
-
-
-def draw_search(axes: Axes, result: Json) -> None:
-    """Draw the largest ratio to the claimed sensitivity bound over the search. A ratio above 1
-    violates the bound.
-    """
-    steps = np.array(result["progress"], dtype=float)
-    evaluations, ratios = (
-        np.append(steps[:, 0], max(result["evaluations"], steps[-1, 0])),
-        np.append(steps[:, 1], steps[-1, 1]),
-    )
-    _draw_level(axes, 1.0, "the claimed bound", color=INK, linestyle="--")
-    axes.step(evaluations, ratios, where="post", color=BLUE, linewidth=1.6)
-    draw_markers(axes, evaluations[-1:], ratios[-1:], **_end_marker(result))
-    axes.annotate(
-        f"{ratios[-1]:.6g} found",
-        (evaluations[-1], ratios[-1]),
-        xytext=(-4, -10),
-        textcoords="offset points",
-        ha="right",
-        va="top",
-        fontsize=SMALL,
-    )
-    axes.set(
-        xscale="log",
-        ylim=(0, 1.2 * max(1.0, ratios[-1])),
-        xlabel="pairs evaluated",
-        ylabel="attained / claimed",
-    )
-    set_log_ticks(axes.xaxis, evaluations[0], evaluations[-1])
 
 
 def draw_scaling(axes: Axes, result: Json) -> None:
