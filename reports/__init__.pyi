@@ -17,7 +17,6 @@ from .phrasing.summary import holm as holm
 from .phrasing.summary import replay_command as replay_command
 from .phrasing.wording import line as line
 from .phrasing.wording import name_cell as name_cell
-from .phrasing.wording import name_width as name_width
 from .phrasing.wording import plain as plain
 from .phrasing.wording import slugs as slugs
 from .phrasing.wording import truncated_line as truncated_line

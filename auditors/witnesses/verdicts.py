@@ -26,6 +26,11 @@ class Verdict(enum.Enum):
     INCONCLUSIVE = "INCONCLUSIVE"
     ERROR = "ERROR"
 
+    @property
+    def decided(self) -> bool:
+        """Whether the audit answers the question about the claim."""
+        return self not in (Verdict.SUSPECT, Verdict.INCONCLUSIVE, Verdict.ERROR)
+
     def __bool__(self) -> bool:
         raise TypeError(
             f"a verdict is not a truth value: compare it, as in `verdict is Verdict.{self.name}`"

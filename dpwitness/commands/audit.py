@@ -293,16 +293,14 @@ def watch(args: argparse.Namespace) -> int:
     finally:
         for each in targets:
             getattr(each.mechanism, "close", lambda: None)()
-    width = reports.name_width(each.name for each in watched)
-    lines = [
-        replace(each, name=reports.name_cell(each.name, width)).line(width) for each in watched
-    ]
+    shown = [replace(each, name=reports.name_cell(each.name)) for each in watched]
+    width = max(len(each.name) for each in shown)
     return common.report_results(
         args,
         [each.result for each in watched],
         title="Watch",
         known=known,
-        lines=[mark_verdict(reports.plain(line), at=width + 2) for line in lines],
+        lines=[mark_verdict(reports.plain(each.line(width)), at=width + 2) for each in shown],
     )
 
 

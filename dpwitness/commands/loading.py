@@ -5,7 +5,6 @@ are not mechanisms, and the executor that runs them.
 from __future__ import annotations
 
 import argparse
-import difflib
 import shlex
 from collections.abc import Iterator
 from concurrent.futures import Executor
@@ -32,59 +31,58 @@ from dpwitness.mechanisms.wrappers.programs.worker_pool import adapter_file
 from dpwitness.mechanisms.wrappers.recognition import recognize, split_form
 
 
+# what runs instead of a target: the options that need it, and those that it excludes
+_SOURCES = {
+    "dsn": ({"query", "table", "setup"}, {"target", "program", "python", "kwargs"}),
+    "program": ({"cwd", "text", "text_runs"}, {"target", "python", "kwargs", "in_process"}),
+}
+
+
 def load_mechanism(args: argparse.Namespace, **options: bool) -> tuple[Any, str, Json]:
     """Return the mechanism of the command line, its name and its location (as `load` returns them).
 
     The mechanism comes from the target, ``--command`` or ``--dsn``.
     """
-    if getattr(args, "dsn", None) is not None:
+    given = {name for name, value in vars(args).items() if value not in (None, False, "")}
+    for source, (needing, excluded) in _SOURCES.items():
+        for option in sorted(given & (excluded if source in given else needing)):
+            raise InvalidArgument(
+                f"{flag(source)} cannot be combined with {flag(option)}"
+                if source in given
+                else f"{flag(option)} needs {flag(source)}"
+            )
+    if "dsn" in given:
         return _load_query(args)
-    for option in ("query", "table", "setup"):
-        if getattr(args, option, None) is not None:
-            raise InvalidArgument(f"--{option} is for databases: give --dsn")
-    if args.program is not None:
-        return _load_program(args, options)
-    if args.cwd or args.text or args.text_runs:
-        raise InvalidArgument("--cwd, --text and --text-runs are for programs: give --command")
+    if "program" in given:
+        return _load_program(args)
     if args.target is None:
         raise InvalidArgument(
             "a target is needed: MODULE:NAME, FILE.py:NAME, or a program with --command"
         )
-    example = (
-        None
-        if None in (getattr(args, "d0", None), getattr(args, "d1", None))
-        else dataset("d0", args.d0)
-    )
     return load(
         args.target,
         keywords(args.kwargs),
         args.python,
         args.time_limit,
         args.memory,
-        dataset=example,
-        form=getattr(args, "form", None),
+        dataset=dataset("d0", args.d0) if {"d0", "d1"} <= given else None,
+        form=args.form,
         **options,
     )
 
 
+def flag(name: str) -> str:
+    """Return an option as it is written on the command line."""
+    flags = {"target": "a target", "program": "--command", "form": "--as"}
+    return flags.get(name, f"--{name.replace('_', '-')}")
+
+
 def _load_query(args: argparse.Namespace) -> tuple[Any, str, Json]:
     """Return a database query that runs in worker processes of this interpreter."""
-    _refuse_combination(
-        "--dsn",
-        {
-            "a target": args.target,
-            "--command": args.program,
-            "--python": args.python,
-            "--kwargs": args.kwargs,
-        },
-    )
     if args.query is None:
         raise InvalidArgument("--dsn needs a --query")
-    kwargs = {
-        key: getattr(args, key)
-        for key in ("dsn", "query", "table", "setup")
-        if getattr(args, key) is not None
-    }
+    names = ("dsn", "query", "table", "setup")
+    kwargs = {key: getattr(args, key) for key in names if getattr(args, key) is not None}
     if args.domain is not None:
         kwargs["domain"] = keywords(args.domain, "--domain")
     place, _, name = QUERY.partition(":")
@@ -94,23 +92,8 @@ def _load_query(args: argparse.Namespace) -> tuple[Any, str, Json]:
     return found, "query", {"target": QUERY, "kwargs": kwargs}
 
 
-def _refuse_combination(option: str, others: dict[str, Any]) -> None:
-    for name, value in others.items():
-        if value is not None:
-            raise InvalidArgument(f"{option} cannot be combined with {name}")
-
-
-def _load_program(args: argparse.Namespace, options: dict[str, bool]) -> tuple[Any, str, Json]:
+def _load_program(args: argparse.Namespace) -> tuple[Any, str, Json]:
     """Return the program of ``--command`` as a target."""
-    _refuse_combination(
-        "--command",
-        {
-            "a target": args.target,
-            "--python": args.python,
-            "--kwargs": getattr(args, "kwargs", None),
-            "--in-process": options.get("in_process") or None,
-        },
-    )
     if args.text_runs and not args.text:
         raise InvalidArgument("--text-runs needs --text")
     found = Target(
@@ -165,55 +148,40 @@ def load(
         )
     if form is not None:
         name = f"{split_form(name)[0]} as {form}"
-    in_other_interpreter = python is not None or adapter_file(place) is not None
-    is_own = place.partition(".")[0] == "dpwitness"
-    in_this_process = in_process or is_own
-    if in_this_process and memory:
+    is_own, is_adapter = place.partition(".")[0] == "dpwitness", adapter_file(place) is not None
+    elsewhere = python is not None or is_adapter
+    if memory and (in_process or is_own):
         raise InvalidArgument(
             f"--memory limits worker processes, but {target} runs in this process"
         )
-    if in_process and in_other_interpreter:
+    if in_process and elsewhere:
         raise InvalidArgument(
             "--in-process cannot be combined with --python or with the target of an adapter"
         )
-    if in_this_process and not in_other_interpreter:
-        if " as " not in name and not is_own:
-            name = _with_form(
-                name,
-                *recognize(load_object("", f"{place}:{name}", build=False), name, kwargs, dataset),
-            )
+    limits = time_limit, memory
+    if is_own and not elsewhere:
         return _load_in_process(place, name, kwargs, time_limit)
-    if " as " not in name and adapter_file(place) is None:
+    if in_process:
+        if " as " not in name:
+            found = load_object("", f"{place}:{name}", build=False)
+            name = _with_form(name, *recognize(found, name, kwargs, dataset))
+        return _load_in_process(place, name, kwargs, time_limit)
+    if " as " not in name and not is_adapter:
+        kind = Target if elsewhere else Isolated
         with printed_traceback():
-            recognized = (Target if in_other_interpreter else Isolated)(
-                place, name, python, kwargs, time_limit, memory
-            ).recognize(dataset)
+            recognized = kind(place, name, python, kwargs, *limits).recognize(dataset)
         name = _with_form(recognized["name"], recognized["form"], recognized["text"])
-    if in_other_interpreter:
-        return _load_target(place, name, kwargs, python, time_limit, memory)
-    return _load_isolated(place, name, kwargs, time_limit, memory, density=density)
-
-
-def _load_isolated(
-    place: str, name: str, kwargs: Json, time_limit: float, memory: float, *, density: bool
-) -> tuple[Any, str, Json]:
-    """Return a mechanism that runs in worker processes of this interpreter: as a target if it is
-    written without dpwitness. With `density`, a mechanism that has an output density, and no memory
-    limit, is loaded into this process instead.
-    """
-    found = Isolated(place, name, None, kwargs, time_limit, memory)
+    if elsewhere:
+        return _load_target(place, name, kwargs, python, *limits)
+    isolated = Isolated(place, name, None, kwargs, *limits)
     with printed_traceback():
-        found.describe()
-    if found.plain:
-        return _load_target(place, name, kwargs, None, time_limit, memory)
-    if density and found.density and not memory:
-        found.close()
+        isolated.describe()
+    if isolated.plain:  # a target that is written without dpwitness
+        return _load_target(place, name, kwargs, None, *limits)
+    if density and isolated.density and not memory:
+        isolated.close()
         return _load_in_process(place, name, kwargs, time_limit)
-    return (
-        found,
-        _display_name(name),
-        {"target": _recorded(place, name)} | ({"kwargs": kwargs} if kwargs else {}),
-    )
+    return isolated, _display_name(name), _location(place, name, kwargs)
 
 
 def _with_form(name: str, form: str, notice: str) -> str:
@@ -223,11 +191,12 @@ def _with_form(name: str, form: str, notice: str) -> str:
     return f"{name} as {form}" if form else name
 
 
-def _recorded(place: str, name: str) -> str:
+def _location(place: str, name: str, kwargs: Json) -> Json:
     """Return the location for the witness; a path relative to the witness keeps working when its
     folder moves.
     """
-    return f"{relative(place) if place.endswith('.py') else place}:{name}"
+    target = f"{relative(place) if place.endswith('.py') else place}:{name}"
+    return {"target": target, "kwargs": kwargs} if kwargs else {"target": target}
 
 
 def _display_name(name: str) -> str:
@@ -238,17 +207,12 @@ def _display_name(name: str) -> str:
 def _load_zoo_mechanism(name: str, kwargs: Json) -> tuple[Any, str, Json]:
     from dpwitness.mechanisms.textbook.zoo import zoo
 
-    known = zoo()
-    if name not in known:
-        close_matches = difflib.get_close_matches(name, known, 1)
-        raise InvalidArgument(
-            "zoo has no "
-            f"{name!r}{f'; did you mean zoo:{close_matches[0]}?' if close_matches else ''} (see "
-            "dpwitness list zoo)"
-        )
+    found = zoo().get(name)
+    if found is None:
+        raise InvalidArgument(f"zoo has no mechanism {name!r}: see dpwitness list zoo")
     if kwargs:
         raise InvalidArgument(f"zoo:{name} has fixed parameters: leave out --kwargs")
-    return known[name], name, describe_target(known[name]) or {"target": f"zoo:{name}"}
+    return found, name, describe_target(found) or {"target": f"zoo:{name}"}
 
 
 def _load_in_process(
@@ -257,18 +221,13 @@ def _load_in_process(
     """Load a mechanism into this process; an object in the style of target files runs in worker
     processes instead.
     """
-    target = _recorded(place, name)
-    mechanism = load_object("", target, kwargs)
+    location = _location(place, name, kwargs)
+    mechanism = load_object("", location["target"], kwargs)
     check_signature(mechanism, name)
-    if isinstance(getattr(mechanism, "domain", None), dict) or isinstance(
-        getattr(mechanism, "claim", None), str
-    ):
+    domain, claim = getattr(mechanism, "domain", None), getattr(mechanism, "claim", None)
+    if isinstance(domain, dict) or isinstance(claim, str):
         return _load_target(place, name, kwargs, None, time_limit, 0.0)
-    return (
-        mechanism,
-        _display_name(name),
-        {"target": target} | ({"kwargs": kwargs} if kwargs else {}),
-    )
+    return mechanism, _display_name(name), location
 
 
 def _load_target(
@@ -333,21 +292,16 @@ def declared_target(args: argparse.Namespace) -> tuple[Target, Json] | None:
 
     place, _, name = (args.target or "").rpartition(":")
     file = Path(place).expanduser() if place.endswith(".py") else adapter_file(place)
-    if file is None or not name.isidentifier() or not _may_declare(file):
+    if file is None or not file.is_file() or not name.isidentifier():
+        return None
+    # other files need no worker to decide
+    if "TARGETS" not in file.read_text(encoding="utf-8", errors="replace"):
         return None
     with printed_traceback():
         found = declarations(place, args.python, args.time_limit, args.memory)
     if name not in found:
         return None
     return Target(place, name, args.python, {}, args.time_limit, args.memory), found[name]
-
-
-def _may_declare(file: Path) -> bool:
-    """Return whether a source file mentions TARGETS, so that others need no worker to decide."""
-    try:
-        return "TARGETS" in file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
 
 
 def audit_declared_target(
@@ -365,9 +319,8 @@ def audit_declared_target(
         )
     for option, usual in _FOR_MECHANISMS.items():
         if getattr(args, option, usual) != usual:
-            flag = "--as" if option == "form" else f"--{option.replace('_', '-')}"
             raise InvalidArgument(
-                f"{flag} is for mechanisms, but {args.target} is declared as a "
+                f"{flag(option)} is for mechanisms, but {args.target} is declared as a "
                 f"{declaration['kind']}: leave it out"
             )
     try:

@@ -38,26 +38,17 @@ def plain(text: str) -> str:
 _JOB_COMMAND = re.compile(r"^([ \t]*):(?=:)|#(?=#\[)", re.MULTILINE)
 
 
-def name_width(names: Iterable[str]) -> int:
-    """Return the width of a column of names on a terminal: that of the longest name, but at most 60
-    characters.
-    """
-    # widest column of names on a terminal
-    return min(max(map(len, names), default=0), 60)
-
-
-def name_cell(name: str, width: int) -> str:
-    """Return a name as text of this width: padded, or cut in its middle.
+def name_cell(name: str, width: int = 60) -> str:
+    """Return a name of at most `width` characters; a longer name is cut in its middle.
 
     Examples
     --------
     >>> name_cell("noisy_sum", 12), name_cell("a" * 3000 + "b", 12)
-    ('noisy_sum   ', 'aaaaa...aaab')
+    ('noisy_sum', 'aaaaa...aaab')
     """
-    if len(name) <= width:
-        return name.ljust(width)
     end = (width - 3) // 2
-    return f"{name[: width - 3 - end]}...{name[len(name) - end :]}"
+    cut = f"{name[: width - 3 - end]}...{name[len(name) - end :]}"
+    return name if len(name) <= width else cut
 
 
 def line(text: Any, most: int = 1000) -> str:
@@ -142,6 +133,18 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
         for row in (header, ["---"] * len(header), *rows)
     )
     return [f"| {' | '.join(row)} |" for row in cells]
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the rows of a table as lines of text, with the columns aligned.
+
+    Examples
+    --------
+    >>> aligned([("zoo", "kept"), ("papers", "broken")])
+    ['zoo     kept', 'papers  broken']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def slugs(names: Iterable[str]) -> list[str]:

@@ -72,7 +72,7 @@ def test_a_query_is_audited_and_replayed(capsys):
     ("arguments", "told"),
     [
         (["--dsn", "sqlite:///:memory:"], "--dsn needs a --query"),
-        (["mine.py:size", "--query", "SELECT 1"], "--query is for databases: give --dsn"),
+        (["mine.py:size", "--query", "SELECT 1"], "--query needs --dsn"),
         (
             ["mine.py:size", "--domain", '{"kind": "Tabel"}'],
             "domain kind must be one of Answers, Costs, Counts",
