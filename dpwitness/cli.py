@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dpwitness.commands.options import COLOR, JSON, add_options
+from dpwitness.commands.options import COLOR, JSON, add_options, check_together
 from dpwitness.commands.table import COMMANDS, Command
 from dpwitness.core.values.validation import InvalidArgument, short_repr
 from dpwitness.terminal import (
@@ -85,7 +85,8 @@ def _parser() -> argparse.ArgumentParser:
         parsers[name] = _add_command(commands, name, declared)
         if declared.like:
             usual = vars(parsers[declared.like].parse_args([]))
-            parsers[name].set_defaults(**usual | dict(declared.fixed) | {"run": declared.run})
+            own = {"run": declared.run, "rules": parsers[name].get_default("rules")}
+            parsers[name].set_defaults(**usual | dict(declared.fixed) | own)
     lines = [
         textwrap.fill(
             COMMANDS[name].text, 79, initial_indent=f"  {name:<10}", subsequent_indent=" " * 12
@@ -233,5 +234,6 @@ def _run(args: argparse.Namespace) -> int:
         if isinstance(stream, Stream):
             stream.colored = wanted(getattr(args, "color", "auto"), stream)
             stream.quiet = getattr(args, "quiet", False)
+    check_together(args)
     module, _, function = args.run.partition(":")
     return int(getattr(import_module(f"dpwitness.commands.{module}"), function)(args))

@@ -29,6 +29,7 @@ from dpwitness.terminal import (
     write_report_files,
 )
 
+
 def prove(args: argparse.Namespace) -> int:
     """Run ``dpwitness prove`` and return the exit code."""
     function = load_object("", args.target, build=False)

@@ -310,7 +310,9 @@ def _most_important_rows(
     chosen = [
         row
         for row in rows
-        if row[0] in kept or row in traced or (row[0] == "low bits" and row[1].startswith("VIOLATED"))
+        if row[0] in kept
+        or row in traced
+        or (row[0] == "low bits" and row[1].startswith("VIOLATED"))
     ]
     # without --verbose, a result has at most six lines
     if notes and len(chosen) < 5:
@@ -326,7 +328,9 @@ def summary(entries: Sequence[Entry]) -> str:
     """
     from dpwitness.reports.formats.html_format import text  # loads the templates of pages
 
-    shown = [column for head in _TABLE_COLUMNS for column in columns(entries) if column.head == head]
+    shown = [
+        column for head in _TABLE_COLUMNS for column in columns(entries) if column.head == head
+    ]
     rows = [
         [reports.truncated_line(text(column.text(entry)), _LONGEST_CELL) for column in shown]
         for entry in sort_worst_first(entries)

@@ -162,13 +162,17 @@ def listing(args: argparse.Namespace) -> int:
         return _list_environments(args.json)
     if args.what == "claims":
         return list_claims(args)
-    chosen = [args.what] if args.what else [name for name in SECTIONS if name != "bench" or is_clone()]
+    chosen = (
+        [args.what] if args.what else [name for name in SECTIONS if name != "bench" or is_clone()]
+    )
     found = {section: list(_ROWS[section]()) for section in chosen}
     if args.json:
         print_json(found)
         return OK
     sections = [
-        "\n".join([name, *(f"  {line}" for line in aligned([(it["name"], it["text"]) for it in rows]))])
+        "\n".join(
+            [name, *(f"  {line}" for line in aligned([(it["name"], it["text"]) for it in rows]))]
+        )
         for name, rows in found.items()
     ]
     print("\n\n".join(sections))

@@ -31,29 +31,14 @@ from dpwitness.mechanisms.wrappers.programs.worker_pool import adapter_file
 from dpwitness.mechanisms.wrappers.recognition import recognize, split_form
 
 
-# what runs instead of a target: the options that need it, and those that it excludes
-_SOURCES = {
-    "dsn": ({"query", "table", "setup"}, {"target", "program", "python", "kwargs"}),
-    "program": ({"cwd", "text", "text_runs"}, {"target", "python", "kwargs", "in_process"}),
-}
-
-
 def load_mechanism(args: argparse.Namespace, **options: bool) -> tuple[Any, str, Json]:
     """Return the mechanism of the command line, its name and its location (as `load` returns them).
 
     The mechanism comes from the target, ``--command`` or ``--dsn``.
     """
-    given = {name for name, value in vars(args).items() if value not in (None, False, "")}
-    for source, (needing, excluded) in _SOURCES.items():
-        for option in sorted(given & (excluded if source in given else needing)):
-            raise InvalidArgument(
-                f"{flag(source)} cannot be combined with {flag(option)}"
-                if source in given
-                else f"{flag(option)} needs {flag(source)}"
-            )
-    if "dsn" in given:
+    if getattr(args, "dsn", None) is not None:
         return _load_query(args)
-    if "program" in given:
+    if getattr(args, "program", None) is not None:
         return _load_program(args)
     if args.target is None:
         raise InvalidArgument(
@@ -65,22 +50,14 @@ def load_mechanism(args: argparse.Namespace, **options: bool) -> tuple[Any, str,
         args.python,
         args.time_limit,
         args.memory,
-        dataset=dataset("d0", args.d0) if {"d0", "d1"} <= given else None,
+        dataset=dataset("d0", args.d0) if {"d0", "d1"} <= args.given else None,
         form=args.form,
         **options,
     )
 
 
-def flag(name: str) -> str:
-    """Return an option as it is written on the command line."""
-    flags = {"target": "a target", "program": "--command", "form": "--as"}
-    return flags.get(name, f"--{name.replace('_', '-')}")
-
-
 def _load_query(args: argparse.Namespace) -> tuple[Any, str, Json]:
     """Return a database query that runs in worker processes of this interpreter."""
-    if args.query is None:
-        raise InvalidArgument("--dsn needs a --query")
     names = ("dsn", "query", "table", "setup")
     kwargs = {key: getattr(args, key) for key in names if getattr(args, key) is not None}
     if args.domain is not None:
@@ -94,8 +71,6 @@ def _load_query(args: argparse.Namespace) -> tuple[Any, str, Json]:
 
 def _load_program(args: argparse.Namespace) -> tuple[Any, str, Json]:
     """Return the program of ``--command`` as a target."""
-    if args.text_runs and not args.text:
-        raise InvalidArgument("--text-runs needs --text")
     found = Target(
         command=words("--command", args.program),
         cwd=args.cwd,
@@ -262,26 +237,11 @@ def workers(args: Any, mechanism: Any = None) -> Iterator[Executor | None]:
 
 
 _SECONDS = 10.0  # default time of a search
-_FOR_MECHANISMS = {  # options that need a mechanism with a privacy claim, with their default
-    **dict.fromkeys(
-        (
-            "claim",
-            "distance",
-            "d0",
-            "d1",
-            "relation",
-            "kwargs",
-            "form",
-            "domain",
-            "store",
-            "extend",
-            "trials",
-            "search_seconds",
-        )
-    ),
-    **dict.fromkeys(("white_box", "search", "bits", "in_process"), False),
-    "clock": "wall",
-}
+# options that need a mechanism with a privacy claim
+_FOR_MECHANISMS = (
+    *("claim", "distance", "d0", "d1", "relation", "kwargs", "form", "domain", "store", "extend"),
+    *("trials", "search_seconds", "white_box", "search", "bits", "in_process", "clock"),
+)
 
 
 def declared_target(args: argparse.Namespace) -> tuple[Target, Json] | None:
@@ -317,12 +277,11 @@ def audit_declared_target(
         raise InvalidArgument(
             f"{args.target}: kind must be one of {', '.join(DECLARED)}, got {declaration['kind']!r}"
         )
-    for option, usual in _FOR_MECHANISMS.items():
-        if getattr(args, option, usual) != usual:
-            raise InvalidArgument(
-                f"{flag(option)} is for mechanisms, but {args.target} is declared as a "
-                f"{declaration['kind']}: leave it out"
-            )
+    for option in args.given.intersection(_FOR_MECHANISMS):
+        raise InvalidArgument(
+            f"{args.rules[option].action.option_strings[0]} is for mechanisms, but {args.target} "
+            f"is declared as a {declaration['kind']}: leave it out"
+        )
     try:
         with printed_traceback():
             results = kind(target, declaration).audit(

@@ -28,8 +28,6 @@ from dpwitness.terminal import OK, code_after_write, redirected_stdout, show, wr
 
 def report(args: argparse.Namespace) -> int:
     """Run ``dpwitness report``: write or show a report again."""
-    if args.show and args.report is not None:
-        raise InvalidArgument("--show writes nothing: leave out --report")
     formats = _parse_formats(args.format, tuple(FORMATS))
     file = _report_json(args.file)
     document = reports.read_document(file)
@@ -64,8 +62,6 @@ def compare(args: argparse.Namespace) -> int:
     """Run ``dpwitness compare``: compare two reports, print the comparison, and write it if
     requested.
     """
-    if args.format is not None and args.report is None:
-        raise InvalidArgument("--format needs --report DIR, where the files are written")
     formats = _parse_formats(args.format or COMPARISON_FORMATS[0], COMPARISON_FORMATS)
     prepare(args)
     found = comparisons.compare(_report_json(args.old), _report_json(args.new))

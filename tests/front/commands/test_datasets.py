@@ -71,7 +71,7 @@ def test_a_query_is_audited_and_replayed(capsys):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--dsn", "sqlite:///:memory:"], "--dsn needs a --query"),
+        (["--dsn", "sqlite:///:memory:"], "--dsn needs --query"),
         (["mine.py:size", "--query", "SELECT 1"], "--query needs --dsn"),
         (
             ["mine.py:size", "--domain", '{"kind": "Tabel"}'],
