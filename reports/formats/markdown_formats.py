@@ -10,11 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from dpwitness.auditors.witnesses.kinds import kind_of
-from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import beyond, figure, number
-from dpwitness.reports.cards import SEVERITY, card, columns, legend, opening, sort_worst_first
+from dpwitness.reports.cards import (
+    NONE_DECIDED,
+    SEVERITY,
+    card,
+    columns,
+    legend,
+    opening,
+    sort_worst_first,
+)
 from dpwitness.reports.formats.machine_formats import release_of
 from dpwitness.reports.phrasing.summary import (
     Entry,
@@ -36,27 +43,25 @@ def markdown(document: Json, entries: Sequence[Entry], overview: str | None = No
     """
     results = [entry.result for entry in entries]
     first, *others = opening(entries, family(document["results"]))
-    lines = [f"# {escaped_markdown(document['title'])}", "", f"**{first}**", ""]
-    for text in others:
-        lines += [text, ""]
     shown = columns(entries)
     rows = [[column.text(entry) for column in shown] for entry in sort_worst_first(entries)]
-    lines += ["## Summary", "", *table([column.head for column in shown], rows), ""]
-    if overview:
-        lines += [f"![Certified over claimed, all audits]({overview})", ""]
-    lines += [legend(entries), ""] if legend(entries) else []
+    parts = [
+        [f"# {escaped_markdown(document['title'])}"],
+        [f"**{first}**"],
+        *([text] for text in others),
+        ["## Summary"],
+        table([column.head for column in shown], rows),
+        [f"![Certified over claimed, all audits]({overview})"] if overview else [],
+        [legend(entries)],
+    ]
     if entries:
-        lines += [
-            "## The claim" + ("s" if len(entries) > 1 else ""),
-            "",
-            *table(("", ""), claim_facts(results)),
-            "",
-            "What was not tested:",
-            "",
-            *(f"- {text}" for text in untested(results)),
-            "",
+        parts += [
+            ["## The claim" + ("s" if len(entries) > 1 else "")],
+            table(("", ""), claim_facts(results)),
+            ["What was not tested:"],
+            [f"- {text}" for text in untested(results)],
         ]
-    lines += ["## Audits", ""]
+    lines = [line for part in [*parts, ["## Audits"]] if any(part) for line in (*part, "")]
     for entry in entries:
         lines += card(entry)
     lines += ["## Run", ""]
@@ -143,23 +148,20 @@ def summary_file(given: str | None = None) -> str | None:
 
 def _answer_sentence(results: list[Json]) -> str:
     found = count_verdicts(results)
-    words = ", ".join(f"{n} {verdict(name).lower()}" for name, n in found.items() if n)
-    leaky = sum(
-        violated_in_bits(result) and result["verdict"] != Verdict.VIOLATED.value
-        for result in results
-    )
+    leaky = sum(violated_in_bits(it) and it["verdict"] != "VIOLATED" for it in results)
     others = {
         "violated in low bits only": leaky,
         "accepted or expected": sum(bool(excused(result)) for result in results),
         "that contradict the known truth": sum(result.get("right") is False for result in results),
     }
+    words = ", ".join(f"{n} {verdict(name).lower()}" for name, n in found.items() if n)
     more = [f"{n} {what}" for what, n in others.items() if n]
     size, violated, suspects = len(results), found["VIOLATED"] + leaky, found.get("SUSPECT")
     decided = size - found["ERROR"] - found["INCONCLUSIVE"]
     sentences = (
         (violated, f"A privacy claim is violated in {violated} of {size}."),
         (suspects, f"A guessed claim is violated in {suspects} of {size}; no stated claim is."),
-        (decided == 0, "No audit reached a verdict: it is unknown whether these claims hold."),
+        (decided == 0, NONE_DECIDED),
         (True, f"No violation was found in {decided} of {size}."),
     )
     first = next(sentence for holds, sentence in sentences if holds)
@@ -167,25 +169,19 @@ def _answer_sentence(results: list[Json]) -> str:
 
 
 def _row(result: Json) -> tuple[str, ...]:
-    symbol, least, detectable = (
-        line(result.get("parameter") or "epsilon", 40),
-        result.get("parameter_lower"),
-        number(result.get("detectable")),
-    )
-    bits = violated_in_bits(result) and result["verdict"] != Verdict.VIOLATED.value
-    excuse = f" ({_escaped(excused(result), 120)})" if excused(result) else ""
-    verdict_text = verdict(result["verdict"]) + (", VIOLATED in low bits" if bits else "") + excuse
-    bound = (
-        beyond(symbol, least)
-        if number(least) is not None
-        else _escaped(result.get("headline") or "", 120)
-    )
-    source = result.get("source")
+    symbol = line(result.get("parameter") or "epsilon", 40)
+    least, detectable = number(result.get("parameter_lower")), number(result.get("detectable"))
+    shown, reason, source = verdict(result["verdict"]), excused(result), result.get("source")
+    if violated_in_bits(result) and shown != "VIOLATED":
+        shown += ", VIOLATED in low bits"
+    if reason:
+        shown += f" ({_escaped(reason, 120)})"
+    bound = _escaped(result.get("headline") or "", 120)
     return (
-        verdict_text,
+        shown,
         code(line(result["name"], 120)),
         code(line(result.get("claim") or "", 80)),
-        escaped_markdown(bound),
+        bound if least is None else escaped_markdown(beyond(symbol, least)),
         escaped_markdown(f"{symbol} = {figure(detectable)}") if detectable is not None else "",
         code(line(f"{source['file']}:{source['line']}", 160)) if source else "",
     )
