@@ -151,29 +151,30 @@ def _use_project_file(parser: argparse.ArgumentParser, name: str, given: list[st
     command = next(
         action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
     ).choices[name]
-    words, told = {word.partition("=")[0] for word in given}, list[str]()
-    exclusive = [
-        {option for action in group._group_actions for option in action.option_strings}
+    words = {word.partition("=")[0] for word in given}
+    rivals = {
+        option: {each for action in group._group_actions for each in action.option_strings}
         for group in command._mutually_exclusive_groups
-    ]
+        for action in group._group_actions
+        for option in action.option_strings
+    }
+    told = []
     try:
         file, table = _project_table()
-        for key, value in table.items():
-            option = f"--{key}"
-            action = command._option_string_actions.get(option)
-            rivals = {option}.union(*(group for group in exclusive if option in group))
-            if action is None or rivals & words:
+        for action in command._actions:
+            option = action.option_strings[-1] if action.option_strings else "--targets"
+            key = option.removeprefix("--")
+            if key not in table or words & {option, *rivals.get(option, ())}:
                 continue
-            action.default = _read_default(action, value, f"{file}: {key}")
-            action.required = False
-            told.append(f"{option} {shlex.quote(str(value))}")
+            if key != "targets":
+                action.default = _read_default(action, table[key], f"{file}: {key}")
+                action.required = False
+                told.append(f"{option} {shlex.quote(str(table[key]))}")
+            elif action.nargs in ("*", "?"):
+                action.default = table[key] if action.nargs == "*" else table[key][0]
+                told.append(key)
     except InvalidArgument as error:
         command.error(str(error))
-    targets = table.get("targets", [])
-    for action in command._actions:
-        if targets and not action.option_strings and action.nargs in ("*", "?"):
-            action.default = targets if action.nargs == "*" else targets[0]
-            told.append("targets")
     if told and not {"-q", "--quiet", "-h", "--help"} & {*given}:
         print(f"defaults of pyproject.toml: {', '.join(told)}", file=sys.stderr)
 
@@ -205,9 +206,8 @@ def _project_table() -> tuple[Path | None, dict[str, Any]]:
                 f"{file}: keys of [tool.dpwitness] must be among {', '.join(_PROJECT_KEYS)}, got "
                 f"{key!r}"
             )
-        listed = isinstance(value, list) and all(isinstance(each, str) for each in value)
-        plain = isinstance(value, str | int | float) and not isinstance(value, bool)
-        if not (listed if key == "targets" else plain):
+        listed = isinstance(value, list) and {type(each) for each in value} == {str}
+        if not (listed if key == "targets" else type(value) in (str, int, float)):
             kind = "a list of texts" if key == "targets" else "a text or a number"
             raise InvalidArgument(f"{file}: {key} must be {kind}, got {short_repr(value)}")
     return file, dict(found)

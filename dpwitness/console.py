@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Self, TextIO
+from typing import Self, TextIO
 
 from dpwitness.reports.phrasing.wording import plain
 
@@ -96,44 +96,13 @@ class Bar(Progress):
         self._line.close()
 
 
-class NotebookBar(Progress):
-    """Progress bar below a notebook cell, updated in place."""
-
-    def __init__(
-        self, display: Callable[..., Any], clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        super().__init__(clock)
-        self._display = display
-        self._handle: Any = None
-
-    def _draw(self, share: float, status: str) -> None:
-        html = (
-            f'<progress max="1" value="{share:.3f}" aria-label="runs"></progress> '
-            f"<small>{status}</small>"
-        )
-        data = {"text/html": html, "text/plain": status.strip()}
-        if self._handle is None:
-            self._handle = self._display(data, raw=True, display_id=True)
-        else:
-            self._handle.update(data, raw=True)
-
-    def close(self) -> None:
-        if self._handle is not None:
-            self._handle.update({"text/html": "", "text/plain": ""}, raw=True)
-            self._handle = None
-
-
 @contextmanager
 def bar() -> Iterator[Bar | None]:
     """Yield a progress bar on standard error, erased at the end; None if standard error is not a
     terminal, or with ``--quiet``.
     """
-    with _terminal_progress() as drawn:
+    with progress_bar() as drawn:
         yield drawn if isinstance(drawn, Bar) else None
-
-
-def _terminal_progress() -> Progress:
-    return Bar(sys.stderr) if sys.stderr.isatty() and not _is_quiet() else Progress()
 
 
 def _is_quiet() -> bool:
@@ -143,14 +112,13 @@ def _is_quiet() -> bool:
 def progress_bar() -> Progress:
     """Return a progress callback for the ``progress=`` argument of `audit` and other entry points.
 
-    In a notebook the callback draws a bar below the cell, on a terminal one line, and elsewhere
-    nothing. `close`, or the end of a ``with`` block, erases the bar.
+    On a terminal and in a notebook the callback draws a bar on one line, and elsewhere nothing.
+    `close`, or the end of a ``with`` block, erases the bar.
 
     Returns
     -------
     Progress
         A callable that takes the number of finished and of planned runs.
-
 
     Examples
     --------
@@ -160,11 +128,10 @@ def progress_bar() -> Progress:
     """
     ipython = sys.modules.get("IPython")  # a notebook has imported it already
     shell = ipython.get_ipython() if ipython is not None else None
-    if shell is not None and "text/html" in shell.display_formatter.active_types:
-        from IPython.display import display
-
-        return NotebookBar(display)
-    return _terminal_progress()
+    in_notebook = shell is not None and "text/html" in shell.display_formatter.active_types
+    if in_notebook or (sys.stderr.isatty() and not _is_quiet()):
+        return Bar(sys.stderr)
+    return Progress()
 
 
 def announce(line: str) -> None:

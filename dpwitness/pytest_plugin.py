@@ -145,6 +145,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     return result
 
 
+_NO_MECHANISM = "dp_audit: the marked test must return or yield a mechanism, got none"
+
+
 def _fail_unaudited(kind: str) -> NoReturn:
     pytest.fail(
         "dp_audit: the marked test was not audited: the marker audits what a plain function "
@@ -160,40 +163,33 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     marker = pyfuncitem.get_closest_marker("dp_audit")
     if marker is None:
         return None
-    marked_nodes = [node for node, _ in pyfuncitem.iter_markers_with_node("dp_audit")]
-    if marked_nodes.count(marked_nodes[0]) > 1:
-        pytest.fail(
-            "dp_audit: the test carries the marker twice: write a test for each claim",
-            pytrace=False,
-        )
-    wrong, claim = "", marker.kwargs.get("claim")
-    if isinstance(claim, str):
+    nodes = [node for node, _ in pyfuncitem.iter_markers_with_node("dp_audit")]
+    problem = ""
+    if nodes.count(nodes[0]) > 1:
+        problem = "the test carries the marker twice: write a test for each claim"
+    elif marker.args:
+        problem = f"the marker takes keywords only, got {marker.args!r}"
+    elif isinstance(marker.kwargs.get("claim"), str):
         try:
-            dpw.parse_claim(claim)
+            dpw.parse_claim(marker.kwargs["claim"])
         except InvalidArgument as error:
-            wrong = str(error)
-    if wrong:  # outside the handler: pytest would also show the handled error
-        pytest.fail(f"dp_audit: {wrong}", pytrace=False)
-    if marker.args:
-        pytest.fail(f"dp_audit: the marker takes keywords only, got {marker.args!r}", pytrace=False)
+            problem = str(error)
+    if problem:  # outside the handler: pytest would also show the handled error
+        pytest.fail(f"dp_audit: {problem}", pytrace=False)
     # a plugin may have wrapped a coroutine function in a plain function
     function = inspect.unwrap(pyfuncitem.obj)
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         _fail_unaudited("an async function")
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
     returned = pyfuncitem.obj(**arguments)
-    if returned is None:
-        pytest.fail(
-            "dp_audit: the marked test must return or yield a mechanism, got None", pytrace=False
-        )
-    steps = (
-        returned
-        if inspect.isgenerator(returned)
-        else iter(returned if isinstance(returned, list | tuple) else [returned])
-    )
+    steps = returned
+    if not inspect.isgenerator(returned):
+        steps = returned if isinstance(returned, list | tuple) else [returned]
     auditor, count, refuted = _auditor(pyfuncitem), 0, list[str]()
     # exhaust the generator: code after a yield runs too
     for count, mechanism in enumerate(steps, start=1):
+        if mechanism is None:
+            pytest.fail(_NO_MECHANISM, pytrace=False)
         name = pyfuncitem.name if count == 1 else f"{pyfuncitem.name}-{count}"
         try:
             auditor(mechanism, name=name, **marker.kwargs)
@@ -202,9 +198,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
                 raise
             refuted.append(str(error))
     if count == 0:
-        pytest.fail(
-            "dp_audit: the marked test must return or yield a mechanism, got none", pytrace=False
-        )
+        pytest.fail(_NO_MECHANISM, pytrace=False)
     pyfuncitem.stash[_AUDITED] = True
     if refuted:
         pytest.fail("\n\n".join(refuted), pytrace=False)
@@ -219,41 +213,25 @@ def pytest_runtest_makereport(
     controller.
     """
     audits_found = item.stash.get(_PENDING_AUDITS, [])
-    if audits_found and item.config.getini("junit_family") in _FAMILIES_WITH_PROPERTIES:
-        item.user_properties += _properties(audits_found)
     outcome = yield
     if audits_found:
         outcome.get_result().dp_audits = [json.dumps(data) for data in audits_found]
         audits_found.clear()
 
 
-# the schema of xunit2 has no properties of a test case, only of the suite
-_FAMILIES_WITH_PROPERTIES = ("xunit1", "legacy")
-
-
-def _properties(audits: list[Json]) -> list[tuple[str, str]]:
-    """Return properties of a test's audits, as (name, value) pairs, for the JUnit XML report."""
-    keys = {
-        "verdict": "verdict",
-        "claim": "claim",
-        "certified": "parameter_lower",
-        "detectable": "detectable",
-        "confidence": "confidence",
-    }
-    audits_found = []
-    for i, data in enumerate(audits, start=1):
-        place = "dpwitness" if len(audits) == 1 else f"dpwitness.{i}"
-        audits_found += [
-            (f"{place}.{name}", reports.line(data[key], 200))
-            for name, key in keys.items()
-            if data.get(key) is not None
-        ]
-    return audits_found
+# names of properties in the JUnit XML report, and the fields of a result
+_PROPERTIES = {
+    "verdict": "verdict",
+    "claim": "claim",
+    "certified": "parameter_lower",
+    "detectable": "detectable",
+    "confidence": "confidence",
+}
 
 
 class _SuiteProperties:
-    """Plugin on the controller that writes audits to JUnit XML as suite properties, each under the
-    name of its test.
+    """Plugin on the controller that writes audits to JUnit XML as properties of the suite, each
+    under the name of its test: the schema has none for a test case.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -264,15 +242,14 @@ class _SuiteProperties:
         from _pytest.junitxml import xml_key
 
         xml = self.config.stash.get(xml_key, None)
-        attached = getattr(report, "dp_audits", None)
-        if (
-            xml is None
-            or not attached
-            or self.config.getini("junit_family") in _FAMILIES_WITH_PROPERTIES
-        ):
-            return
-        for name, value in _properties([json.loads(text) for text in attached]):
-            xml.add_global_property(f"{reports.line(report.nodeid, 500)} {name}", value)
+        attached = getattr(report, "dp_audits", [])
+        for i, text in enumerate(attached if xml is not None else [], start=1):
+            data = json.loads(text)
+            place = "dpwitness" if len(attached) == 1 else f"dpwitness.{i}"
+            for name, key in _PROPERTIES.items():
+                if data.get(key) is not None:
+                    test = reports.line(report.nodeid, 500)
+                    xml.add_global_property(f"{test} {place}.{name}", reports.line(data[key], 200))
 
 
 class _MergedReport:

@@ -18,12 +18,16 @@ from dpwitness.auditors.canaries.inputs import read_score_file
 from dpwitness.auditors.witnesses.store import open_store
 from dpwitness.auditors.workers.loading import FOREIGN, describe_target
 from dpwitness.commands import common
-from dpwitness.commands.inputs import claim_of, domain_of, keywords, pair_of, scores
 from dpwitness.commands.loading import (
     audit_declared_target,
+    claim_of,
     declared_target,
+    domain_of,
+    keywords,
     load,
     load_mechanism,
+    pair_of,
+    scores,
     workers,
 )
 from dpwitness.console import announce, bar

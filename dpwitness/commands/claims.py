@@ -13,7 +13,7 @@ from contextlib import suppress
 from dpwitness import proofs_checks, reports
 from dpwitness.clone import from_clone
 from dpwitness.commands.common import print_json
-from dpwitness.commands.inputs import load_object
+from dpwitness.commands.loading import load_object
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, number_from_text
 from dpwitness.proofs_checks.engine.finding import scope_summary
@@ -56,16 +56,10 @@ def replay(args: argparse.Namespace, witness: Json) -> int:
     """Run ``dpwitness replay`` on a claim's witness: check the claim again at the recorded
     parameters.
     """
-    for option in ("trials", "confidence", "workers", "executor", "target", "allow", "summary"):
-        if getattr(args, option, None) not in (None, [], 1):
-            raise InvalidArgument(
-                f"--{option} is only for the witness of an audit: a claim is checked again "
-                "at the recorded parameters"
-            )
-    if args.report is not None:
+    for option in args.given - {"witness", "seed", "json", "quiet", "verbose", "color"}:
         raise InvalidArgument(
-            "--report is only for the witness of an audit; for the page of the claims: "
-            "dpwitness claims check all --report DIR"
+            f"--{option} is only for the witness of an audit: a claim is checked again at the "
+            "recorded parameters"
         )
     settings = {
         name: tuple(v) if isinstance(v, list) else float(v)

@@ -328,20 +328,23 @@ INTERPRETER: Options = {
 }
 PAIR: Options = {
     "--d0": {
+        "needs": "d1",
         "metavar": "JSON",
         "help": "a dataset: a list of numbers becomes a float64 array, FILE.parquet or FILE.csv a "
         "pandas frame, other JSON a Python value",
     },
     "--d1": {
+        "needs": "d0",
         "metavar": "JSON",
         "help": "a neighboring dataset; without --d0 and --d1, pairs come from the mechanism's "
         "domain",
     },
     "--relation": {
+        "needs": "d0",
         "metavar": "R",
-        "help": "relation of the datasets: replace-one (default), add-remove, "
-        "add-remove:unit=COLUMN, replace-one:k=K, l1, l2, linf, stated, ... (dpwitness list "
-        "relations), or FILE.py:NAME of a user-defined Relation",
+        "help": "relation of --d0 and --d1 (pairs of a domain have its relation): replace-one "
+        "(default), add-remove, add-remove:unit=COLUMN, replace-one:k=K, l1, l2, linf, stated, ... "
+        "(dpwitness list relations), or FILE.py:NAME of a user-defined Relation",
     },
 }
 # the mechanism, its claim and its pair

@@ -9,12 +9,9 @@ audit becomes a notification of the invocation, and ``executionSuccessful`` is f
 
 from __future__ import annotations
 
-import re
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import Any
 from urllib.parse import quote
 
 from dpwitness.auditors.witnesses.kinds import kind_of
@@ -269,10 +266,8 @@ def junit(document: Json) -> str:
         suites, "testsuite", {"name": line(document["title"], 200), "skipped": skipped, **counts}
     )
     properties = ET.SubElement(suite, "properties")
-    for name, value in {
-        "command": document.get("command"),
-        **(document.get("environment") or {}),
-    }.items():
+    run = {"command": document.get("command"), **(document.get("environment") or {})}
+    for name, value in run.items():
         if value:
             ET.SubElement(properties, "property", name=line(name, 100), value=line(value))
     suite.extend(cases)
@@ -281,28 +276,29 @@ def junit(document: Json) -> str:
 
 
 def _case(result: Json) -> ET.Element:
-    headline = result.get("headline") or result["verdict"]
-    seconds = number(result.get("seconds")) or 0.0
-    source = result.get("source") or {}
-    file = str(source.get("file") or "")
-    module = str((result.get("target") or {}).get("target") or "").rpartition(":")[0]
-    kind = f"dpwitness.{result.get('kind') or 'audit'}".replace(" ", "_")
+    headline, seconds = result.get("headline") or result["verdict"], number(result.get("seconds"))
+    source, target = result.get("source") or {"file": ""}, result.get("target") or {}
+    places = (
+        source["file"].removesuffix(".py").replace("/", "."),
+        str(target.get("target") or "").rpartition(":")[0],
+        f"dpwitness.{result.get('kind') or 'audit'}".replace(" ", "_"),
+    )
     case = ET.Element(
         "testcase",
         # by which JUnit tools group
-        classname=line(file.removesuffix(".py").replace("/", ".") or module or kind, 300),
+        classname=line(next(filter(None, places)), 300),
         name=line(result["name"], 300),
-        time=f"{seconds if 0 <= seconds < 1e9 else 0.0:.3f}",
+        time=f"{seconds if seconds and 0 <= seconds < 1e9 else 0.0:.3f}",
     )
     outcome = _outcome(result)
     if outcome is not None:
         tag, reason = outcome
         message = line(excused(result) or headline, 500)
         ET.SubElement(case, tag, type=reason, message=message).text = line(headline)
-    keys = ("claim", "relation", "seed", "trials")
-    lines = [headline, *(f"{key}: {result[key]}" for key in keys if result.get(key) is not None)]
-    if source:
-        lines.append(f"source: {source['file']}:{source['line']}")
+    facts = {key: result.get(key) for key in ("claim", "relation", "seed", "trials")}
+    if source["file"]:
+        facts["source"] = f"{source['file']}:{source['line']}"
+    lines = [headline, *(f"{key}: {value}" for key, value in facts.items() if value is not None)]
     ET.SubElement(case, "system-out").text = "\n".join(map(line, lines))
     return case
 
@@ -310,35 +306,12 @@ def _case(result: Json) -> ET.Element:
 def _outcome(result: Json) -> tuple[str, str] | None:
     """Return the XML element and the type of an audit's outcome; None if the test case passes."""
     verdict, right = result["verdict"], result.get("right")
-    violated = verdict == Verdict.VIOLATED.value
-    broken, allowed = violated or violated_in_bits(result), bool(excused(result))
-    outcomes: tuple[tuple[bool, tuple[str, str] | None], ...] = (
-        (right is False, ("failure", "WRONG")),
-        (broken and allowed and right is True, None),
-        (broken and allowed, ("skipped", "accepted")),
-        (broken, ("failure", verdict if violated else "VIOLATED in low bits")),
-        (verdict == Verdict.ERROR.value, ("error", verdict)),
-        (verdict in (Verdict.INCONCLUSIVE.value, Verdict.SUSPECT.value), ("skipped", verdict)),
-    )
-    return next((outcome for applies, outcome in outcomes if applies), None)
-
-
-# the note on the library of a target file
-_LIBRARY = re.compile(r"(?P<library>[\w.-]+) (?P<version>\d[\w.+!-]*), Python \d")
-
-
-def release_of(result: Mapping[str, Any]) -> tuple[str, str]:
-    """Return library and version of an audited target file; empty texts for a mechanism of the
-    user.
-
-    Examples
-    --------
-    >>> release_of({"notes": ["diffprivlib 0.6.6, Python 3.11.7, NumPy 2.4.6"]})
-    ('diffprivlib', '0.6.6')
-    """
-    if result.get("library"):
-        return str(result["library"]), str(result.get("version") or "")
-    found = next(
-        (match for note in result.get("notes") or () if (match := _LIBRARY.match(str(note)))), None
-    )
-    return (found["library"], found["version"]) if found else ("", "")
+    broken = verdict == "VIOLATED" or violated_in_bits(result)
+    if right is False:
+        return "failure", "WRONG"
+    if broken and excused(result):
+        return None if right else ("skipped", "accepted")
+    if broken:
+        return "failure", verdict if verdict == "VIOLATED" else "VIOLATED in low bits"
+    tags = {"ERROR": "error", "INCONCLUSIVE": "skipped", "SUSPECT": "skipped"}
+    return (tags[verdict], verdict) if verdict in tags else None

@@ -22,7 +22,6 @@ from dpwitness.reports.cards import (
     opening,
     sort_worst_first,
 )
-from dpwitness.reports.formats.machine_formats import release_of
 from dpwitness.reports.phrasing.summary import (
     Entry,
     claim_facts,
@@ -129,13 +128,8 @@ def append_summary(document: Json, file: Path | str) -> Path:
             f"\n{_answer_sentence(document['results'])} The table is left out, as this page is "
             "full.\n"
         )
-    try:
-        with path.open("ab") as page:
-            page.write(text.encode())
-    except OSError:
-        if path.is_file():  # removes a partial section after an error such as a full disk
-            os.truncate(path, size)
-        raise
+    with path.open("ab") as page:
+        page.write(text.encode())
     return path
 
 
@@ -281,19 +275,15 @@ def _bounds(results: Sequence[Json]) -> str:
 
 
 def _algorithms(results: Sequence[Json]) -> str:
-    """Audited functions, with library and release."""
+    """Audited functions, with the library and its release, or the place in the source."""
     texts = []
     for result in results:
-        library, version = release_of(result)
-        source = result.get("source")
-        place = (
-            f"{library} {version}"
-            if library
-            else f"{source['file']}:{source['line']}"
-            if source
-            else ""
-        )
-        texts.append(_name(result) + (f" ({escaped_markdown(line(place, 120))})" if place else ""))
+        source, place = result.get("source"), ""
+        if result.get("library"):
+            place = f" ({result['library']} {result.get('version') or ''})"
+        elif source:
+            place = f" ({source['file']}:{source['line']})"
+        texts.append(_name(result) + escaped_markdown(line(place, 120)))
     return _joined(dict.fromkeys(texts))
 
 

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
+from itertools import groupby
 from typing import Any
 
 from dpwitness.core.values.json_reader import Json
@@ -176,6 +177,7 @@ Part = tuple[str, bool]  # (text, whether the text differs between the datasets)
 _CONTEXT = 3  # records shown before and after a record that differs
 # limit on records per dataset; larger datasets are not compared record by record
 _COMPARED_RECORDS = 5000
+_MOST_PARTS = 60
 
 
 def differing(pair: Json) -> list[tuple[str, list[Part]]]:
@@ -190,33 +192,34 @@ def differing(pair: Json) -> list[tuple[str, list[Part]]]:
     >>> rows[1]
     ('D1', [('... 16 records', False), ('0', False), ('0', False), ('0', False), ('1', True)])
     """
-    sides = [_records(pair["d0"]), _records(pair["d1"])]
-    if any(side is None or len(side) > _COMPARED_RECORDS for side in sides):
-        same = pair["d0"] == pair["d1"]
-        return [
-            ("D0", [(dataset(pair["d0"]), not same)]),
-            ("D1", [(dataset(pair["d1"]), not same)]),
-        ]
-    first, second = ([dataset(record) for record in side or []] for side in sides)
-    changed_indices = [_changed_indices(first, second), _changed_indices(second, first)]
-    return [("D0", _parts(first, changed_indices[0])), ("D1", _parts(second, changed_indices[1]))]
+    sides = [pair["d0"], pair["d1"]]
+    found = [_records(side) for side in sides]
+    if any(records is None or len(records) > _COMPARED_RECORDS for records in found):
+        differs = sides[0] != sides[1]
+        return [(f"D{i}", [(dataset(side), differs)]) for i, side in enumerate(sides)]
+    first, second = ([dataset(record) for record in records or []] for records in found)
+    return [
+        ("D0", _parts(first, _changed_indices(first, second))),
+        ("D1", _parts(second, _changed_indices(second, first))),
+    ]
 
 
 def _records(value: Any) -> list[Any] | None:
     """Return the records of an array, list, frame or graph in JSON form; None for other values."""
     if isinstance(value, list):
         return value
-    if isinstance(value, dict) and value.get("$type") == "frame":
+    kind = value.get("$type") if isinstance(value, dict) else ""
+    if kind == "frame":
         return rows_of(value)
-    if isinstance(value, dict) and value.get("$type") == "graph":
+    if kind == "graph":
         return [*(node for node, _ in value["nodes"]), *(edge[:2] for edge in value["edges"])]
-    if isinstance(value, dict) and value.get("$type") == "array" and value.get("shape"):
-        entries, shape = value["value"], value["shape"]
-        if len(shape) == 1:
-            return list(entries)
-        width = len(entries) // shape[0] if shape[0] else 0
-        return [entries[i * width : (i + 1) * width] for i in range(shape[0])]
-    return None
+    if kind != "array" or not value.get("shape"):
+        return None
+    entries, count = value["value"], value["shape"][0]
+    if len(value["shape"]) == 1:
+        return list(entries)
+    width = len(entries) // max(count, 1)
+    return [entries[i * width : (i + 1) * width] for i in range(count)]
 
 
 def _changed_indices(first_records: list[str], other: list[str]) -> set[int]:
@@ -226,32 +229,21 @@ def _changed_indices(first_records: list[str], other: list[str]) -> set[int]:
     if len(first_records) == len(other):
         return {i for i, (a, b) in enumerate(zip(first_records, other, strict=True)) if a != b}
     matched = SequenceMatcher(None, first_records, other, autojunk=False).get_matching_blocks()
-    return set(range(len(first_records))) - {
-        block.a + k for block in matched for k in range(block.size)
-    }
+    kept = {block.a + k for block in matched for k in range(block.size)}
+    return set(range(len(first_records))) - kept
 
 
 def _parts(records: list[str], changed: set[int]) -> list[Part]:
-    shown_indices = {
-        i
-        for changed_index in list(changed)[:_COMPARED_RECORDS]
-        for i in range(changed_index - _CONTEXT, changed_index + _CONTEXT + 1)
-    } or set(range(2 * _CONTEXT))
-    shown_indices |= set(range(len(records))) if len(records) <= 4 * _CONTEXT else set()
+    """Return the changed records with those around them; gaps become the number of records."""
+    shown = {i + k for i in changed or {0} for k in range(-_CONTEXT, _CONTEXT + 1)}
+    if len(records) <= 4 * _CONTEXT:
+        shown = set(range(len(records)))
     parts: list[Part] = []
-    left_out = 0
-    for i, record in enumerate(records):
-        if i in shown_indices and len(parts) < 60:
-            parts += (
-                [(f"... {left_out:,} record{'s' if left_out > 1 else ''}", False)]
-                if left_out
-                else []
-            )
-            parts.append((record, i in changed))
-            left_out = 0
+    for is_shown, group in groupby(range(len(records)), shown.__contains__):
+        places = list(group)
+        if is_shown and len(parts) < _MOST_PARTS:
+            parts += [(records[i], i in changed) for i in places]
         else:
-            left_out += 1
-    return [
-        *parts,
-        *([(f"... {left_out:,} record{'s' if left_out > 1 else ''}", False)] if left_out else []),
-    ] or [("no record", False)]
+            count = len(places)
+            parts.append((f"... {count:,} record{'s' if count > 1 else ''}", False))
+    return parts or [("no record", False)]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -43,7 +43,6 @@ from dpwitness.reports.plots.numbers import (
     draw_event,
     draw_looks,
     draw_overview,
-    draw_scaling,
     draw_scores,
     has_event,
     has_looks,
@@ -60,8 +59,7 @@ _RARE = 0.02  # points with smaller false-positive rates are drawn on logarithmi
 _POINTS = 161
 
 
-@dataclass(frozen=True, slots=True)
-class _CertifiedBound:
+class _CertifiedBound(NamedTuple):
     """Certified bound of a black-box result: a point under the pair's trade-off curve, at
     confidence 1 - alpha.
     """
@@ -84,31 +82,28 @@ def _certified_bound(result: Json) -> _CertifiedBound | None:
     )
 
 
-def _curves(result: Json, key: str, *names: str) -> list[FloatArray] | None:
+def _curves(result: Json, key: str) -> list[FloatArray] | None:
     """Return the curves of a result, such as a white-box privacy profile; None if they are missing
     or malformed.
     """
     curves = result.get(key)
-    if not isinstance(curves, dict) or any(name not in curves for name in names):
+    if not isinstance(curves, dict) or not curves.keys() >= set(_CURVES[key]):
         return None
-    found = [np.array([float(v) for v in curves[name]]) for name in names]
+    found = [np.array([float(v) for v in curves[name]]) for name in _CURVES[key]]
     return found if len({len(curve) for curve in found}) == 1 and len(found[0]) > 1 else None
 
 
-def has_profile(result: Json) -> bool:
-    """Return whether a result has a privacy profile, or a certified point, for `draw_profile`."""
-    return (
-        _certified_bound(result) is not None
-        or _curves(result, "profile", "epsilons", "delta_lower", "delta_upper") is not None
-    )
+_CURVES = {
+    "profile": ("epsilons", "delta_lower", "delta_upper"),
+    "tradeoff": ("fpr", "tpr_lower", "tpr_upper"),
+}
 
 
-def has_tradeoff(result: Json) -> bool:
-    """Return whether a result has a trade-off curve, or a certified point, for `draw_tradeoff`."""
-    return (
-        _certified_bound(result) is not None
-        or _curves(result, "tradeoff", "fpr", "tpr_lower", "tpr_upper") is not None
-    )
+def has_curve(result: Json, key: str) -> bool:
+    """Return whether a result has a privacy profile or a trade-off curve, or a certified point,
+    which gives both.
+    """
+    return _certified_bound(result) is not None or _curves(result, key) is not None
 
 
 @lru_cache(maxsize=16)
@@ -137,7 +132,7 @@ def _claimed_profile(claim: Claim, epsilon: FloatArray) -> FloatArray:
 def draw_profile(axes: Axes, result: Json) -> None:
     """Draw the privacy profile delta(epsilon) of the claim and the certified profile."""
     claim, proof = claim_of(result), _certified_bound(result)
-    exact = _curves(result, "profile", "epsilons", "delta_lower", "delta_upper")
+    exact = _curves(result, "profile")
     end = _last_epsilon(claim, proof, exact)
     epsilon = np.linspace(0.0, end, _POINTS)
     # the profile of pure DP has a jump
@@ -251,7 +246,7 @@ def draw_tradeoff(axes: Axes, result: Json) -> None:
     point.
     """
     claim, proof = claim_of(result), _certified_bound(result)
-    exact = _curves(result, "tradeoff", "fpr", "tpr_lower", "tpr_upper")
+    exact = _curves(result, "tradeoff")
     # Linear axes would hide a rare point in a corner.
     use_log_axes = (
         proof is not None and 0 < min(proof.point.fpr, proof.point.observed_fpr or 1.0) < _RARE
@@ -330,10 +325,9 @@ class Plot:
 NAMED = (1.7, 0.45, 0.12, 0.3)  # margins with space for names at the left
 PLOTS = {
     "event": Plot("Where outputs fall", has_event, draw_event),
-    "profile": Plot("Privacy profile", has_profile, draw_profile),
-    "tradeoff": Plot("Trade-off curve", has_tradeoff, draw_tradeoff),
+    "profile": Plot("Privacy profile", lambda r: has_curve(r, "profile"), draw_profile),
+    "tradeoff": Plot("Trade-off curve", lambda r: has_curve(r, "tradeoff"), draw_tradeoff),
     "looks": Plot("Certified against runs", has_looks, draw_looks, (0.72, 0.45, 0.2, 0.25)),
-    "scaling": Plot("Error and its power", lambda r: len(r.get("points") or []) > 1, draw_scaling),
     "canaries": Plot("Scores of canaries", has_scores, draw_scores, (0.72, 0.45, 0.12, 0.3)),
 }
 
@@ -352,8 +346,8 @@ def plot(result: Result | Json, kind: str | None = None, *, axes: Axes | None = 
         Result of `audit`, `certify`, `trace` or another entry point, or its JSON.
     kind : str, optional
         ``event`` (distribution of the outputs, and the guesses), ``profile`` (privacy profile),
-        ``tradeoff`` (trade-off curve), ``looks`` (bound over the runs), ``scaling`` (utility) or
-        ``canaries`` (scores). By default the first kind that the result has data for.
+        ``tradeoff`` (trade-off curve), ``looks`` (bound over the runs) or ``canaries`` (scores).
+        By default the first kind that the result has data for.
     axes : matplotlib.axes.Axes, optional
         Axes to draw on. By default new axes of a standard size.
 

@@ -1,5 +1,5 @@
 """Plots of numbers: certified over claimed for several audits, the outputs that an event guesses,
-the bound over the runs, errors over a parameter, and the scores of canaries.
+the bound over the runs, and the scores of canaries.
 """
 
 from __future__ import annotations
@@ -303,46 +303,6 @@ def draw_looks(axes: Axes, result: Json) -> None:
     axes.set(
         xlabel="runs of the mechanism", ylabel=f"certified {result.get('parameter', 'epsilon')}"
     )
-
-
-def draw_scaling(axes: Axes, result: Json) -> None:
-    """Draw the error over the parameter, with the fitted power law, and the claimed power law
-    through the first point.
-    """
-    points = result["points"]
-    x, y, spread = (
-        np.array([float(p[key]) for p in points])
-        for key in ("regressor", "error", "standard_error")
-    )
-    slope, claimed = float(result["estimate"]), float(result["exponent"])
-    grid = np.geomspace(x.min(), x.max(), 50)
-    axes.plot(
-        grid,
-        y[0] * (grid / x[0]) ** claimed,
-        color=INK,
-        linestyle="--",
-        linewidth=1.4,
-        label=f"claimed: power {claimed:g}",
-    )
-    label = f"fitted: power {slope:.3g} ± {2 * float(result['standard_error']):.2g}"
-    axes.plot(grid, float(result["constant"]) * grid**slope, color=BLUE, linewidth=1.4, label=label)
-    axes.errorbar(
-        x,
-        y,
-        yerr=2 * spread,
-        color=INK,
-        linestyle="none",
-        marker="o",
-        markerfacecolor="white",
-        capsize=3,
-        label="measured",
-    )
-    axes.set(
-        xscale="log", yscale="log", xlabel=truncated_line(result["regressor"], 40), ylabel="error"
-    )
-    axes.set_xticks(x, [f"{v:.4g}" for v in x])
-    set_log_ticks(axes.yaxis, *axes.get_ylim())
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, columnspacing=1.0)
 
 
 def has_scores(result: Json) -> bool:

@@ -47,7 +47,7 @@ def test_a_violation_and_its_witness_are_written(shell):
             "epsilon must be positive and finite, got nan",
         ),
         (("audit", "mine.py:leaky", "--claim", "dp:1", *PAIR), "claim must be one of pure:EPSILON"),
-        ((*LEAKY, "--d0", "[0"), "--d0 and --d1 must be given together"),
+        ((*LEAKY, "--d0", "[0"), "--d0 needs --d1"),
         ((*LEAKY, "--d0", "[0", "--d1", "[1]"), "--d0 must be JSON, got '[0'"),
         ((*LEAKY, "--d0", "[NaN]", "--d1", "[1]"), 'NaN is not a JSON number: write "NaN"'),
         ((*LEAKY, "--d0", "[0, 0]", "--d1", "[1, 1]"), "2 records differ (rows 0, 1)"),

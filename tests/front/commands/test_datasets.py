@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpwitness import cli
-from dpwitness.commands.inputs import dataset, pair_of
+from dpwitness.commands.loading import dataset, pair_of
 
 COUNT = "SELECT count(*) + (random() + 0.5) / 18446744073709551616.0 FROM data"  # noise of no use
 TABLE = '{"kind": "Table", "columns": {"age": [0, 120]}, "frame": "dict", "relation": "add-remove"}'
@@ -95,7 +95,7 @@ def test_a_query_is_audited_and_replayed(capsys):
         ),
         (
             ["mine.py:size", "--relation", "mine.py:near"],
-            "to generate pairs with this relation, give --domain mine.py:near",
+            "--relation needs --d0",
         ),
         (
             ["mine.py:size", "--domain", "mine.py:size"],
