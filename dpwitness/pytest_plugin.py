@@ -258,13 +258,10 @@ class _MergedReport:
     """
 
     def __init__(self, path: Path, place: str) -> None:
-        self.place, self.results = place, dict[str, list[Json]]()
-        self.folder, self.stem = (
-            (path.parent, path.stem) if path.suffix == ".md" else (path, "audit")
-        )
-        self.written: Path | None = None
-        self.untouched, self.cut = "", ""
-
+        self.place, self.results, self.summary = place, dict[str, list[Json]](), ""
+        self.folder, self.stem = path, "audit"
+        if path.suffix == ".md":
+            self.folder, self.stem = path.parent, path.stem
         try:
             reports.check_writable(self.folder)
         except InvalidArgument as error:
@@ -272,11 +269,11 @@ class _MergedReport:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Store the audits of a test; a repeated test replaces its earlier results."""
-        attached = getattr(report, "dp_audits", None)
+        attached = getattr(report, "dp_audits", [])
         if report.when == "setup":
             self.results[report.nodeid] = []
         if attached:
-            self.results[report.nodeid] += [json.loads(text) for text in attached]
+            self.results[report.nodeid] += map(json.loads, attached)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
@@ -285,52 +282,42 @@ class _MergedReport:
         A run without audits leaves an existing report unchanged.
         """
         merged = [data for node in sorted(self.results) for data in self.results[node]]
-        broken_off = exitstatus in (
-            pytest.ExitCode.INTERRUPTED,
-            pytest.ExitCode.INTERNAL_ERROR,
-        ) or bool(session.shouldstop)
-        self.cut = " (interrupted: finished audits only)" if broken_off else ""
+        ended_early = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
+        broken_off = exitstatus in ended_early or bool(session.shouldstop)
+        untouched = ""
         if session.config.option.collectonly:
-            self.untouched = "tests were only collected"
+            untouched = "tests were only collected"
         elif not merged and (broken_off or (self.folder / f"{self.stem}.md").exists()):
-            self.untouched = "no audit was run"
-        if self.untouched:
+            untouched = "no audit was run"
+        if untouched:
+            self.summary = f"{untouched}: the report was not written, {self.place} is unchanged"
             return
         from dpwitness.terminal import try_to_write
 
-        title, command = f"Audits{self.cut}", f"pytest --dp-report {self.place}"
-        self.written, write_failed = try_to_write(
+        cut = " (interrupted: finished audits only)" if broken_off else ""
+        title, command = f"Audits{cut}", f"pytest --dp-report {self.place}"
+        written, write_failed = try_to_write(
             "report",
             lambda: reports.write_report(
                 merged, self.folder, title=title, command=command, stem=self.stem
             ),
         )
+        if written is not None:
+            broken = sum(data["verdict"] == "VIOLATED" for data in merged)
+            audits = f"{len(merged)} audits{cut}, {broken} violated"
+            self.summary = f"{audits}; report: {self.place}"
         if write_failed and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
         file = reports.summary_file()
         if file is not None:
-            try_to_write(
-                "summary",
-                lambda: reports.append_summary(
-                    reports.build_document(merged, title=title, command=command), file
-                ),
-            )
+            document = reports.build_document(merged, title=title, command=command)
+            try_to_write("summary", lambda: reports.append_summary(document, file))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the number of audits and the path of the report."""
-        if self.written is None and not self.untouched:
-            return
-        terminalreporter.section("dpwitness")
-        if self.untouched:
-            terminalreporter.line(
-                f"{self.untouched}: the report was not written, {self.place} is unchanged"
-            )
-            return
-        merged = [data for audits_found in self.results.values() for data in audits_found]
-        broken = sum(data["verdict"] == "VIOLATED" for data in merged)
-        terminalreporter.line(
-            f"{len(merged)} audits{self.cut}, {broken} violated; report: {self.place}"
-        )
+        if self.summary:
+            terminalreporter.section("dpwitness")
+            terminalreporter.line(self.summary)
 
 
 class _Discovery:

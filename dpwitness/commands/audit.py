@@ -30,13 +30,12 @@ from dpwitness.commands.loading import (
     scores,
     workers,
 )
-from dpwitness.console import announce, bar
 from dpwitness.core import InvalidArgument, Pair
 from dpwitness.core.claims import parse_claim, promised
 from dpwitness.core.protocols.capabilities import has_capability
 from dpwitness.core.protocols.mechanism import MechanismFailed, WhiteBox
 from dpwitness.mechanisms.wrappers.programs.target import Target
-from dpwitness.terminal import NO_VERDICT, OK, mark_verdict, redirected_stdout
+from dpwitness.terminal import NO_VERDICT, OK, announce, bar, mark_verdict, redirected_stdout
 
 _SEARCH_SECONDS = 30.0
 

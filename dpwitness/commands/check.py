@@ -20,7 +20,6 @@ from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.commands import common
 from dpwitness.commands.loading import keywords, load_mechanism, printed_traceback, workers
 from dpwitness.commands.options import matches
-from dpwitness.console import announce, bar
 from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.core.values.wording import format_times
 from dpwitness.mechanisms.wrappers.programs.target import Target
@@ -31,6 +30,8 @@ from dpwitness.terminal import (
     OK,
     USAGE,
     VIOLATED,
+    announce,
+    bar,
     code_after_write,
     mark_verdict,
     marked,

@@ -18,7 +18,6 @@ from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, number_from_text
 from dpwitness.proofs_checks.engine.finding import scope_summary
 from dpwitness.proofs_checks.engine.ledger import MissingPackage, declaration
-from dpwitness.reports.phrasing.wording import aligned
 from dpwitness.terminal import (
     NO_VERDICT,
     OK,
@@ -94,7 +93,9 @@ def list_claims(args: argparse.Namespace) -> int:
     if args.json:
         print_json(rows)
     else:
-        print("\n".join(aligned([(row["id"], row["kind"], row["statement"]) for row in rows])))
+        print(
+            "\n".join(reports.aligned([(row["id"], row["kind"], row["statement"]) for row in rows]))
+        )
     return OK
 
 

@@ -17,16 +17,13 @@ from typing import Any
 from dpwitness import reports
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
-from dpwitness.console import announce
 from dpwitness.core.claims import parse_claim
 from dpwitness.core.values.json_reader import Json
-from dpwitness.reports.cards import answer, columns, sort_worst_first
-from dpwitness.reports.phrasing.summary import Entry
-from dpwitness.reports.phrasing.wording import aligned
 from dpwitness.terminal import (
     NO_VERDICT,
     OK,
     VIOLATED,
+    announce,
     code_after_write,
     mark_verdict,
     print_error,
@@ -322,18 +319,21 @@ def _most_important_rows(
     return chosen
 
 
-def summary(entries: Sequence[Entry]) -> str:
+def summary(entries: Sequence[reports.Entry]) -> str:
     """Return the answer of a report and its table, worst audit first; verdicts are marked
     (`colors`).
     """
     from dpwitness.reports.formats.html_format import text  # loads the templates of pages
 
     shown = [
-        column for head in _TABLE_COLUMNS for column in columns(entries) if column.head == head
+        column
+        for head in _TABLE_COLUMNS
+        for column in reports.columns(entries)
+        if column.head == head
     ]
     rows = [
         [reports.truncated_line(text(column.text(entry)), _LONGEST_CELL) for column in shown]
-        for entry in sort_worst_first(entries)
+        for entry in reports.sort_worst_first(entries)
     ]
-    lines = [*map(text, answer(entries)), "", *aligned([_TABLE_COLUMNS, *rows])]
+    lines = [*map(text, reports.answer(entries)), "", *reports.aligned([_TABLE_COLUMNS, *rows])]
     return "\n".join(mark_verdict(reports.plain(line)) for line in lines)

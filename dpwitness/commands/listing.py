@@ -27,7 +27,6 @@ from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.textbook.zoo import zoo
 from dpwitness.mechanisms.wrappers.programs.worker_pool import environments, home
-from dpwitness.reports.phrasing.wording import aligned
 from dpwitness.terminal import NO_VERDICT, OK, VIOLATED
 
 _MECHANISM = '''"""A mechanism to audit. Replace noisy_count with your own function.
@@ -171,7 +170,13 @@ def listing(args: argparse.Namespace) -> int:
         return OK
     sections = [
         "\n".join(
-            [name, *(f"  {line}" for line in aligned([(it["name"], it["text"]) for it in rows]))]
+            [
+                name,
+                *(
+                    f"  {line}"
+                    for line in reports.aligned([(it["name"], it["text"]) for it in rows])
+                ),
+            ]
         )
         for name, rows in found.items()
     ]
@@ -329,7 +334,7 @@ def _list_environments(as_json: bool) -> int:
         (it["name"], it["state"], it["installs"][-1], f"{', '.join(it['targets'])}: {it['note']}")
         for it in rows
     ]
-    print("\n".join(aligned(cells)))
+    print("\n".join(reports.aligned(cells)))
     print(f"environments are in {home()}; to install one: dpwitness targets setup NAME")
     return OK
 
@@ -389,7 +394,7 @@ def _list_stores(files: Sequence[str], as_json: bool) -> int:
                 cells = [(reports.name_cell(it.name), _format_state(it)) for it in entries]
                 size = f"{len(entries)} audits, {Path(file).stat().st_size / 1e6:.1f} MB"
                 where = f"{file}: " if len(files) > 1 else ""
-                print("\n".join([*aligned(cells), where + size]))
+                print("\n".join([*reports.aligned(cells), where + size]))
             _require_intact(opened, entries)
         rows += [
             {

@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,6 @@ from dpwitness.auditors.workers.loading import (
     load_target,
     relative,
 )
-from dpwitness.console import announce
 from dpwitness.core import Domain, Pair
 from dpwitness.core.claims import MetricDP, parse_claim, promised
 from dpwitness.core.values.dataframe_backends import UnsupportedData, library
@@ -45,7 +45,7 @@ from dpwitness.mechanisms.wrappers.programs.worker_pool import (
     build_domain,
 )
 from dpwitness.mechanisms.wrappers.recognition import recognize, split_form
-from dpwitness.terminal import redirected_stdout
+from dpwitness.terminal import announce, redirected_stdout
 
 
 def _parse_json(name: str, text: str) -> Any:
@@ -251,19 +251,12 @@ def _print_user_traceback(error: BaseException) -> None:
     """Print the traceback from the first frame that belongs neither to dpwitness nor to the import
     system.
     """
-    frames = list(traceback.walk_tb(error.__traceback__))
-    modules = [frame.f_globals.get("__name__", "").split(".")[0] for frame, _ in frames]
-    user_frames = [
-        i
-        for i, module in enumerate(modules)
-        if module not in ("dpwitness", "importlib", "functools")
-    ]
-    if user_frames or isinstance(error, SyntaxError):
-        shown = traceback.TracebackException.from_exception(error)
-        shown.stack = traceback.StackSummary.from_list(
-            list(shown.stack)[user_frames[0] if user_frames else len(frames) :]
-        )
-        print("".join(shown.format()), end="", file=sys.stderr)
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    modules = (frame.f_globals.get("__name__", "").split(".")[0] for frame in frames)
+    own = takewhile(lambda module: module in ("dpwitness", "importlib", "functools"), modules)
+    shown = len(frames) - len(list(own))
+    if shown or isinstance(error, SyntaxError):
+        traceback.print_exception(error, limit=-shown, file=sys.stderr)
 
 
 def check_signature(mechanism: Any, name: str) -> None:

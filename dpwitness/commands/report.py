@@ -17,13 +17,19 @@ from dpwitness.commands import claims
 from dpwitness.commands.common import exit_code, prepare, print_json, report_results, summary
 from dpwitness.commands.loading import load, workers
 from dpwitness.commands.options import COMPARISON_FORMATS
-from dpwitness.console import bar
 from dpwitness.core.values.json_reader import printable
 from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.proofs_checks.kernel import checker
 from dpwitness.reports.comparison import compare as comparisons
 from dpwitness.reports.formats import FORMATS
-from dpwitness.terminal import OK, code_after_write, redirected_stdout, show, write_report_files
+from dpwitness.terminal import (
+    OK,
+    bar,
+    code_after_write,
+    redirected_stdout,
+    show,
+    write_report_files,
+)
 
 
 def report(args: argparse.Namespace) -> int:

@@ -28,7 +28,6 @@ from dpwitness.auditors.scanning.scan import (
 )
 from dpwitness.auditors.workers.engine import read_clock
 from dpwitness.commands.common import print_json, write_outputs
-from dpwitness.console import Line, announce
 from dpwitness.core.values.json_reader import Json, anything, listing, read_json, record, text
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.core.values.wording import dataset
@@ -37,6 +36,8 @@ from dpwitness.terminal import (
     NO_VERDICT,
     OK,
     VIOLATED,
+    Line,
+    announce,
     code_after_write,
     mark_verdict,
     redirected_stdout,

@@ -65,29 +65,16 @@ def pool(count: int) -> Iterator[ProcessPoolExecutor]:
 
 
 @contextmanager
-def delay_signals() -> Iterator[None]:
-    """Block SIGINT for processes that start in the block, and delay signals to this process until
-    all have started.
-
-    A half-started pool cannot be shut down cleanly.
+def ignored_by_children() -> Iterator[None]:
+    """Block SIGINT for processes that start in the block: Ctrl-C is handled by this process, which
+    gets the signal when all have started.
     """
     resource_tracker.ensure_running()  # starting the tracker later would unblock SIGINT
-    received: list[tuple[int, Any]] = []
-    handlers = {}
-    with suppress(ValueError):  # not in the main thread
-        for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if callable(found := signal.getsignal(sign)):
-                signal.signal(sign, lambda *arguments: received.append(arguments))
-                handlers[sign] = found
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        for sign, handler in handlers.items():
-            signal.signal(sign, handler)
-        if received:
-            handlers[signal.Signals(received[0][0])](*received[0])
 
 
 def end(pid: int) -> None:
@@ -149,7 +136,7 @@ def local(count: int) -> Iterator[Executor]:
         tempfile.TemporaryDirectory(prefix="dpwitness-", ignore_cleanup_errors=True) as folder,
         _silent_log(),
     ):
-        with delay_signals(), dask.config.set(_CONFIG):
+        with ignored_by_children(), dask.config.set(_CONFIG):
             cluster = LocalCluster(
                 n_workers=count,
                 threads_per_worker=1,

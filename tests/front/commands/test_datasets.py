@@ -93,10 +93,7 @@ def test_a_query_is_audited_and_replayed(capsys):
             ["mine.py:size", "--d0", "a.csv", "--d1", "b.csv", "--relation", "mine.py:size"],
             "must be a dpwitness.domains.Relation",
         ),
-        (
-            ["mine.py:size", "--relation", "mine.py:near"],
-            "--relation needs --d0",
-        ),
+        (["mine.py:size", "--relation", "mine.py:near"], "--relation needs --d0"),
         (
             ["mine.py:size", "--domain", "mine.py:size"],
             "must be a domain or a dpwitness.domains.Relation, got an object of type function",
