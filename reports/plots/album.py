@@ -24,7 +24,7 @@ from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import number
 from dpwitness.reports.phrasing.summary import Entry
-from dpwitness.reports.phrasing.wording import verdict
+from dpwitness.reports.phrasing.wording import truncated_line, verdict
 from dpwitness.reports.plots.drawing import (
     BLUE,
     GREY,
@@ -36,7 +36,6 @@ from dpwitness.reports.plots.drawing import (
     blank,
     common_style,
     few_ticks,
-    short_name,
     written,
 )
 from dpwitness.reports.plots.numbers import (
@@ -381,7 +380,9 @@ def plot(result: Result | Json, kind: str | None = None, *, axes: Axes | None = 
         PLOTS[chosen].draw(found, data)
         few_ticks(found)
         if axes is None:
-            title(found, data, PLOTS[chosen].text)
+            name, text = truncated_line(data.get("name", ""), 28), PLOTS[chosen].text
+            words = f"{name}: {text[0].lower()}{text[1:]} ({verdict(data.get('verdict'))})"
+            found.figure.suptitle(words, fontsize=SMALL)
         return found
 
 
@@ -391,14 +392,6 @@ def new_axes(kind: str, result: Json) -> Axes:
     """
     has_listed_outputs = kind == "event" and not result["picture"]["edges"]
     return blank(margins=NAMED if has_listed_outputs else PLOTS[kind].margins)
-
-
-def title(axes: Axes, result: Json, text: str) -> None:
-    """Set the title of a single plot: the result's name, the kind of plot, and the verdict."""
-    axes.figure.suptitle(
-        f"{short_name(result, 28)}: {text[0].lower()}{text[1:]} ({verdict(result.get('verdict'))})",
-        fontsize=SMALL,
-    )
 
 
 # plots per audit that markdown shows as files; the HTML page shows the others too

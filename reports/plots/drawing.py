@@ -8,7 +8,6 @@ presentation attributes.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,12 +19,9 @@ from xml.etree import ElementTree
 import numpy as np
 
 from dpwitness.core.numerics.cma_es import without_matplotlib_backend
-from dpwitness.core.values.json_reader import Json
-from dpwitness.reports.phrasing.wording import truncated_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
 
 INK, GREY, RED, BLUE = "#111111", "#767676", "#b3261e", "#1f5fa8"
 WIDTH, HEIGHT = 4.1, 3.0  # inches; 400 px wide in a browser
@@ -113,26 +109,6 @@ def few_ticks(axes: Axes) -> None:
             axis.set_minor_locator(NullLocator())
         if isinstance(axis.get_major_locator(), AutoLocator):
             axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-
-
-def set_log_ticks(axis: Axis, low: float, high: float) -> None:
-    """Set the ticks of a logarithmic axis in [low, high]: 1, 2 and 5 times powers of ten, or only
-    the powers if there would be more than six; the ends if there would be none.
-    """
-    low, high = max(low, 1e-300), max(high, 1e-300)
-    steps = np.outer(
-        10.0 ** np.arange(math.floor(math.log10(low)), math.log10(high) + 1), [1, 2, 5]
-    ).ravel()
-    shown = steps[(steps >= 0.999 * low) & (steps <= 1.001 * high)]
-    if len(shown) > 6:
-        shown = shown[np.isclose(np.log10(shown) % 1, 0)]
-    ticks = shown if len(shown) else [low, high]
-    axis.set_ticks(ticks, [f"{v:g}" for v in ticks])
-
-
-def short_name(result: Json, most: int = 36) -> str:
-    """Return the name of a result, truncated to `most` characters for a title."""
-    return truncated_line(result.get("name", ""), most)
 
 
 def draw_markers(axes: Axes, x: Any, y: Any, **style: Any) -> None:

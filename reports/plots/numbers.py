@@ -15,16 +15,7 @@ from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import number
 from dpwitness.reports.phrasing.wording import truncated_line
-from dpwitness.reports.plots.drawing import (
-    BLUE,
-    GREY,
-    INK,
-    RED,
-    SMALL,
-    draw_markers,
-    set_log_ticks,
-    short_name,
-)
+from dpwitness.reports.plots.drawing import BLUE, GREY, INK, RED, SMALL, draw_markers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,42 +51,27 @@ def draw_overview(axes: Axes, results: Sequence[Json]) -> None:
     rows = [(r, pair) for r in results if (pair := relative(r)) is not None]
     rows = sorted(rows, key=lambda row: -min(row[1][0], 1e300))[:ROWS]
     ratios = np.array([pair[0] for _, pair in rows])
-    end = 1.15 * max(
-        1.3,
-        float(np.quantile(ratios[np.isfinite(ratios)], 0.9)) if np.isfinite(ratios).any() else 1.3,
-    )
+    finite = ratios[np.isfinite(ratios)]
+    end = 1.15 * max(1.3, float(np.quantile(finite, 0.9)) if len(finite) else 1.3)
     places = np.minimum(ratios, end)  # larger ratios are drawn at the edge, with their number
+    whiskers = np.minimum([pair[1] for _, pair in rows], end)
     broken = np.array([r.get("verdict") == Verdict.VIOLATED.value for r, _ in rows])
     enclosed = np.array(["parameter_upper" in r for r, _ in rows])
     heights = np.arange(len(rows))[::-1]
-    for y, place, ratio, whisker, exact in zip(
-        heights, places, ratios, (pair[1] for _, pair in rows), enclosed, strict=True
-    ):
-        whisker_end = min(whisker, end)
-        if exact:
-            axes.plot(
-                [place, whisker_end], [y, y], color=BLUE, linewidth=3.0, solid_capstyle="butt"
-            )
-        elif whisker_end > place:
-            axes.plot([place, whisker_end], [y, y], color=GREY, linewidth=1.0)
-            axes.plot(
-                [whisker_end],
-                [y],
-                color=GREY,
-                marker=">" if whisker > end else "|",
-                linestyle="none",
-            )
-        if ratio > end:
-            bound_text = f"{ratio:.3g}" if math.isfinite(ratio) else "no bound holds"
-            axes.annotate(
-                bound_text,
-                (end, y),
-                xytext=(-7, 0),
-                textcoords="offset points",
-                ha="right",
-                va="center",
-                fontsize=7,
-            )
+    detectable = ~enclosed & (whiskers > places)
+    for which, color, width in ((enclosed, BLUE, 3.0), (detectable, GREY, 1.0)):
+        axes.hlines(heights[which], places[which], whiskers[which], color=color, linewidth=width)
+    draw_markers(axes, whiskers[detectable], heights[detectable], color=GREY, marker="|")
+    for i in np.flatnonzero(ratios > end):
+        axes.annotate(
+            f"{ratios[i]:.3g}" if math.isfinite(ratios[i]) else "no bound holds",
+            (end, heights[i]),
+            xytext=(-7, 0),
+            textcoords="offset points",
+            ha="right",
+            va="center",
+            fontsize=7,
+        )
     axes.axvline(1.0, color=INK, linestyle="--", linewidth=1.2)
     axes.annotate(
         "the claim",
@@ -120,7 +96,7 @@ def draw_overview(axes: Axes, results: Sequence[Json]) -> None:
     if not enclosed.all():
         axes.plot([], [], color=GREY, marker="|", label="detectable with probability 0.9")
     axes.set(xlim=(0, end), ylim=(-0.7, len(rows) - 0.1), xlabel="certified / claimed parameter")
-    axes.set_yticks(heights, [short_name(r, 28) for r, _ in rows], fontsize=7)
+    axes.set_yticks(heights, [truncated_line(r.get("name", ""), 28) for r, _ in rows], fontsize=7)
     axes.grid(visible=False, axis="y")
     axes.legend(
         loc="upper center",
@@ -268,6 +244,8 @@ def draw_looks(axes: Axes, result: Json) -> None:
     """Draw the certified bound at each interim look over the number of runs, with the claim and the
     limit.
     """
+    from matplotlib.ticker import LogLocator
+
     steps = np.array([(float(runs), number(lower) or 0.0) for runs, lower in result["looks"]])
     steps = steps[np.isfinite(steps[:, 1])]
     claim, limit = claim_of(result), number(result.get("limit"))
@@ -299,7 +277,8 @@ def draw_looks(axes: Axes, result: Json) -> None:
     if least > 0.6 * top:
         y_limits = (least - 0.3 * (top - least), top + 0.4 * (top - least))
     axes.set(xscale="log", xlim=(low / 1.1, high * 1.1), ylim=y_limits)
-    set_log_ticks(axes.xaxis, low, high)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.set(
         xlabel="runs of the mechanism", ylabel=f"certified {result.get('parameter', 'epsilon')}"
     )
