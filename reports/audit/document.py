@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -241,12 +242,18 @@ def read_document(path: str | Path) -> Json:
         or has a newer schema. The message is one line that names the file and the field.
     """
     name, found = printable(Path(path).name), read_json(path)
-    if has_frame_files(found):
-        try:
-            found = read_frame_files(found, Path(path).parent)
-        except InvalidArgument as error:
-            raise InvalidArgument(f"{name}: {error}") from None
+    with errors_in(name):
+        found = read_frame_files(found, Path(path).parent) if has_frame_files(found) else found
     return checked_document(found, name)
+
+
+@contextmanager
+def errors_in(place: str) -> Iterator[None]:
+    """Name the place in the messages of InvalidArgument that are raised in the block."""
+    try:
+        yield
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{place}: {error}") from None
 
 
 def checked_document(found: Any, name: str = "document") -> Json:
@@ -259,7 +266,7 @@ def checked_document(found: Any, name: str = "document") -> Json:
             f"{name} must be a report of dpwitness, such as audit.json: schema_version or "
             "results is missing"
         )
-    try:
+    with errors_in(name):
         if integer(1)(found["schema_version"], "schema_version") > SCHEMA:
             raise InvalidArgument(
                 f"schema_version must be at most {SCHEMA}, got {found['schema_version']}: "
@@ -272,14 +279,8 @@ def checked_document(found: Any, name: str = "document") -> Json:
             record(others, name=text(TEXT), verdict=_VERDICT)(result, at)
             present(_FIELDS | _NESTED | dict(kind_of(result).fields))(result, at)
         results = check_conclusions(dict(found), name)
-    except InvalidArgument as error:
-        raise InvalidArgument(f"{name}: {error}") from None
     usual: Json = {"title": "Audits", "command": None, "environment": {}}
-    return (
-        dict(found)
-        | {"results": results}
-        | {key: value for key, value in usual.items() if key not in found}
-    )
+    return {**usual, **found, "results": results}
 
 
 # Fields without conclusions: name, notes, run environment, times, sources, pictures. The seal does
@@ -362,7 +363,7 @@ def check_conclusions(document: Json, name: str) -> list[Json]:
 
 
 def _checked_result(result: Json, name: str, at: str) -> Json:
-    try:
+    with errors_in(at):
         determined = recompute_bounds(result).determined
         _check_fields(result)
         if result.get("witness"):
@@ -370,8 +371,6 @@ def _checked_result(result: Json, name: str, at: str) -> Json:
         if "sha256" in result and result["sha256"] != _hash(result):
             why = "sha256 does not match its fields; remove sha256 to show the result as recorded"
             raise InvalidArgument(f"result {result['name']!r} is damaged or edited: {why}")
-    except InvalidArgument as error:
-        raise InvalidArgument(f"{at}: {error}") from None
     found = dict(result)
     if not determined and "sha256" not in result and result["verdict"] in _DECIDED:
         note = (

@@ -86,17 +86,12 @@ def check_writable(folder: Path | str) -> Path:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
             pass
-        links = [entry.path for entry in os.scandir(path) if entry.is_symlink()]
+        links = [Path(entry) for entry in os.scandir(path) if entry.is_symlink()]
     except (OSError, ValueError) as error:  # ValueError: a null character in the name
-        why = (
-            "a symbolic link to nothing"
-            if path.is_symlink() and not path.exists()
-            else getattr(error, "strerror", None) or error
-        )
+        why = getattr(error, "strerror", None) or error
         raise InvalidArgument(f"report folder must be writable, got {str(path)!r}: {why}") from None
     for link in links:
-        name = os.path.basename(link)
-        if _MAIN.fullmatch(name) or WITNESS.fullmatch(name):
+        if _MAIN.fullmatch(link.name) or WITNESS.fullmatch(link.name):
             resolve_destination(link)
     return path
 

@@ -73,6 +73,7 @@ from dpwitness.core.values.json_reader import (
 )
 from dpwitness.core.values.json_reader import number as number_rule
 from dpwitness.core.values.wording import figure, number
+from dpwitness.reports.audit.document import errors_in
 from dpwitness.reports.phrasing.summary import RULES, error_of, rules_of
 
 ENDS = 4  # endpoints of two intervals; their error probabilities add up to 1 - confidence
@@ -326,19 +327,15 @@ def read_accepted(path: str | Path) -> tuple[Accepted, ...]:
         If the file is not valid TOML, or a field is unknown, missing or invalid. The message is one
         line with the file and the field.
     """
-    name = printable(Path(path).name)
-    try:
-        found = tomllib.loads(read_bytes(path, most=_MAX_BYTES).decode("utf-8"))
-    except InvalidArgument as error:
-        raise InvalidArgument(f"{name} {error}") from None
-    except (ValueError, RecursionError) as error:  # invalid UTF-8 or TOML
-        raise InvalidArgument(f"{name} must be TOML: {error}") from None
-    try:
+    with errors_in(printable(Path(path).name)):
+        content = read_bytes(path, most=_MAX_BYTES)
+        try:
+            found = tomllib.loads(content.decode("utf-8"))
+        except (ValueError, RecursionError) as error:  # invalid UTF-8 or TOML
+            raise InvalidArgument(f"must be TOML: {error}") from None
         _require_known_fields(found, ("accepted",), "")
         entries = listing(anything)(found.get("accepted", []), "accepted")
         return tuple(_parse_entry(entry, f"accepted[{i}]") for i, entry in enumerate(entries))
-    except InvalidArgument as error:
-        raise InvalidArgument(f"{name}: {error}") from None
 
 
 def _parse_entry(entry: Any, path: str) -> Accepted:
