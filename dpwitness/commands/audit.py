@@ -71,7 +71,8 @@ def _check_combination(
     """Raise InvalidArgument for options that cannot be combined with the mechanism."""
     if args.white_box and not has_capability(mechanism, WhiteBox):
         raise InvalidArgument(
-            f"--white-box needs a mechanism with log_density, but {name} has none"
+            f"--white-box needs a mechanism with log_density, but {name} has none: leave out "
+            "--white-box to audit it from its runs"
         )
     if args.white_box and not args.search and (args.seconds is not None or args.scores):
         raise InvalidArgument(
@@ -172,11 +173,16 @@ def _search_pairs(
     claim, seed = promised(mechanism, claim_of(args, mechanism), "audit"), args.seed or 0
     domain = getattr(mechanism, "domain", None) if domain is None else domain
     if domain is None:
-        raise InvalidArgument(f"--search needs a mechanism with a domain, but {name} has none")
+        raise InvalidArgument(
+            f"--search needs a mechanism with a domain, but {name} has none: add --domain"
+        )
     seconds = args.search_seconds or _SEARCH_SECONDS
     found = search(mechanism, domain, claim, seconds=seconds, seed=seed)
     if not found:
-        raise InvalidArgument(f"--search: no pair of the domain of {name} could be evaluated")
+        raise InvalidArgument(
+            f"--search: {name} could not be run on any pair of its domain: check --domain, or give "
+            "a pair with --d0 and --d1"
+        )
     pair, value = found[0]
     estimate = f"{claim.symbol} = {value:.4g} estimated from a few runs"
     if claim.is_pure and has_capability(mechanism, WhiteBox):

@@ -143,7 +143,7 @@ def keywords(text: str | None, option: str = "--kwargs") -> Json:
 
 
 def pair_of(d0: str | None, d1: str | None, relation: str | None, mechanism: Any) -> Pair | None:
-    """Return the pair of `--d0` and `--d1`, or None if pairs come from the mechanism's domain."""
+    """Return the pair of ``--d0`` and ``--d1``; None if pairs come from the mechanism's domain."""
     if d0 is None or d1 is None:
         return None
     own_relation = str(getattr(getattr(mechanism, "domain", None), "relation", "replace-one"))
@@ -365,7 +365,7 @@ def load(
     is_own, elsewhere = place.partition(".")[0] == "dpwitness", python or adapter_file(place)
     if memory and (in_process or is_own):
         raise InvalidArgument(
-            f"--memory limits worker processes, but {target} runs in this process"
+            f"--memory limits worker processes, but {target} runs in this process: leave it out"
         )
     if in_process and elsewhere:
         raise InvalidArgument(

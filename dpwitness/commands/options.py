@@ -161,9 +161,13 @@ def check_together(args: argparse.Namespace) -> None:
         if dest not in args.given:
             continue
         if rule.needs and not getattr(args, rule.needs):
-            raise InvalidArgument(f"{shown[dest]} needs {shown[rule.needs]}")
-        for other in args.given.intersection(rule.excludes):
-            raise InvalidArgument(f"{shown[dest]} cannot be combined with {shown[other]}")
+            raise InvalidArgument(
+                f"{shown[dest]} needs {shown[rule.needs]}: add it, or leave out {shown[dest]}"
+            )
+        for other in sorted(args.given.intersection(rule.excludes)):
+            raise InvalidArgument(
+                f"{shown[dest]} cannot be combined with {shown[other]}: leave out one of them"
+            )
 
 
 def confidence(of: str, default: float | None = 0.99, text: str = "") -> Options:
