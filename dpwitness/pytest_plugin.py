@@ -243,7 +243,9 @@ class _SuiteProperties:
 
         xml = self.config.stash.get(xml_key, None)
         attached = getattr(report, "dp_audits", [])
-        for i, text in enumerate(attached if xml is not None else [], start=1):
+        if xml is None:
+            return
+        for i, text in enumerate(attached, start=1):
             data = json.loads(text)
             place = "dpwitness" if len(attached) == 1 else f"dpwitness.{i}"
             for name, key in _PROPERTIES.items():

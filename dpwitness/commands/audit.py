@@ -108,8 +108,8 @@ def _run_audits(
     }
     results: list[Any] = []
     if args.white_box:
-        trials = args.trials or 100_000
-        results = [dpw.certify(mechanism, *pairs[:1], trials=trials, **common_options)]
+        only, trials = pairs[0] if pairs else None, args.trials or 100_000
+        results = [dpw.certify(mechanism, only, trials=trials, **common_options)]
     if args.search or not args.white_box:
         taken = ("trials", "seconds", "clock", "stop", "time_limit", "store", "sequential", "find")
         result = dpw.audit(

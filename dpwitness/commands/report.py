@@ -45,7 +45,12 @@ def report(args: argparse.Namespace) -> int:
         files = reports.write_document(
             document, folder, formats, stem=Path(file).stem, plots=not args.no_plots
         )
-    except reports.IncompleteReport as error:  # numbers or curves in the file are inconsistent
+    except InvalidArgument:
+        raise
+    except (
+        *(reports.IncompleteReport, ArithmeticError, AttributeError),
+        *(LookupError, TypeError, ValueError),
+    ) as error:  # numbers or curves in the file are inconsistent
         raise InvalidArgument(
             f"{printable(Path(file).name)} cannot be shown: {error_text(error)}"
         ) from error
