@@ -1,12 +1,12 @@
 """Plots of numbers: certified over claimed for several audits, the outputs that an event guesses,
-the bound over the runs, and the scores of canaries.
+and the scores of canaries.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -111,18 +111,18 @@ _GUESSES = {1: ("guess D1", RED, "////"), -1: ("guess D0", BLUE, "\\\\\\\\")}
 _ROWS = 8
 
 
-def has_event(result: Json) -> bool:
-    """Return whether a result has a histogram of the test's outputs."""
-    return bool((result.get("picture") or {}).get("rounds"))
+def event_of(result: Json) -> Json | None:
+    """Return the histogram of the test's outputs of a result; None if it has none."""
+    picture: Json = result.get("picture") or {}
+    return picture if picture.get("rounds") else None
 
 
-def draw_event(axes: Axes, result: Json) -> None:
+def draw_event(axes: Axes, found: Json) -> None:
     """Draw the shares of the runs on D0 and D1, along the event's statistic or by listed output,
     with the guesses hatched.
     """
     from matplotlib.lines import Line2D
 
-    found = result["picture"]
     shares = [
         np.array(found[side], dtype=float) / max(sum(found[side]), 1) for side in ("d1", "d0")
     ]
@@ -208,92 +208,16 @@ def _draw_listed_outputs(axes: Axes, found: Json, shares: list[np.ndarray]) -> N
     axes.grid(visible=False, axis="y")
 
 
-def _end_marker(result: Json) -> Any:
-    """Return the marker style of the final value: a filled diamond for a violation, otherwise an
-    open circle.
-    """
-    broken = result.get("verdict") == Verdict.VIOLATED.value
-    return (
-        {"marker": "D", "color": RED}
-        if broken
-        else {"marker": "o", "color": INK, "markerfacecolor": "white"}
-    )
+def scores_of(result: Json) -> Json | None:
+    """Return the histograms of the canary scores of a result; None if it has none."""
+    picture: Json = result.get("picture") or {}
+    return picture if "guessed_in" in picture else None
 
 
-def _draw_level(axes: Axes, height: float, words: str, **style: Any) -> None:
-    """Draw a horizontal line with a label at the left end."""
-    axes.axhline(height, linewidth=1.3, **style)
-    axes.annotate(
-        words,
-        (0.01, height),
-        xycoords=("axes fraction", "data"),
-        xytext=(0, 2),
-        textcoords="offset points",
-        fontsize=SMALL,
-    )
-
-
-def has_looks(result: Json) -> bool:
-    """Return whether a result has several interim looks with a finite bound."""
-    return (
-        len([1 for _, lower in result.get("looks") or [] if np.isfinite(number(lower) or 0.0)]) > 1
-    )
-
-
-def draw_looks(axes: Axes, result: Json) -> None:
-    """Draw the certified bound at each interim look over the number of runs, with the claim and the
-    limit.
-    """
-    from matplotlib.ticker import LogLocator
-
-    steps = np.array([(float(runs), number(lower) or 0.0) for runs, lower in result["looks"]])
-    steps = steps[np.isfinite(steps[:, 1])]
-    claim, limit = claim_of(result), number(result.get("limit"))
-    levels = [claim.parameter] if claim else []
-    if claim is not None:
-        _draw_level(axes, claim.parameter, f"claimed {claim}", color=INK, linestyle="--")
-    if (
-        limit is not None
-        and np.isfinite(limit)
-        and (claim is None or abs(limit / claim.parameter - 1) > 0.08)
-    ):
-        levels.append(limit)
-        _draw_level(axes, limit, f"limit {limit:.4g}", color=GREY, linestyle=":")
-    axes.step(steps[:, 0], steps[:, 1], where="post", color=BLUE, linewidth=1.6)
-    draw_markers(axes, steps[-1:, 0], steps[-1:, 1], **_end_marker(result))
-    # the curve rises, so the lower right corner is free
-    axes.text(
-        0.98,
-        0.04,
-        f"{steps[-1, 1]:.4g} certified",
-        ha="right",
-        fontsize=SMALL,
-        transform=axes.transAxes,
-    )
-    low, high = steps[0, 0], steps[-1, 0]
-    top, least = max([*levels, *steps[:, 1]]) or 1.0, min([*levels, *steps[:, 1]])
-    # An axis from zero would hide the growth of a large bound.
-    y_limits = (0.0, 1.2 * top)
-    if least > 0.6 * top:
-        y_limits = (least - 0.3 * (top - least), top + 0.4 * (top - least))
-    axes.set(xscale="log", xlim=(low / 1.1, high * 1.1), ylim=y_limits)
-    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.set(
-        xlabel="runs of the mechanism", ylabel=f"certified {result.get('parameter', 'epsilon')}"
-    )
-
-
-def has_scores(result: Json) -> bool:
-    """Return whether a result has histograms of canary scores."""
-    return "guessed_in" in (result.get("picture") or {})
-
-
-def draw_scores(axes: Axes, result: Json) -> None:
+def draw_scores(axes: Axes, picture: Json) -> None:
     """Draw histograms of the scores, included canaries upwards and excluded canaries downwards,
     with the guesses filled or hatched.
     """
-    picture = result["picture"]
     edges, included, out = (
         np.array(picture[key], dtype=float) for key in ("edges", "included", "left_out")
     )
