@@ -15,7 +15,6 @@ from pathlib import PurePosixPath
 from urllib.parse import quote
 
 from dpwitness.auditors.witnesses.kinds import kind_of
-from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import number
 from dpwitness.reports.phrasing.summary import (
@@ -51,21 +50,19 @@ def sarif(document: Json) -> Json:
     """
     found, undecided, fingerprint_counts = list[Json](), list[Json](), Counter[str]()
     for result in document["results"]:
-        rules = rules_of(result)
+        rules, verdict = rules_of(result), result["verdict"]
         for rule in rules:
             result_id = fingerprint(result, rule)
             fingerprint_counts[result_id] += 1
             found.append(_result(result, rule, result_id, fingerprint_counts[result_id]))
-        if result["verdict"] == Verdict.ERROR.value or (
-            result["verdict"] == Verdict.INCONCLUSIVE.value and not rules
-        ):
-            reason = line(result.get("headline") or result["verdict"])
+        if verdict == "ERROR" or (verdict == "INCONCLUSIVE" and not rules):
+            reason = line(result.get("headline") or verdict)
             text = f"{line(result['name'], 200)}: {reason}; the claim was not tested"
             undecided.append(
                 {
-                    "level": "error" if result["verdict"] == Verdict.ERROR.value else "warning",
+                    "level": "error" if verdict == "ERROR" else "warning",
                     "message": {"text": _without_links(text)},
-                    "locations": [_location(result, "")],
+                    "locations": [_location(result, [])],
                 }
             )
     notices = list(undecided)
@@ -128,13 +125,17 @@ def _result(result: Json, rule: str, result_id: str, again: int) -> Json:
     `again` counts the results with the same fingerprint in the run, such as a black-box and a
     white-box audit of one target.
     """
-    alert = {
+    findings = _findings(result, rule)
+    related = [place for _, place in findings[1:] if place]
+    reason = excuse(result, rule)
+    suppressions = [{"kind": "external", "status": "accepted", "justification": reason}]
+    return {
         "ruleId": rule,
         "ruleIndex": list(RULES).index(rule),
         "level": _level(rule),
         **({"kind": "review"} if rule == "SUSPECT" else {}),
-        "message": {"text": _message(result, rule)},
-        "locations": [_location(result, rule)],
+        "message": {"text": _message(result, rule, findings)},
+        "locations": [_location(result, findings)],
         "partialFingerprints": {
             "dpwitness/v1": result_id,
             "primaryLocationLineHash": f"{result_id}:{again}",
@@ -144,31 +145,31 @@ def _result(result: Json, rule: str, result_id: str, again: int) -> Json:
             for key in ("verdict", "claim", "relation", "evidence", "test")
             if result.get(key)
         },
+        **(
+            {"relatedLocations": [{"physicalLocation": place} for place in related[:99]]}
+            if related
+            else {}
+        ),
+        **({"suppressions": suppressions} if reason else {}),
     }
-    related = [
-        found for _, where in _findings(result, rule)[1:] if (found := _parse_location(where))
-    ]
-    if related:
-        alert["relatedLocations"] = [{"physicalLocation": place} for place in related[:99]]
-    if reason := excuse(result, rule):
-        alert["suppressions"] = [
-            {"kind": "external", "status": "accepted", "justification": reason}
-        ]
-    return alert
 
 
-def _findings(result: Json, rule: str) -> list[tuple[str, str]]:
-    """Return text and place of the findings that break a rule, those with a source location first;
-    an empty list for other rules.
-    """
+Findings = list[tuple[str, Json | None]]  # texts, with the places in the sources
+
+
+def _findings(result: Json, rule: str) -> Findings:
+    """Return the findings that break a rule, those with a place first; none for other rules."""
     kind = kind_of(result)
-    findings = kind.findings(result) if rule == kind.suspicion else []
-    return sorted(findings, key=lambda finding: _parse_location(finding[1]) is None)
+    findings: Findings = []
+    for text, where in kind.findings(result) if rule == kind.suspicion else []:
+        file, _, number = str(where or "").rpartition(":")
+        is_line = number.isdecimal() and len(number) < 10
+        findings.append((text, _place_in_sources(file, int(number) if is_line else 0)))
+    return sorted(findings, key=lambda finding: finding[1] is None)
 
 
-def _message(result: Json, rule: str) -> str:
+def _message(result: Json, rule: str, findings: Findings) -> str:
     description = result.get("headline") or result["verdict"]
-    findings = _findings(result, rule)
     if findings:
         description = "; ".join(line(text, 300) for text, _ in findings)
     elif rule == "BITS":
@@ -177,7 +178,7 @@ def _message(result: Json, rule: str) -> str:
             f"low bits: epsilon > {level.get('epsilon_lower')}: {level.get('description') or ''}"
         )
     against = f" (claim {line(result['claim'], 100)})" if result.get("claim") else ""
-    unknown = "" if _source_location(result, rule) else " [source file unknown]"
+    unknown = "" if _source_place(result, findings) else " [source file unknown]"
     return (
         f"{_without_links(line(result['name'], 200))}: "
         f"{_without_links(line(description))}{_without_links(against)}{unknown}"
@@ -189,55 +190,39 @@ def _without_links(text: str) -> str:
     return text.replace("](", "] (")
 
 
-def _location(result: Json, rule: str) -> Json:
-    place = _source_location(result, rule) or _physical_location(_UNKNOWN_FILE, 1)
+def _location(result: Json, findings: Findings) -> Json:
     name = line(result["name"], 200)
     return {
-        "physicalLocation": place,
+        "physicalLocation": _source_place(result, findings) or _physical_location(_UNKNOWN_FILE, 1),
         "logicalLocations": [{"fullyQualifiedName": name, "kind": "function"}],
     }
 
 
-def _source_location(result: Json, rule: str) -> Json | None:
-    """Return the source location of a result: of the call for a trace, else of the mechanism, else
-    of the test; None if unknown.
+def _source_place(result: Json, findings: Findings) -> Json | None:
+    """Return the place of a result in the sources: of the call for a trace, else of the mechanism,
+    else of the test; None if unknown.
     """
-    for _, where in _findings(result, rule):
-        if found := _parse_location(where):
-            return found
     source = result.get("source") or {}
     test = str(result.get("test") or "").partition("::")[0]
-    return _location_in_sources(source.get("file"), source.get("line")) or _location_in_sources(
-        test, 1
+    places = (
+        *(place for _, place in findings),
+        _place_in_sources(source.get("file"), source.get("line")),
+        _place_in_sources(test, 1),
     )
+    return next(filter(None, places), None)
 
 
-def _parse_location(text: object) -> Json | None:
-    """Return the SARIF location of a text ``FILE:LINE``; None if the text has another form."""
-    file, _, number = str(text or "").rpartition(":")
-    return (
-        _location_in_sources(file, int(number)) if number.isdecimal() and len(number) < 10 else None
-    )
-
-
-def _location_in_sources(file: object, line: object) -> Json | None:
+def _place_in_sources(file: object, line: object) -> Json | None:
     """Return the SARIF location of a file and line; None if the file is not below the root of the
     sources.
     """
     if not isinstance(file, str) or not isinstance(line, int) or not 0 < line < 2**31:
         return None
     path = PurePosixPath(file.replace("\\", "/"))
-    inside = (
-        path.parts
-        and not path.is_absolute()
-        and ".." not in path.parts
-        and ":" not in path.parts[0]
-    )
-    return (
-        _physical_location(path.as_posix(), line)
-        if inside and path.suffix and len(file) <= 1000
-        else None
-    )
+    outside = path.is_absolute() or ".." in path.parts or ":" in str(path).partition("/")[0]
+    if outside or not path.suffix or len(file) > 1000:
+        return None
+    return _physical_location(path.as_posix(), line)
 
 
 def _physical_location(file: str, line: int) -> Json:
