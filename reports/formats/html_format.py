@@ -40,7 +40,7 @@ from dpwitness.reports.plots.album import PLOTS, Album, text_of
 from dpwitness.reports.plots.drawing import inline_svg
 
 PICTURES = 110  # pictures per page: about .6 MB and 4 s
-EMBEDDED = 20_000  # bytes of the largest embedded witness; larger witnesses are linked
+EMBEDDED = 50_000  # bytes of the largest embedded witness; larger witnesses are linked
 _LONGEST = 2_000  # characters of an untrusted text
 # makes the HTML ids distinct if two cells show the same result
 _display_counter = itertools.count()
