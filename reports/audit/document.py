@@ -23,6 +23,7 @@ from dpwitness.auditors.witnesses.kinds import (
     kind_of,
     raise_damaged,
     recompute_bounds,
+    require_field,
 )
 from dpwitness.auditors.witnesses.parquet_files import has_frame_files, read_frame_files
 from dpwitness.auditors.witnesses.result import Result
@@ -387,32 +388,21 @@ def _check_fields(result: Json) -> None:
     """Check that the fields of a result agree: kind, the verdict in the headline, the pair's
     relation, the parameter, and the suite's expectation.
     """
-    found = result["verdict"]
-    headline, word = str(result.get("headline") or ""), verdict(found)
+    found, headline, claim = result["verdict"], str(result.get("headline") or ""), claim_of(result)
     words = [verdict(each.value) for each in Verdict]
-    shown = [each for each in words if headline.startswith((f"{each}:", f"{each} "))]
+    stated = [word for word in words if headline.startswith((f"{word}:", f"{word} "))]
     relation, audited = result.get("relation"), (result.get("pair") or {}).get("relation")
-    claim = claim_of(result)
-    symbol = None if claim is None else claim.symbol
-    right = result.get("right")
-    is_kept = str(result.get("expected") or "").startswith("kept")
-    certifies = kind_of(result).certifies or found not in ("CERTIFIED", "SUPPORTED")
-    undecided = found in ("ERROR", "INCONCLUSIVE", "SUSPECT")
-    for damaged, field, correct, recorded in (
-        (not certifies, "kind", "one that certifies, such as white box", result.get("kind")),
-        (shown[:1] not in ([], [word]), "verdict", shown[:1] and shown[0], word),
-        (relation is not None and audited not in (None, relation), "relation", audited, relation),
-        (
-            symbol is not None and result.get("parameter", symbol) != symbol,
-            "parameter",
-            symbol,
-            result.get("parameter"),
-        ),
-        (right is True and is_kept and found == "VIOLATED", "right", False, True),
-        (right is not None and undecided, "right", None, right),
-    ):
-        if damaged:
-            raise_damaged(result, field, correct, recorded)
+    symbol = result.get("parameter") if claim is None else claim.symbol
+    require_field(result, "verdict", stated[0] if stated else verdict(found), verdict(found))
+    require_field(result, "relation", audited or relation, relation or audited)
+    require_field(result, "parameter", symbol, result.get("parameter", symbol))
+    if found in ("CERTIFIED", "SUPPORTED") and not kind_of(result).certifies:
+        raise_damaged(result, "kind", "one that certifies, such as white box", result.get("kind"))
+    right, kept = result.get("right"), str(result.get("expected") or "").startswith("kept")
+    if right is not None and found in ("ERROR", "INCONCLUSIVE", "SUSPECT"):
+        raise_damaged(result, "right", None, right)
+    if right and kept and found == "VIOLATED":
+        raise_damaged(result, "right", False, True)
 
 
 def _check_witness(result: Json) -> None:
