@@ -39,7 +39,7 @@ from dpwitness.reports.phrasing.wording import differing, line, slugs
 from dpwitness.reports.plots.album import PLOTS, Album, text_of
 from dpwitness.reports.plots.drawing import inline_svg
 
-PICTURES = 110  # pictures per page: about .6 MB and 4 s
+PICTURED = 40  # audits of a page with all their pictures, worst first; the others have one
 EMBEDDED = 50_000  # bytes of the largest embedded witness; larger witnesses are linked
 _LONGEST = 2_000  # characters of an untrusted text
 # makes the HTML ids distinct if two cells show the same result
@@ -78,7 +78,6 @@ def html(
     """
     ranked, results = sort_worst_first(entries), document["results"]
     shown, overview = cards.columns(entries), album.overview(results)
-    chosen, left_out = _choose_pictures(ranked, album)
     lines = opening(entries, family(results))
     found = {result.get("verdict") for result in results}
     seeds = sorted({str(result["seed"]) for result in results if result.get("seed") is not None})
@@ -104,9 +103,8 @@ def html(
         if overview
         else None,
         entries=entries,
-        cards=[card(entry, chosen, album) for entry in ranked],
+        cards=[card(entry, album, None if i < PICTURED else 1) for i, entry in enumerate(ranked)],
         foldable=True,
-        left_out=left_out,
         seeds=", ".join(seeds[:40]) + (f" and {len(seeds) - 40} more" if len(seeds) > 40 else ""),
     )
 
@@ -116,27 +114,6 @@ def _one_line(text: Any) -> str:
     it is long.
     """
     return line(text, _LONGEST)
-
-
-def _choose_pictures(ranked: Sequence[Entry], album: Album) -> tuple[set[tuple[str, str]], str]:
-    """Choose the pictures of a page; return their (slug, kind) and a sentence on the number of
-    pictures left out.
-
-    The order of choice is: the first picture of each audit, all pictures of violated audits, then
-    the others by kind, worst audits first.
-    """
-    ordered = []
-    for entry in ranked:
-        group = 1 if entry.result.get("verdict") == "VIOLATED" else 2
-        for i, kind in enumerate(album.kinds(entry)):
-            place = (group, list(PLOTS).index(kind)) if i else (0, 0)
-            ordered.append((place, entry.slug, kind))
-    every = [(slug, kind) for _, slug, kind in sorted(ordered, key=lambda each: each[0])]
-    left_out = (
-        f"{len(every) - PICTURES} pictures are left out to limit the size of the page; "
-        "dpwitness.plot draws each from its result."
-    )
-    return set(every[:PICTURES]), left_out if len(every) > PICTURES else ""
 
 
 def _search_words(entry: Entry) -> str:
@@ -168,22 +145,22 @@ def _sort_key(value: Any) -> str:
 
 
 def card(
-    entry: Entry, chosen: set[tuple[str, str]], album: Album, embedded: float = EMBEDDED
+    entry: Entry, album: Album, pictures: int | None = None, embedded: float = EMBEDDED
 ) -> Json:
     """Return the values of an audit for the template ``card.html``.
 
-    The card shows the `chosen` pictures. A witness of at most `embedded` bytes is in the page.
+    The card shows at most `pictures` pictures. A witness of at most `embedded` bytes is in the
+    page.
     """
     result, pair = entry.result, entry.result.get("pair")
-    kinds = [kind for kind in album.kinds(entry) if (entry.slug, kind) in chosen]
-    pictures = [
+    shown = [
         {
             "text": PLOTS[kind].text,
             "svg": Markup(
                 inline_svg(album.svg(entry, kind), f"{entry.slug}-{kind}", text_of(kind, entry))
             ),
         }
-        for kind in kinds
+        for kind in album.kinds(entry)[:pictures]
     ]
     below = cards.table_below_facts(entry)
     return {
@@ -201,7 +178,7 @@ def card(
         ]
         if pair
         else [],
-        "pictures": pictures,
+        "pictures": shown,
         "facts": [fact for fact in card_facts(entry) if fact[0] not in _PAIR_FACTS],
         "below": block("\n".join(below)) if below else "",
         "notes": [_one_line(note) for note in result.get("notes") or []],
@@ -235,9 +212,8 @@ def notebook_html(result: Result) -> str:
     witness embedded.
     """
     entry, album = _entry(result), Album()
-    chosen = {(entry.slug, kind) for kind in album.kinds(entry)[:2]}
     return fragment(
-        "notebook.html", "notebook.css", card=card(entry, chosen, album, math.inf), foldable=False
+        "notebook.html", "notebook.css", card=card(entry, album, 2, math.inf), foldable=False
     )
 
 
