@@ -5,7 +5,8 @@ evidence sheet that follows the parts of NIST SP 800-226.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -196,8 +197,6 @@ def _escaped(text: object, most: int) -> str:
 NOT_COVERED = "not covered"  # the sheet never infers an answer
 _SHOWN = 12  # audits per row
 
-Row = tuple[str, Callable[[Sequence[Json]], str]]
-
 
 def sheet(document: Json) -> str:
     """Return the evidence sheet of a report as Markdown.
@@ -222,129 +221,76 @@ def sheet(document: Json) -> str:
         "at the subject.",
         "",
     ]
-    for part, rows in _PARTS:
-        answers = [(subject, find(results) or f"*{NOT_COVERED}*") for subject, find in rows]
+    for part, rows in _sheet_rows(results).items():
+        answers = [
+            (subject, _joined(texts) or f"*{NOT_COVERED}*") for subject, texts in rows.items()
+        ]
         lines += [f"## {part}", "", *table(("subject", "measured"), answers), ""]
     lines += ["## Not tested", "", *(f"- {text}" for text in untested(results)), ""]
     return "\n".join(lines)
 
 
-def _fact(label: str) -> Callable[[Sequence[Json]], str]:
-    """Return a function that looks up a fact of the claims."""
-
-    def find(results: Sequence[Json]) -> str:
-        found = dict(claim_facts(results)).get(label, "") if results else ""
-        return "" if found == "none stated" else found
-
-    return find
-
-
-def _headlines(topic: str) -> Callable[[Sequence[Json]], str]:
-    """Return a function that lists the headlines of audits of one topic."""
-
-    def find(results: Sequence[Json]) -> str:
-        return _joined(
-            f"{_name(result)}: "
-            f"{escaped_markdown(line(result.get('headline') or result['verdict'], 300))}"
-            for result in results
-            if kind_of(result).topic == topic
-        )
-
-    return find
-
-
-def _joined(texts: Iterable[str]) -> str:
-    found = list(texts)
-    more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
-    return "<br>".join([*found[:_SHOWN], *more])
-
-
-def _name(result: Json) -> str:
-    return code(line(result["name"], 80))
-
-
-def _bounds(results: Sequence[Json]) -> str:
-    """Certified lower bound of each audited parameter."""
-    return _joined(
-        f"{_name(result)}: {escaped_markdown(str(result['parameter']))} > "
-        f"{figure(result['parameter_lower'])} "
-        f"against {code(line(result.get('claim') or '', 80))}"
-        for result in results
-        if result.get("parameter_lower") is not None and result.get("parameter")
-    )
-
-
-def _algorithms(results: Sequence[Json]) -> str:
-    """Audited functions, with the library and its release, or the place in the source."""
-    texts = []
+def _sheet_rows(results: Sequence[Json]) -> dict[str, dict[str, list[str]]]:
+    """Return the texts of each subject of the sheet, by its parts."""
+    found = defaultdict[str, list[str]](list)
+    for label, text in claim_facts(results) if results else []:
+        found[label] = [text] if text != "none stated" else []
     for result in results:
-        source, place = result.get("source"), ""
-        if result.get("library"):
-            place = f" ({result['library']} {result.get('version') or ''})"
-        elif source:
-            place = f" ({source['file']}:{source['line']})"
-        texts.append(_name(result) + escaped_markdown(line(place, 120)))
-    return _joined(dict.fromkeys(texts))
+        name, bits = code(line(result["name"], 80)), result.get("bit_level")
+        headline = escaped_markdown(line(result.get("headline") or result["verdict"], 300))
+        found[kind_of(result).topic].append(f"{name}: {headline}")
+        found["functions"].append(name + _place(result))
+        if result.get("parameter_lower") is not None and result.get("parameter"):
+            bound = f"{escaped_markdown(result['parameter'])} > {figure(result['parameter_lower'])}"
+            claim = code(line(result.get("claim") or "", 80))
+            found["bounds"].append(f"{name}: {bound} against {claim}")
+        if bits:
+            bound = f"epsilon > {figure(bits.get('epsilon_lower'))} from low bits alone"
+            found["bits"].append(f"{name}: {escaped_markdown(bits.get('verdict'))}, {bound}")
+    if results:
+        seeded = sum(result.get("seed") is not None for result in results)
+        found["seeds"] = [
+            f"{seeded} of {len(results)} audits record a seed; the quality of the generator: "
+            f"{NOT_COVERED}"
+        ]
+    return {
+        "The differential privacy guarantee": {
+            "epsilon and delta, as claimed": found["parameters claimed"],
+            "epsilon, certified from below": found["bounds"],
+            "variant of differential privacy": found["notion"],
+            "unit of privacy": found["unit of privacy"],
+            "neighboring relation (bounded or unbounded)": found["neighboring relation"],
+            "evidence": found["evidence"],
+        },
+        "Differentially private algorithms": {
+            "algorithm and implementation": list(dict.fromkeys(found["functions"])),
+            "outputs against the claim": found["outputs"],
+            "sensitivity and contribution bounds": found["sensitivity"],
+            "accounting and composition": found["accounting"],
+            "utility": found["utility"],
+            "systemic, human and statistical bias": [],
+        },
+        "Deploying differential privacy": {
+            "trust model": found["trust model"],
+            "floating point": found["bits"],
+            "randomness": found["seeds"],
+            "time and other side channels": [],
+            "data security and access control": [],
+            "data collection": [],
+        },
+    }
 
 
-def _floating_point(results: Sequence[Json]) -> str:
-    """Verdicts on the low bits of outputs."""
-    return _joined(
-        f"{_name(result)}: {escaped_markdown(str(result['bit_level'].get('verdict')))}, epsilon > "
-        f"{figure(result['bit_level'].get('epsilon_lower'))} from low bits alone"
-        for result in results
-        if result.get("bit_level")
-    )
+def _place(result: Json) -> str:
+    """Return the library of a result with its release, or else the place in the source."""
+    source, place = result.get("source"), ""
+    if result.get("library"):
+        place = f"{result['library']} {result.get('version') or ''}"
+    elif source:
+        place = f"{source['file']}:{source['line']}"
+    return f" ({escaped_markdown(line(place, 120))})" if place else ""
 
 
-def _randomness(results: Sequence[Json]) -> str:
-    """Number of audits with a seed, which is not a statement on the generator of the library."""
-    seeded = sum(result.get("seed") is not None for result in results)
-    return (
-        f"{seeded} of {len(results)} audits record a seed; the quality of the generator: "
-        f"{NOT_COVERED}"
-        if results
-        else ""
-    )
-
-
-def _nothing(results: Sequence[Json]) -> str:
-    """Answer for subjects that no audit of this tool measures."""
-    return ""
-
-
-_PARTS: tuple[tuple[str, tuple[Row, ...]], ...] = (
-    (
-        "The differential privacy guarantee",
-        (
-            ("epsilon and delta, as claimed", _fact("parameters claimed")),
-            ("epsilon, certified from below", _bounds),
-            ("variant of differential privacy", _fact("notion")),
-            ("unit of privacy", _fact("unit of privacy")),
-            ("neighboring relation (bounded or unbounded)", _fact("neighboring relation")),
-            ("evidence", _fact("evidence")),
-        ),
-    ),
-    (
-        "Differentially private algorithms",
-        (
-            ("algorithm and implementation", _algorithms),
-            ("outputs against the claim", _headlines("outputs")),
-            ("sensitivity and contribution bounds", _headlines("sensitivity")),
-            ("accounting and composition", _headlines("accounting")),
-            ("utility", _headlines("utility")),
-            ("systemic, human and statistical bias", _nothing),
-        ),
-    ),
-    (
-        "Deploying differential privacy",
-        (
-            ("trust model", _fact("trust model")),
-            ("floating point", _floating_point),
-            ("randomness", _randomness),
-            ("time and other side channels", _nothing),
-            ("data security and access control", _nothing),
-            ("data collection", _nothing),
-        ),
-    ),
-)
+def _joined(texts: Sequence[str]) -> str:
+    more = [f"and {len(texts) - _SHOWN} more"] if len(texts) > _SHOWN else []
+    return "<br>".join([*texts[:_SHOWN], *more])
