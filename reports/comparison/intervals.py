@@ -63,12 +63,12 @@ from dpwitness.core import Claim, InvalidArgument, parse_claim
 from dpwitness.core.values.json_reader import (
     Json,
     anything,
+    checked,
     listing,
     one_of,
     printable,
     read_bytes,
     record,
-    refuse,
     text,
 )
 from dpwitness.core.values.json_reader import number as number_rule
@@ -247,23 +247,14 @@ def _interval_of_counts(claim: Claim, counted: Json, error: float, bound: float 
 _MAX_BYTES = 2**20  # bytes of a file
 
 
-def _date_rule(value: Any, path: str) -> datetime.date:
-    if not isinstance(value, datetime.date) or isinstance(value, datetime.datetime):
-        refuse(
-            path,
-            "be a date such as 2027-01-31",
-            str(value) if isinstance(value, datetime.datetime) else value,
-        )
-    return value
-
-
-def _reason_rule(value: Any, path: str) -> str:
-    if not str(text(2000)(value, path)).strip():
-        refuse(path, "be a non-empty text", value)
-    return str(value)
-
-
-_REQUIRED = {"claim": text(2000, empty=False), "reason": _reason_rule, "expires": _date_rule}
+_REQUIRED = {
+    "claim": text(2000, empty=False),
+    "reason": checked(
+        lambda value: isinstance(value, str) and 0 < len(value.strip()) <= 2000,
+        "be a non-empty text of at most 2000 characters",
+    ),
+    "expires": checked(lambda value: type(value) is datetime.date, "be a date such as 2027-01-31"),
+}
 _OPTIONAL = {
     "name": text(2000, empty=False),
     "target": text(2000, empty=False),
