@@ -108,9 +108,9 @@ def what_to_do(entry: Entry) -> str:
         return _ADVICE["NOT_EXERCISED"]
     if found == "INCONCLUSIVE" and result.get("evidence") == "assumed":
         return _ADVICE["TRACED"]
-    least = number(result.get("parameter_lower"))
+    least = number(result.get("parameter_lower")) or 0.0
     weaker, missing_witness = "", ""
-    if least is not None and 0 < least < math.inf:
+    if 0 < least < math.inf:
         weaker = f" or claim at least {symbol} = {figure(least)}, which is a lower bound only"
     if not entry.witness_file:
         missing_witness = " No witness file could be written for it: see the notes."

@@ -157,13 +157,14 @@ def _check_all(args: argparse.Namespace) -> int:
     seconds = sum(found["seconds"] for found in results)
     print(f"{len(results)} claims: {', '.join(tally)}; {seconds:.0f} s", file=out)
     print(scope_summary(results), file=out)
-    missing = len(names) - len(results)
+    code, missing = _exit_code(words), len(names) - len(results)
     if missing:
         print(f"interrupted: {missing} claims were not checked", file=out)
+        code = NO_VERDICT
     write_failed = write_report_files(args.report, lambda folder: pages.write(results, folder), out)
     if args.json:
         print_json(results)
-    return code_after_write(NO_VERDICT if missing else _exit_code(words), write_failed)
+    return code_after_write(code, write_failed)
 
 
 def _parse_settings(pairs: list[str]) -> dict[str, float | tuple[float, float]]:

@@ -348,12 +348,12 @@ def store(args: argparse.Namespace) -> int:
         before, damaged = file.stat().st_size, opened.clear_damage()
         entries = opened.entries()
         existing = {entry.name for entry in entries}
-        for name in args.names:
-            if name not in existing:
-                raise InvalidArgument(
-                    f"NAME must be an audit of {opened.path}, got {name!r}; audits in the store: "
-                    f"{', '.join(sorted(existing)) or 'none'}"
-                )
+        unknown = sorted(set(args.names) - existing)
+        if unknown:
+            raise InvalidArgument(
+                f"NAME must be an audit of {opened.path}, got {unknown[0]!r}; audits in the store: "
+                f"{', '.join(sorted(existing)) or 'none'}"
+            )
         for entry in entries:
             if entry.name in args.names:
                 opened.drop(entry.id)

@@ -4,6 +4,7 @@ and removed rows; as a table on a terminal, in Markdown and as a page.
 
 from __future__ import annotations
 
+import operator
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -237,14 +238,11 @@ def _match_rows(
     unmatched: defaultdict[Any, list[Json]] = defaultdict(list)
     for result in before:
         unmatched[_row_key(result)].append(result)
-    for same_relation in (True, False):
+    for fits in (operator.eq, lambda old, new: None in (old, new)):
         for place, result in enumerate(after):
             relation, candidates = result.get("relation"), unmatched[_row_key(result)]
             for i, old in enumerate(candidates):
-                agree = old.get("relation") == relation
-                if place not in partners and (
-                    agree if same_relation else None in (relation, old.get("relation"))
-                ):
+                if place not in partners and fits(old.get("relation"), relation):
                     partners[place] = candidates.pop(i)
                     break
     yield from ((partners.get(place), result) for place, result in enumerate(after))

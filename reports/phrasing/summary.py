@@ -99,7 +99,7 @@ def family(results: Sequence[Json]) -> Family | None:
     error = min(error_of(results[i]["confidence"]) for i in members)
     violated = [i for i in members if results[i].get("verdict") == "VIOLATED"]
     refuted = tuple(i for i in violated if adjusted[i] <= error)
-    return Family(error, adjusted, refuted, tuple(i for i in violated if i not in refuted))
+    return Family(error, adjusted, refuted, tuple(sorted({*violated} - {*refuted})))
 
 
 def error_of(confidence: float) -> float:

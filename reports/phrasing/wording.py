@@ -213,13 +213,13 @@ def _records(value: Any) -> list[Any] | None:
         return rows_of(value)
     if kind == "graph":
         return [*(node for node, _ in value["nodes"]), *(edge[:2] for edge in value["edges"])]
-    if kind != "array" or not value.get("shape"):
+    shape = value.get("shape") if kind == "array" else None
+    if not shape:
         return None
-    entries, count = value["value"], value["shape"][0]
-    if len(value["shape"]) == 1:
-        return list(entries)
-    width = len(entries) // max(count, 1)
-    return [entries[i * width : (i + 1) * width] for i in range(count)]
+    entries = value["value"]
+    width = len(entries) // max(shape[0], 1)
+    rows = [entries[i * width : (i + 1) * width] for i in range(shape[0])]
+    return list(entries) if len(shape) == 1 else rows
 
 
 def _changed_indices(first_records: list[str], other: list[str]) -> set[int]:
