@@ -284,18 +284,12 @@ def _repeat_lost_interrupt(unraisable: Any) -> None:
     """
     if isinstance(unraisable.exc_value, KeyboardInterrupt):
         _SignalState.again.cancel()
-        _SignalState.again = threading.Timer(0.05, _resend_interrupt)
+        _SignalState.count = 0
+        _SignalState.again = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
         _SignalState.again.daemon = True
         _SignalState.again.start()
     else:
         sys.__unraisablehook__(unraisable)
-
-
-def _resend_interrupt() -> None:
-    """Send SIGINT to this process, unless the command has ended."""
-    if not _SignalState.last:
-        _SignalState.count = 0
-        os.kill(os.getpid(), signal.SIGINT)
 
 
 @contextmanager

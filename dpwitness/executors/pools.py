@@ -167,17 +167,20 @@ def remote_cluster(address: str) -> Iterator[Executor]:
             client = Client(address, timeout=CONNECT, set_as_default=False)
         except (OSError, ValueError):
             raise InvalidArgument(
-                f"--executor dask://{address}: no scheduler answered within {CONNECT:g} s"
+                f"--executor dask://{address}: no scheduler answered within {CONNECT:g} s: "
+                "check the address, and that the scheduler runs"
             ) from None
         with client:
             try:
                 client.wait_for_workers(1, timeout=FIRST_WORKER)
             except TimeoutError:
                 raise InvalidArgument(
-                    f"--executor dask://{address}: no worker started within {FIRST_WORKER:g} s"
+                    f"--executor dask://{address}: no worker started within {FIRST_WORKER:g} s: "
+                    "start a worker of this scheduler"
                 ) from None
             # on which counts depend: dpwitness, and the series of NumPy
-            for name, own in versions().items():
+            series = ".".join(version("numpy").split(".")[:2])
+            for name, own in {"dpwitness": version("dpwitness"), "numpy": series}.items():
                 for worker, found in client.run(version, name, on_error="return").items():
                     if not f"{found}.".startswith(f"{own}."):
                         there = f"no {name}" if isinstance(found, Exception) else f"{name} {found}"
@@ -225,11 +228,6 @@ def run_pickled(task: bytes) -> Any:
         return function(*args, **kwargs)
     except (SystemExit, GeneratorExit, KeyboardInterrupt) as error:  # Dask would stop the worker
         raise MechanismFailed(f"the mechanism ended its run with {error_text(error)}") from None
-
-
-def versions() -> dict[str, str]:
-    """Return the versions on which counts depend: dpwitness, and the series of NumPy."""
-    return {"dpwitness": version("dpwitness"), "numpy": ".".join(version("numpy").split(".")[:2])}
 
 
 @contextmanager
