@@ -157,24 +157,29 @@ def _fail_unaudited(kind: str) -> NoReturn:
     )
 
 
+def _misuse(item: pytest.Function, marker: pytest.Mark) -> str:
+    """Return what is wrong with the marker of a test; an empty text if nothing is."""
+    nodes = [node for node, _ in item.iter_markers_with_node("dp_audit")]
+    if nodes.count(nodes[0]) > 1:
+        return "the test carries the marker twice: write a test for each claim"
+    if marker.args:
+        return f"the marker takes keywords only, got {marker.args!r}"
+    try:
+        if isinstance(marker.kwargs.get("claim"), str):
+            dpw.parse_claim(marker.kwargs["claim"])
+    except InvalidArgument as error:
+        return str(error)
+    return ""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run a marked test: call the test function to get its mechanism, then audit the mechanism."""
     marker = pyfuncitem.get_closest_marker("dp_audit")
     if marker is None:
         return None
-    nodes = [node for node, _ in pyfuncitem.iter_markers_with_node("dp_audit")]
-    problem = ""
-    if nodes.count(nodes[0]) > 1:
-        problem = "the test carries the marker twice: write a test for each claim"
-    elif marker.args:
-        problem = f"the marker takes keywords only, got {marker.args!r}"
-    elif isinstance(marker.kwargs.get("claim"), str):
-        try:
-            dpw.parse_claim(marker.kwargs["claim"])
-        except InvalidArgument as error:
-            problem = str(error)
-    if problem:  # outside the handler: pytest would also show the handled error
+    problem = _misuse(pyfuncitem, marker)
+    if problem:  # outside a handler: pytest would also show the handled error
         pytest.fail(f"dp_audit: {problem}", pytrace=False)
     # a plugin may have wrapped a coroutine function in a plain function
     function = inspect.unwrap(pyfuncitem.obj)
