@@ -158,7 +158,7 @@ def _use_project_file(parser: argparse.ArgumentParser, name: str, given: list[st
         for action in group._group_actions
         for option in action.option_strings
     }
-    told = []
+    applied = []
     try:
         file, table = _project_table()
         for action in command._actions:
@@ -169,14 +169,14 @@ def _use_project_file(parser: argparse.ArgumentParser, name: str, given: list[st
             if key != "targets":
                 action.default = _read_default(action, table[key], f"{file}: {key}")
                 action.required = False
-                told.append(f"{option} {shlex.quote(str(table[key]))}")
+                applied.append(f"{option} {shlex.quote(str(table[key]))}")
             elif action.nargs in ("*", "?"):
                 action.default = table[key] if action.nargs == "*" else table[key][0]
-                told.append(key)
+                applied.append(key)
     except InvalidArgument as error:
         command.error(str(error))
-    if told and not {"-q", "--quiet", "-h", "--help"} & {*given}:
-        print(f"defaults of pyproject.toml: {', '.join(told)}", file=sys.stderr)
+    if applied and not {"-q", "--quiet", "-h", "--help"} & {*given}:
+        print(f"defaults of pyproject.toml: {', '.join(applied)}", file=sys.stderr)
 
 
 def _read_default(action: argparse.Action, value: Any, place: str) -> Any:
