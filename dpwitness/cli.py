@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dpwitness.commands.options import COLOR, JSON, add_options
+from dpwitness.commands.options import COLOR, JSON, add_options, check_together
 from dpwitness.commands.table import COMMANDS, Command
 from dpwitness.core.values.validation import InvalidArgument, short_repr
 from dpwitness.terminal import (
@@ -85,7 +85,8 @@ def _parser() -> argparse.ArgumentParser:
         parsers[name] = _add_command(commands, name, declared)
         if declared.like:
             usual = vars(parsers[declared.like].parse_args([]))
-            parsers[name].set_defaults(**usual | dict(declared.fixed) | {"run": declared.run})
+            own = {"run": declared.run, "rules": parsers[name].get_default("rules")}
+            parsers[name].set_defaults(**usual | dict(declared.fixed) | own)
     lines = [
         textwrap.fill(
             COMMANDS[name].text, 79, initial_indent=f"  {name:<10}", subsequent_indent=" " * 12
@@ -150,31 +151,32 @@ def _use_project_file(parser: argparse.ArgumentParser, name: str, given: list[st
     command = next(
         action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
     ).choices[name]
-    words, told = {word.partition("=")[0] for word in given}, list[str]()
-    exclusive = [
-        {option for action in group._group_actions for option in action.option_strings}
+    words = {word.partition("=")[0] for word in given}
+    rivals = {
+        option: {each for action in group._group_actions for each in action.option_strings}
         for group in command._mutually_exclusive_groups
-    ]
+        for action in group._group_actions
+        for option in action.option_strings
+    }
+    applied = []
     try:
         file, table = _project_table()
-        for key, value in table.items():
-            option = f"--{key}"
-            action = command._option_string_actions.get(option)
-            rivals = {option}.union(*(group for group in exclusive if option in group))
-            if action is None or rivals & words:
+        for action in command._actions:
+            option = action.option_strings[-1] if action.option_strings else "--targets"
+            key = option.removeprefix("--")
+            if key not in table or words & {option, *rivals.get(option, ())}:
                 continue
-            action.default = _read_default(action, value, f"{file}: {key}")
-            action.required = False
-            told.append(f"{option} {shlex.quote(str(value))}")
+            if key != "targets":
+                action.default = _read_default(action, table[key], f"{file}: {key}")
+                action.required = False
+                applied.append(f"{option} {shlex.quote(str(table[key]))}")
+            elif action.nargs in ("*", "?"):
+                action.default = table[key] if action.nargs == "*" else table[key][0]
+                applied.append(key)
     except InvalidArgument as error:
         command.error(str(error))
-    targets = table.get("targets", [])
-    for action in command._actions:
-        if targets and not action.option_strings and action.nargs in ("*", "?"):
-            action.default = targets if action.nargs == "*" else targets[0]
-            told.append("targets")
-    if told and not {"-q", "--quiet", "-h", "--help"} & {*given}:
-        print(f"defaults of pyproject.toml: {', '.join(told)}", file=sys.stderr)
+    if applied and not {"-q", "--quiet", "-h", "--help"} & {*given}:
+        print(f"defaults of pyproject.toml: {', '.join(applied)}", file=sys.stderr)
 
 
 def _read_default(action: argparse.Action, value: Any, place: str) -> Any:
@@ -204,9 +206,8 @@ def _project_table() -> tuple[Path | None, dict[str, Any]]:
                 f"{file}: keys of [tool.dpwitness] must be among {', '.join(_PROJECT_KEYS)}, got "
                 f"{key!r}"
             )
-        listed = isinstance(value, list) and all(isinstance(each, str) for each in value)
-        plain = isinstance(value, str | int | float) and not isinstance(value, bool)
-        if not (listed if key == "targets" else plain):
+        listed = isinstance(value, list) and {type(each) for each in value} == {str}
+        if not (listed if key == "targets" else type(value) in (str, int, float)):
             kind = "a list of texts" if key == "targets" else "a text or a number"
             raise InvalidArgument(f"{file}: {key} must be {kind}, got {short_repr(value)}")
     return file, dict(found)
@@ -233,5 +234,6 @@ def _run(args: argparse.Namespace) -> int:
         if isinstance(stream, Stream):
             stream.colored = wanted(getattr(args, "color", "auto"), stream)
             stream.quiet = getattr(args, "quiet", False)
+    check_together(args)
     module, _, function = args.run.partition(":")
     return int(getattr(import_module(f"dpwitness.commands.{module}"), function)(args))

@@ -145,6 +145,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     return result
 
 
+_NO_MECHANISM = "dp_audit: the marked test must return or yield a mechanism, got none"
+
+
 def _fail_unaudited(kind: str) -> NoReturn:
     pytest.fail(
         "dp_audit: the marked test was not audited: the marker audits what a plain function "
@@ -154,46 +157,44 @@ def _fail_unaudited(kind: str) -> NoReturn:
     )
 
 
+def _misuse(item: pytest.Function, marker: pytest.Mark) -> str:
+    """Return what is wrong with the marker of a test; an empty text if nothing is."""
+    nodes = [node for node, _ in item.iter_markers_with_node("dp_audit")]
+    if nodes.count(nodes[0]) > 1:
+        return "the test carries the marker twice: write a test for each claim"
+    if marker.args:
+        return f"the marker takes keywords only, got {marker.args!r}"
+    try:
+        if isinstance(marker.kwargs.get("claim"), str):
+            dpw.parse_claim(marker.kwargs["claim"])
+    except InvalidArgument as error:
+        return str(error)
+    return ""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run a marked test: call the test function to get its mechanism, then audit the mechanism."""
     marker = pyfuncitem.get_closest_marker("dp_audit")
     if marker is None:
         return None
-    marked_nodes = [node for node, _ in pyfuncitem.iter_markers_with_node("dp_audit")]
-    if marked_nodes.count(marked_nodes[0]) > 1:
-        pytest.fail(
-            "dp_audit: the test carries the marker twice: write a test for each claim",
-            pytrace=False,
-        )
-    wrong, claim = "", marker.kwargs.get("claim")
-    if isinstance(claim, str):
-        try:
-            dpw.parse_claim(claim)
-        except InvalidArgument as error:
-            wrong = str(error)
-    if wrong:  # outside the handler: pytest would also show the handled error
-        pytest.fail(f"dp_audit: {wrong}", pytrace=False)
-    if marker.args:
-        pytest.fail(f"dp_audit: the marker takes keywords only, got {marker.args!r}", pytrace=False)
+    problem = _misuse(pyfuncitem, marker)
+    if problem:  # outside a handler: pytest would also show the handled error
+        pytest.fail(f"dp_audit: {problem}", pytrace=False)
     # a plugin may have wrapped a coroutine function in a plain function
     function = inspect.unwrap(pyfuncitem.obj)
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         _fail_unaudited("an async function")
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
     returned = pyfuncitem.obj(**arguments)
-    if returned is None:
-        pytest.fail(
-            "dp_audit: the marked test must return or yield a mechanism, got None", pytrace=False
-        )
-    steps = (
-        returned
-        if inspect.isgenerator(returned)
-        else iter(returned if isinstance(returned, list | tuple) else [returned])
-    )
+    steps = returned
+    if not inspect.isgenerator(returned):
+        steps = returned if isinstance(returned, list | tuple) else [returned]
     auditor, count, refuted = _auditor(pyfuncitem), 0, list[str]()
     # exhaust the generator: code after a yield runs too
     for count, mechanism in enumerate(steps, start=1):
+        if mechanism is None:
+            pytest.fail(_NO_MECHANISM, pytrace=False)
         name = pyfuncitem.name if count == 1 else f"{pyfuncitem.name}-{count}"
         try:
             auditor(mechanism, name=name, **marker.kwargs)
@@ -202,9 +203,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
                 raise
             refuted.append(str(error))
     if count == 0:
-        pytest.fail(
-            "dp_audit: the marked test must return or yield a mechanism, got none", pytrace=False
-        )
+        pytest.fail(_NO_MECHANISM, pytrace=False)
     pyfuncitem.stash[_AUDITED] = True
     if refuted:
         pytest.fail("\n\n".join(refuted), pytrace=False)
@@ -219,41 +218,25 @@ def pytest_runtest_makereport(
     controller.
     """
     audits_found = item.stash.get(_PENDING_AUDITS, [])
-    if audits_found and item.config.getini("junit_family") in _FAMILIES_WITH_PROPERTIES:
-        item.user_properties += _properties(audits_found)
     outcome = yield
     if audits_found:
         outcome.get_result().dp_audits = [json.dumps(data) for data in audits_found]
         audits_found.clear()
 
 
-# the schema of xunit2 has no properties of a test case, only of the suite
-_FAMILIES_WITH_PROPERTIES = ("xunit1", "legacy")
-
-
-def _properties(audits: list[Json]) -> list[tuple[str, str]]:
-    """Return properties of a test's audits, as (name, value) pairs, for the JUnit XML report."""
-    keys = {
-        "verdict": "verdict",
-        "claim": "claim",
-        "certified": "parameter_lower",
-        "detectable": "detectable",
-        "confidence": "confidence",
-    }
-    audits_found = []
-    for i, data in enumerate(audits, start=1):
-        place = "dpwitness" if len(audits) == 1 else f"dpwitness.{i}"
-        audits_found += [
-            (f"{place}.{name}", reports.line(data[key], 200))
-            for name, key in keys.items()
-            if data.get(key) is not None
-        ]
-    return audits_found
+# names of properties in the JUnit XML report, and the fields of a result
+_PROPERTIES = {
+    "verdict": "verdict",
+    "claim": "claim",
+    "certified": "parameter_lower",
+    "detectable": "detectable",
+    "confidence": "confidence",
+}
 
 
 class _SuiteProperties:
-    """Plugin on the controller that writes audits to JUnit XML as suite properties, each under the
-    name of its test.
+    """Plugin on the controller that writes audits to JUnit XML as properties of the suite, each
+    under the name of its test: the schema has none for a test case.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -264,15 +247,16 @@ class _SuiteProperties:
         from _pytest.junitxml import xml_key
 
         xml = self.config.stash.get(xml_key, None)
-        attached = getattr(report, "dp_audits", None)
-        if (
-            xml is None
-            or not attached
-            or self.config.getini("junit_family") in _FAMILIES_WITH_PROPERTIES
-        ):
+        attached = getattr(report, "dp_audits", [])
+        if xml is None:
             return
-        for name, value in _properties([json.loads(text) for text in attached]):
-            xml.add_global_property(f"{reports.line(report.nodeid, 500)} {name}", value)
+        for i, text in enumerate(attached, start=1):
+            data = json.loads(text)
+            place = "dpwitness" if len(attached) == 1 else f"dpwitness.{i}"
+            for name, key in _PROPERTIES.items():
+                if data.get(key) is not None:
+                    test = reports.line(report.nodeid, 500)
+                    xml.add_global_property(f"{test} {place}.{name}", reports.line(data[key], 200))
 
 
 class _MergedReport:
@@ -281,13 +265,10 @@ class _MergedReport:
     """
 
     def __init__(self, path: Path, place: str) -> None:
-        self.place, self.results = place, dict[str, list[Json]]()
-        self.folder, self.stem = (
-            (path.parent, path.stem) if path.suffix == ".md" else (path, "audit")
-        )
-        self.written: Path | None = None
-        self.untouched, self.cut = "", ""
-
+        self.place, self.results, self.summary = place, dict[str, list[Json]](), ""
+        self.folder, self.stem = path, "audit"
+        if path.suffix == ".md":
+            self.folder, self.stem = path.parent, path.stem
         try:
             reports.check_writable(self.folder)
         except InvalidArgument as error:
@@ -295,11 +276,11 @@ class _MergedReport:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Store the audits of a test; a repeated test replaces its earlier results."""
-        attached = getattr(report, "dp_audits", None)
+        attached = getattr(report, "dp_audits", [])
         if report.when == "setup":
             self.results[report.nodeid] = []
         if attached:
-            self.results[report.nodeid] += [json.loads(text) for text in attached]
+            self.results[report.nodeid] += map(json.loads, attached)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
@@ -308,52 +289,42 @@ class _MergedReport:
         A run without audits leaves an existing report unchanged.
         """
         merged = [data for node in sorted(self.results) for data in self.results[node]]
-        broken_off = exitstatus in (
-            pytest.ExitCode.INTERRUPTED,
-            pytest.ExitCode.INTERNAL_ERROR,
-        ) or bool(session.shouldstop)
-        self.cut = " (interrupted: finished audits only)" if broken_off else ""
+        ended_early = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
+        broken_off = exitstatus in ended_early or bool(session.shouldstop)
+        untouched = ""
         if session.config.option.collectonly:
-            self.untouched = "tests were only collected"
+            untouched = "tests were only collected"
         elif not merged and (broken_off or (self.folder / f"{self.stem}.md").exists()):
-            self.untouched = "no audit was run"
-        if self.untouched:
+            untouched = "no audit was run"
+        if untouched:
+            self.summary = f"{untouched}: the report was not written, {self.place} is unchanged"
             return
         from dpwitness.terminal import try_to_write
 
-        title, command = f"Audits{self.cut}", f"pytest --dp-report {self.place}"
-        self.written, write_failed = try_to_write(
+        cut = " (interrupted: finished audits only)" if broken_off else ""
+        title, command = f"Audits{cut}", f"pytest --dp-report {self.place}"
+        written, write_failed = try_to_write(
             "report",
             lambda: reports.write_report(
                 merged, self.folder, title=title, command=command, stem=self.stem
             ),
         )
+        if written is not None:
+            broken = sum(data["verdict"] == "VIOLATED" for data in merged)
+            audits = f"{len(merged)} audits{cut}, {broken} violated"
+            self.summary = f"{audits}; report: {self.place}"
         if write_failed and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
         file = reports.summary_file()
         if file is not None:
-            try_to_write(
-                "summary",
-                lambda: reports.append_summary(
-                    reports.build_document(merged, title=title, command=command), file
-                ),
-            )
+            document = reports.build_document(merged, title=title, command=command)
+            try_to_write("summary", lambda: reports.append_summary(document, file))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the number of audits and the path of the report."""
-        if self.written is None and not self.untouched:
-            return
-        terminalreporter.section("dpwitness")
-        if self.untouched:
-            terminalreporter.line(
-                f"{self.untouched}: the report was not written, {self.place} is unchanged"
-            )
-            return
-        merged = [data for audits_found in self.results.values() for data in audits_found]
-        broken = sum(data["verdict"] == "VIOLATED" for data in merged)
-        terminalreporter.line(
-            f"{len(merged)} audits{self.cut}, {broken} violated; report: {self.place}"
-        )
+        if self.summary:
+            terminalreporter.section("dpwitness")
+            terminalreporter.line(self.summary)
 
 
 class _Discovery:

@@ -147,7 +147,7 @@ class CaseOutcome:
     @property
     def unfinished(self) -> bool:
         """Whether the audit has no verdict."""
-        return self.result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.SUSPECT)
+        return not self.result.verdict.decided
 
     @property
     def accepted(self) -> bool:
@@ -213,16 +213,16 @@ def run_case(
     InvalidArgument
         If an option is invalid.
     """
-    suite_defaults = defaults or Suite("", "", list, 2_000_000)
+    usual = defaults or Suite("", "", list, 2_000_000)
     result = audit(
         case.mechanism,
         claim=case.claim,
         pair=case.where(),
-        trials=None if seconds is not None else trials or case.trials or suite_defaults.trials,
+        trials=None if seconds is not None else trials or case.trials or usual.trials,
         seconds=seconds,
         clock=clock,
-        confidence=suite_defaults.confidence if confidence is None else confidence,
-        seed=suite_defaults.seed if seed is None else seed,
+        confidence=usual.confidence if confidence is None else confidence,
+        seed=usual.seed if seed is None else seed,
         executor=executor,
         name=case.name,
         bits=case.bits,
@@ -233,30 +233,21 @@ def run_case(
     enclosed = None
     # without a density the loss of the audited pair cannot be enclosed
     if case.white_box and result.pair is not None and has_capability(case.mechanism, WhiteBox):
-        enclosed = dpw.certify(  # loads FLINT
-            case.mechanism,
-            result.pair,
-            result.claim,
-            trials=40_000,
-            seed=result.seed,
-            name=case.name,
-        )
+        options: dict[str, Any] = {"trials": 40_000, "seed": result.seed, "name": case.name}
+        enclosed = dpw.certify(case.mechanism, result.pair, result.claim, **options)  # loads FLINT
     right, why = compare(case, result, enclosed)
-    data = reports.result_json(result) | case.details(result)
-    if case.white_box and enclosed is None:
+    data = reports.result_json(result) | case.details(result) | {"right": right, "expected": ""}
+    if case.white_box:
         data["enclosure"] = {"none": "unknown: the mechanism has no density in closed form"}
-    elif enclosed is not None and enclosed.verdict is Verdict.ERROR:
-        data["enclosure"] = {"none": enclosed.headline()}
-    elif enclosed is not None:
+    if enclosed is not None:
         keys = ("verdict", "parameter", "parameter_lower", "parameter_upper", "route", "upper_end")
-        found = enclosed.to_json()
-        data["enclosure"] = {key: found[key] for key in keys}
-    data |= {"right": right, "expected": ""}
+        is_error, found = enclosed.verdict is Verdict.ERROR, enclosed.to_json()
+        fields = {key: found.get(key) for key in keys}
+        data["enclosure"] = {"none": enclosed.headline()} if is_error else fields
     if case.truth is not None:
-        expected = f"truth: {case.truth.parameter:.6g}, {case.truth.source}"
-        word = "not settled" if right is None else "right" if right else "WRONG"
-        note = f"verdict {word}{f' ({why})' if why else ''}; {expected}"
-        data["notes"] = [*data["notes"], note]
+        truth = f"truth: {case.truth.parameter:.6g}, {case.truth.source}"
+        word = {None: "not settled", True: "right", False: "WRONG"}[right]
+        data["notes"] = [*data["notes"], f"verdict {word}{f' ({why})' if why else ''}; {truth}"]
         word = "violated" if case.truth.breaks(result.claim) else "kept"
         data["expected"] = f"{word}: {result.claim.symbol} = {figure(case.truth.parameter)}"
     return CaseOutcome(case, result, data, right, why)
@@ -283,18 +274,21 @@ def compare(
         they are right.
     """
     truth, symbol = case.truth, result.claim.symbol
-    if result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.SUSPECT):
+    if not result.verdict.decided:
         return None, ""
-    if enclosed is not None and enclosed.verdict is Verdict.ERROR:
-        return False, enclosed.headline()
-    if enclosed is not None and result.parameter_lower > enclosed.parameter_upper:
-        return False, f"{symbol} is at most {enclosed.parameter_upper:.4g} on this pair"
+    least, most, refuted = -math.inf, math.inf, False
+    if enclosed is not None:
+        if enclosed.verdict is Verdict.ERROR:
+            return False, enclosed.headline()
+        least, most = enclosed.parameter_lower, enclosed.parameter_upper
+        refuted = enclosed.verdict is Verdict.VIOLATED
+    if result.parameter_lower > most:
+        return False, f"{symbol} is at most {most:.4g} on this pair"
     if truth is None:
         return None, ""
     promise = f"keeps {symbol} = {truth.parameter:.4g}"
-    least = -math.inf if enclosed is None else enclosed.parameter_lower
-    claim_is_false, found = truth.breaks(result.claim), result.verdict is Verdict.VIOLATED
-    missed = claim_is_false and not found
+    kept, found = not truth.breaks(result.claim), result.verdict is Verdict.VIOLATED
+    missed = not kept and not found
     leaks = result.bit_level is not None and result.bit_level.verdict is Verdict.VIOLATED
     comparisons: tuple[tuple[bool, bool | None, str], ...] = (
         (
@@ -302,19 +296,15 @@ def compare(
             False,
             f"it {promise}, but {symbol} is at least {least:.6g} on this pair",
         ),
-        (found and not claim_is_false, False, f"it {promise}"),
-        (missed and enclosed is not None and enclosed.verdict is Verdict.VIOLATED, True, ""),
+        (kept and found, False, f"it {promise}"),
+        (missed and refuted, True, ""),
         (
             missed and not case.settled,
             None,
             f"it only {promise}, which a run of this size does not show",
         ),
         (missed, False, f"it only {promise}, the violation was missed"),
-        (
-            case.bits and leaks and truth.bits_safe is True and not claim_is_false,
-            False,
-            "its low bits are safe",
-        ),
+        (case.bits and leaks and kept and truth.bits_safe is True, False, "its low bits are safe"),
         (
             case.bits and not leaks and truth.bits_safe is False,
             False,
@@ -512,11 +502,9 @@ def _cost(case: Case) -> int:
     """Return the relative cost of a case: its number of pairs; targets in other interpreters count
     as the most expensive.
     """
-    return (
-        10**6
-        if isinstance(case.mechanism, Target)
-        else len(audited_pairs(case.mechanism, case.where(), None))
-    )
+    if isinstance(case.mechanism, Target):
+        return 10**6
+    return len(audited_pairs(case.mechanism, case.where(), None))
 
 
 @cache

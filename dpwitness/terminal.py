@@ -1,5 +1,5 @@
 """Terminal of a command: exit codes, one-line errors, output streams that never raise, colors of
-verdicts, and signals that end a run.
+verdicts, signals that end a run, and progress bars.
 """
 
 from __future__ import annotations
@@ -7,15 +7,18 @@ from __future__ import annotations
 import atexit
 import os
 import re
+import shutil
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from io import TextIOBase
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, TextIO
 
 from dpwitness import reports
 from dpwitness.core.values.validation import InvalidArgument, error_text
@@ -281,18 +284,12 @@ def _repeat_lost_interrupt(unraisable: Any) -> None:
     """
     if isinstance(unraisable.exc_value, KeyboardInterrupt):
         _SignalState.again.cancel()
-        _SignalState.again = threading.Timer(0.05, _resend_interrupt)
+        _SignalState.count = 0
+        _SignalState.again = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
         _SignalState.again.daemon = True
         _SignalState.again.start()
     else:
         sys.__unraisablehook__(unraisable)
-
-
-def _resend_interrupt() -> None:
-    """Send SIGINT to this process, unless the command has ended."""
-    if not _SignalState.last:
-        _SignalState.count = 0
-        os.kill(os.getpid(), signal.SIGINT)
 
 
 @contextmanager
@@ -388,3 +385,116 @@ def wanted(choice: str, stream: TextIOBase) -> bool:
     if choice != "auto":
         return choice == "always"
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+class Line:
+    """One line of a terminal that is drawn again and again."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._length = stream, 0
+
+    def draw(self, text: str, end: str = "") -> None:
+        """Replace the drawn text by another."""
+        self._stream.write("\r" + text.ljust(self._length) + end)
+        self._stream.flush()
+        self._length = len(text)
+
+    def close(self) -> None:
+        """Erase the line."""
+        if self._length:
+            self.draw("", "\r")
+
+
+class Progress:
+    """Progress callback that draws a bar with rate and remaining time on one line of a stream, at
+    most ten times a second. Without a stream it draws nothing.
+
+    `close`, or the end of a ``with`` block, erases the bar.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.line = None if stream is None else Line(stream)
+        self._drawn_at = time.monotonic()
+        # time and count of the first call, so that the rate excludes start-up
+        self._first: tuple[float, int] | None = None
+        self._bound = ""
+
+    def interim_bound(self, symbol: str, bound: float) -> None:
+        """Record the lower bound of the latest interim analysis, to be drawn with the progress."""
+        self._bound = f"  {symbol} > {bound:.3g} so far"
+
+    def __call__(self, done: int, planned: int) -> None:
+        now = time.monotonic()
+        if self.line is None or now - self._drawn_at < 0.1:
+            return
+        self._drawn_at = now
+        since, before = self._first = self._first or (now, done)
+        rate = (done - before) / max(now - since, 1e-9)
+        counts = (f"{n:,}" if n < 10**7 else f"{n:.3g}" for n in (done, planned))
+        share = min(1.0, done / max(planned, 1))
+        status = f" {share:4.0%}  {' of '.join(counts)}"
+        # after a second, the rate is stable enough to estimate the remaining time
+        if rate > 0 and now - since >= 1.0:
+            left = timedelta(seconds=round(max((planned - done) / rate, 0.0)))
+            status += f"  {rate:.3g} runs/s  {left} left"
+        status += self._bound
+        room = shutil.get_terminal_size((80, 24)).columns - 1
+        width = max(min(30, room - len(status) - 2), 0)
+        full = round(share * width)
+        self.line.draw(f"[{'#' * full}{'.' * (width - full)}]{status}"[:room])
+
+    def close(self) -> None:
+        """Erase the bar."""
+        if self.line is not None:
+            self.line.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@contextmanager
+def bar() -> Iterator[Progress | None]:
+    """Yield a progress bar on standard error, erased at the end; None if standard error is not a
+    terminal, or with ``--quiet``.
+    """
+    with progress_bar() as progress:
+        yield None if progress.line is None else progress
+
+
+def progress_bar() -> Progress:
+    """Return a progress callback for the ``progress=`` argument of `audit` and other entry points.
+
+    On a terminal and in a notebook the callback draws a bar on one line, and elsewhere nothing.
+    `close`, or the end of a ``with`` block, erases the bar.
+
+    Returns
+    -------
+    Progress
+        A callable that takes the number of finished and of planned runs.
+
+    Examples
+    --------
+    >>> from dpwitness import audit, mechanisms
+    >>> with progress_bar() as shown:
+    ...     result = audit(mechanisms.Laplace(epsilon=1.0), trials=20_000, progress=shown)
+    """
+    ipython = sys.modules.get("IPython")  # a notebook has imported it already
+    shell = ipython.get_ipython() if ipython is not None else None
+    in_notebook = shell is not None and "text/html" in shell.display_formatter.active_types
+    on_terminal = sys.stderr.isatty() and not _is_quiet()
+    return Progress(sys.stderr if in_notebook or on_terminal else None)
+
+
+def _is_quiet() -> bool:
+    return bool(getattr(sys.stderr, "quiet", False))
+
+
+def announce(line: str) -> None:
+    """Print a line on standard error, also if standard error is not a terminal; print nothing with
+    ``--quiet``.
+    """
+    if not _is_quiet():
+        print(reports.plain(line), file=sys.stderr, flush=True)

@@ -141,11 +141,9 @@ class Auditor:
                 data.pop(key, None)
             self._keep(strict(data))
         level = getattr(result, "bit_level", None)
-        if result.verdict is Verdict.VIOLATED or (
-            level is not None and level.verdict is Verdict.VIOLATED
-        ):
+        if Verdict.VIOLATED in (result.verdict, level and level.verdict):
             raise PrivacyViolation(self._violation_message(result), result)
-        if result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.SUSPECT):
+        if not result.verdict.decided:
             claim = getattr(result, "claim", None)
             raise NoVerdict(
                 f"{result.headline()} (audit of "

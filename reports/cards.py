@@ -36,58 +36,48 @@ from dpwitness.reports.phrasing.wording import code, escaped_markdown, item, lin
 
 def card(entry: Entry) -> list[str]:
     """Return the card of one audit as lines of markdown."""
-    result = entry.result
-    lines = [
-        f'<a id="{entry.slug}"></a>',
-        f"### {verdict(result.get('verdict'))}: {code(entry.name)}",
-        "",
+    result, kind = entry.result, kind_of(entry.result)
+    headline, file = escaped_markdown(result.get("headline") or ""), entry.witness_file
+    accepted = acceptance_text(result)
+    parts = [
+        [f'<a id="{entry.slug}"></a>', f"### {verdict(result.get('verdict'))}: {code(entry.name)}"],
+        [f"**{headline}**"] if headline else [],
+        [f"What to do: {what_to_do(entry)}"],
+        [f"Accepted {escaped_markdown(accepted)}."] if accepted else [],
     ]
-    if result.get("headline"):
-        lines += [f"**{escaped_markdown(result['headline'])}**", ""]
-    lines += [f"What to do: {what_to_do(entry)}", ""]
-    if result.get("accepted"):
-        lines += [f"Accepted {escaped_markdown(acceptance_text(result))}.", ""]
-    if entry.witness_file:
-        lines += [
-            f"Witness: [{entry.witness_file}]({entry.witness_file}). Anyone can reproduce "
-            f"this verdict, {kind_of(result).again}:",
-            "",
-            "```",
-            f"dpwitness replay {entry.witness_file}",
-            "```",
-            "",
-        ]
-        if kind_of(result).runs and not (result.get("witness") or {}).get("target"):
-            lines += [
-                "The witness file names no mechanism, because this mechanism cannot be "
-                "imported from a module: call "
-                "`dpwitness.replay(file, mechanism=...)` instead.",
-                "",
-            ]
-    lines += [*table(("", ""), card_facts(entry)), ""]
-    if below := table_below_facts(entry):
-        lines += [*below, ""]
-    for text, file in entry.plots:
-        lines += [f"![{text}]({file})", ""]
+    if file:
+        how = f"Witness: [{file}]({file}). Anyone can reproduce this verdict, {kind.again}:"
+        parts += [[how], ["```", f"dpwitness replay {file}", "```"]]
+        if kind.runs and not (result.get("witness") or {}).get("target"):
+            parts.append([_NO_TARGET])
+    parts += [table(("", ""), card_facts(entry)), table_below_facts(entry)]
+    parts += [[f"![{text}]({file})"] for text, file in entry.plots]
     notes = result.get("notes") or []
-    if notes:
-        lines += ["Notes:", "", *map(item, notes), ""]
-    return lines
+    parts += [["Notes:"], [item(note) for note in notes]] if notes else []
+    return [line for part in parts if part for line in (*part, "")]
+
+
+_NO_TARGET = (
+    "The witness file names no mechanism, because this mechanism cannot be imported from a module: "
+    "call `dpwitness.replay(file, mechanism=...)` instead."
+)
 
 
 def card_facts(entry: Entry) -> list[tuple[str, str]]:
     """Return the facts of an audit as (label, markdown) pairs, without empty facts."""
-    facts = kind_of(entry.result).facts(entry.result) or _plain_facts(entry.result)
-    found = []
-    for label, fact, is_code in facts:
-        text = fact
-        if label == "how sure" and fact and entry.adjusted is not None:
-            text = f"{fact}; p {p_value(entry.adjusted)} among all audits of this report (Holm)"
-        if text:
-            found.append(
-                (escaped_markdown(label), code(text) if is_code else escaped_markdown(text))
-            )
-    return found
+    correction = ""
+    if entry.adjusted is not None:
+        correction = f"; p {p_value(entry.adjusted)} among all audits of this report (Holm)"
+    return [
+        (
+            escaped_markdown(label),
+            (code if is_code else escaped_markdown)(
+                text + correction if label == "how sure" else text
+            ),
+        )
+        for label, text, is_code in kind_of(entry.result).facts(entry.result) or _plain_facts(entry)
+        if text
+    ]
 
 
 def table_below_facts(entry: Entry) -> list[str]:
@@ -99,95 +89,69 @@ def table_below_facts(entry: Entry) -> list[str]:
         return []
     header, rows, codes = found
     shown = [
-        [code(cell) if i in codes else escaped_markdown(cell) for i, cell in enumerate(row)]
+        [(code if i in codes else escaped_markdown)(cell) for i, cell in enumerate(row)]
         for row in rows
     ]
     return table(header, shown)
 
 
 def what_to_do(entry: Entry) -> str:
-    """Return the advice for an audit: that of its kind, or else the first of a list that fits."""
+    """Return the advice for an audit: that of its kind, or else that for its verdict."""
     result = entry.result
-    found, symbol = result.get("verdict"), result.get("parameter", "epsilon")
-    own_advice = kind_of(result).advice.get(str(found))
+    found, symbol = str(result.get("verdict")), result.get("parameter", "epsilon")
+    own_advice = kind_of(result).advice.get(found)
     if own_advice is not None:
         return own_advice
-    least = number(result.get("parameter_lower"))
-    weaker = (
-        f" or claim at least {symbol} = {figure(least)}, which is a lower bound only"
-        if least is not None and 0 < least < math.inf
-        else ""
-    )
-    missing_witness = (
-        "" if entry.witness_file else " No witness file could be written for it: see the notes."
-    )
-    inconclusive = found == Verdict.INCONCLUSIVE.value
-    advice = (
-        (
-            found == Verdict.VIOLATED.value,
-            "release nothing under this claim; replay the witness, then repair the "
-            f"mechanism{weaker}.{missing_witness}",
-        ),
-        (
-            found == Verdict.SUSPECT.value,
-            "read what is guessed in the first note. If the library promises this claim, "
-            "delete the line `guessed` of the target and audit again. If not, correct the claim or "
-            "the domain in the target file.",
-        ),
-        (
-            violated_in_bits(result),
-            "round the outputs to a grid, or draw discrete noise, before release: no "
-            "violation was found in their values, but float rounding tells the datasets apart.",
-        ),
-        (
-            found == Verdict.NOT_REFUTED.value,
-            "no change is needed on this evidence. It covers the pairs tried at this budget "
-            "and does not prove the claim; more trials find smaller violations, and a white-box "
-            "check or a proof check can settle the claim.",
-        ),
-        (
-            found == Verdict.CERTIFIED.value,
-            "no change is needed, within the domain and the assumptions stated below.",
-        ),
-        (
-            found == Verdict.SUPPORTED.value,
-            "no change is needed on this evidence, which is numerical or assumed, not proved.",
-        ),
-        (
-            result.get("exercised") is False,
-            "audit a pair whose values change the result: other values, the pairs of a "
-            "domain (`--domain`), or a search (`--search`). This audit says nothing about the "
-            "claim, because the outputs on D0 and D1 look the same.",
-        ),
-        (
-            inconclusive and result.get("evidence") == "assumed",
-            "look at the line of code that the trace names. The claim is violated if the noise has "
-            "the traced law, which the counts of this audit do not show: more trials or another "
-            "pair may certify the violation.",
-        ),
-        (
-            inconclusive,
-            "run the audit again to the end, or with more trials; the measurements so far are "
-            "shown below.",
-        ),
-    )
-    otherwise = (
-        "fix the problems named in the notes and run the audit again; this audit says nothing "
-        "about the claim."
-    )
-    return next((text for fits, text in advice if fits), otherwise)
+    if violated_in_bits(result) and found not in ("VIOLATED", "SUSPECT"):
+        return _ADVICE["BITS"]
+    if found in ("INCONCLUSIVE", "ERROR") and result.get("exercised") is False:
+        return _ADVICE["NOT_EXERCISED"]
+    if found == "INCONCLUSIVE" and result.get("evidence") == "assumed":
+        return _ADVICE["TRACED"]
+    least = number(result.get("parameter_lower")) or 0.0
+    weaker, missing_witness = "", ""
+    if 0 < least < math.inf:
+        weaker = f" or claim at least {symbol} = {figure(least)}, which is a lower bound only"
+    if not entry.witness_file:
+        missing_witness = " No witness file could be written for it: see the notes."
+    return _ADVICE.get(found, _ADVICE["ERROR"]).format(weaker=weaker, missing=missing_witness)
 
 
-def _plain_facts(result: Json) -> Facts:
+_ADVICE = {
+    "VIOLATED": "release nothing under this claim; replay the witness, then repair the "
+    "mechanism{weaker}.{missing}",
+    "SUSPECT": "read what is guessed in the first note. If the library promises this claim, "
+    "delete the line `guessed` of the target and audit again. If not, correct the claim or "
+    "the domain in the target file.",
+    "BITS": "round the outputs to a grid, or draw discrete noise, before release: no "
+    "violation was found in their values, but float rounding tells the datasets apart.",
+    "NOT_REFUTED": "no change is needed on this evidence. It covers the pairs tried at this budget "
+    "and does not prove the claim; more trials find smaller violations, and a white-box "
+    "check or a proof check can settle the claim.",
+    "CERTIFIED": "no change is needed, within the domain and the assumptions stated below.",
+    "SUPPORTED": "no change is needed on this evidence, which is numerical or assumed, not proved.",
+    "NOT_EXERCISED": "audit a pair whose values change the result: other values, the pairs of a "
+    "domain (`--domain`), or a search (`--search`). This audit says nothing about the "
+    "claim, because the outputs on D0 and D1 look the same.",
+    "TRACED": "look at the line of code that the trace names. The claim is violated if the noise "
+    "has the traced law, which the counts of this audit do not show: more trials or another "
+    "pair may certify the violation.",
+    "INCONCLUSIVE": "run the audit again to the end, or with more trials; the measurements so far "
+    "are shown below.",
+    "ERROR": "fix the problems named in the notes and run the audit again; this audit says nothing "
+    "about the claim.",
+}
+
+
+def _plain_facts(entry: Entry) -> Facts:
     """Return all fields that are a number, a word or a line, for kinds without facts."""
     skipped = ("schema_version", "name", "verdict", "headline", "witness_file", "sha256")
-    facts = []
-    for key, value in result.items():
-        if key not in skipped and isinstance(value, bool | int | float | str):
-            shown = figure(value, 6) if isinstance(value, float) else str(value)
-            shown = ("no", "yes")[value] if isinstance(value, bool) else shown
-            facts.append(Fact(key.replace("_", " "), shown))
-    return [*facts, Fact("environment", describe_environment(result))]
+    facts = [
+        Fact(key.replace("_", " "), figure(value, 6) if isinstance(value, float) else str(value))
+        for key, value in entry.result.items()
+        if key not in skipped and isinstance(value, bool | int | float | str)
+    ]
+    return [*facts, Fact("environment", describe_environment(entry.result))]
 
 
 SEVERITY = ("VIOLATED", "SUSPECT", "ERROR", "INCONCLUSIVE", "NOT_REFUTED", "SUPPORTED", "CERTIFIED")
@@ -207,12 +171,8 @@ def answer(entries: Sequence[Entry]) -> list[str]:
         return ["No audit was run."]
     found = count_verdicts([entry.result for entry in entries])
     audits = f"{len(entries)} {_plural(len(entries), 'audit')}"
-    broken, suspects = (
-        [entry for entry in entries if entry.result.get("verdict") == each.value]
-        for each in (Verdict.VIOLATED, Verdict.SUSPECT)
-    )
+    broken, suspects = _with_verdict(entries, "VIOLATED"), _with_verdict(entries, "SUSPECT")
     expected = [entry for entry in entries if entry.result.get("expected")]
-    decided = found["NOT_REFUTED"] + found["SUPPORTED"] + found["CERTIFIED"]
     sentences = (
         (expected, _agreement(expected, len(entries) - len(expected))),
         (broken, f"VIOLATED in {len(broken)} of {audits}: {_join_names(broken)}."),
@@ -220,46 +180,57 @@ def answer(entries: Sequence[Entry]) -> list[str]:
             suspects,
             f"SUSPECT in {len(suspects)} of {audits} of guessed claims: {_join_names(suspects)}.",
         ),
-        (decided == 0, "No audit reached a verdict: it is unknown whether these claims hold."),
+        (found["NOT_REFUTED"] + found["SUPPORTED"] + found["CERTIFIED"] == 0, NONE_DECIDED),
         (True, f"No violation found in {audits}."),
     )
-    first = next(sentence for holds, sentence in sentences if holds)
-    unusual = (Verdict.CERTIFIED.value, Verdict.SUPPORTED.value)
     words = [
-        f"{n} {verdict(name).lower()}" for name, n in found.items() if n or name not in unusual
+        f"{n} {verdict(name).lower()}"
+        for name, n in found.items()
+        if n or name not in ("CERTIFIED", "SUPPORTED")
     ]
-    lines = [first, "Verdicts: " + ", ".join(words) + "."]
+    verdicts = f"Verdicts: {', '.join(words)}."
     leaky = [entry for entry in entries if violated_in_bits(entry.result)]
     if leaky:
-        lines[-1] += (
+        verdicts += (
             " Apart from these, float rounding tells the datasets apart in "
             f"{len(leaky)}: {_join_names(leaky)}."
         )
-    worst = max(broken, key=lambda entry: _ratio(entry.result) or 0.0, default=None)
-    if worst is not None and _ratio(worst.result) is not None:
-        result = worst.result
-        value = beyond(result.get("parameter", "epsilon"), result.get("parameter_lower"))
-        lines += [
-            f"Largest: {code(worst.name)}, {value} certified where "
-            f"{code(result.get('claim'))} is claimed."
-        ]
-    return lines
+    first = next(sentence for holds, sentence in sentences if holds)
+    return [first, verdicts, *_largest(broken)]
+
+
+# the answer where no audit has a verdict
+NONE_DECIDED = "No audit reached a verdict: it is unknown whether these claims hold."
+
+
+def _with_verdict(entries: Sequence[Entry], *names: str) -> list[Entry]:
+    return [entry for entry in entries if entry.result.get("verdict") in names]
+
+
+def _largest(broken: Sequence[Entry]) -> list[str]:
+    """Return a sentence on the violation with the largest ratio of certified to claimed."""
+    ratios = [(ratio, entry) for entry in broken if (ratio := _ratio(entry.result)) is not None]
+    if not ratios:
+        return []
+    _, worst = max(ratios, key=lambda each: each[0])
+    value = beyond(worst.result.get("parameter", "epsilon"), worst.result["parameter_lower"])
+    claim = code(worst.result.get("claim"))
+    return [f"Largest: {code(worst.name)}, {value} certified where {claim} is claimed."]
 
 
 def _agreement(expected: Sequence[Entry], uncompared: int) -> str:
     """Return how many of the audits with a known truth have the expected verdict, and which have a
     wrong verdict; `uncompared` is the number of other audits.
     """
-    right, wrong = (
-        [entry for entry in expected if entry.result.get("right") is each] for each in (True, False)
-    )
+    right = sum(entry.result.get("right") is True for entry in expected)
+    wrong = [entry for entry in expected if entry.result.get("right") is False]
     others = {
-        "not settled": len(expected) - len(right) - len(wrong),
+        "not settled": len(expected) - right - len(wrong),
         "with nothing to compare with": uncompared,
     }
     rest = [f"{n} {what}" for what, n in others.items() if n]
     return (
-        f"{len(right)} of {len(expected)} {_plural(len(expected), 'verdict')} as expected"
+        f"{right} of {len(expected)} {_plural(len(expected), 'verdict')} as expected"
         + (f"; wrong: {_join_names(wrong)}." if wrong else ".")
         + (f" Besides, {' and '.join(rest)}." if rest else "")
     )
@@ -295,32 +266,27 @@ def _next_steps(entries: Sequence[Entry]) -> str:
     """Return the advice for the report: the next steps, as one sentence; an empty text if there are
     none.
     """
-    verdicts = {entry.result.get("verdict") for entry in entries}
     files = [entry.witness_file for entry in entries if entry.witness_file]
     replay = f"(`dpwitness replay {files[0]}`{', ...' if len(files) > 1 else ''})" if files else ""
     # in a suite some mechanisms are wrong on purpose
     is_suite = any(entry.result.get("expected") for entry in entries)
-    steps = {
-        f"replay the {_plural(len(files), 'witness', 'witnesses')} {replay}": bool(files),
-        "repair the violated mechanisms, or withdraw their claims, before any release": (
-            Verdict.VIOLATED.value in verdicts and not is_suite
-        ),
-        "look at the wrong verdicts: either the tool or the known truth is wrong there": any(
-            entry.result.get("right") is False for entry in entries
-        ),
-        "round floating-point outputs to a grid": (
-            any(violated_in_bits(entry.result) for entry in entries) and not is_suite
-        ),
-        "run the audits without a verdict again": bool(
-            verdicts & {Verdict.ERROR.value, Verdict.INCONCLUSIVE.value}
-        ),
+    violated = [] if is_suite else _with_verdict(entries, "VIOLATED")
+    leaky = [entry for entry in entries if violated_in_bits(entry.result) and not is_suite]
+    steps: dict[str, Sequence[object]] = {
+        f"replay the {_plural(len(files), 'witness', 'witnesses')} {replay}": files,
+        "repair the violated mechanisms, or withdraw their claims, before any release": violated,
+        "look at the wrong verdicts: either the tool or the known truth is wrong there": [
+            entry for entry in entries if entry.result.get("right") is False
+        ],
+        "round floating-point outputs to a grid": leaky,
+        "run the audits without a verdict again": _with_verdict(entries, "ERROR", "INCONCLUSIVE"),
     }
     if entries and not any(steps.values()):
         return (
             "What to do: no change is needed on this evidence; the column `detectable` shows "
             "which violations it could have missed."
         )
-    taken = [step for step, needed in steps.items() if needed]
+    taken = [step for step, applies in steps.items() if applies]
     return f"What to do: {'; '.join(taken)}." if taken else ""
 
 
@@ -347,67 +313,43 @@ def sort_worst_first(entries: Sequence[Entry]) -> list[Entry]:
 
 def columns(entries: Sequence[Entry]) -> list[CardColumn]:
     """Return the columns of the table of audits, without optional columns that would be empty."""
-    results = [entry.result for entry in entries]
-    found = [
-        CardColumn("audit", lambda e: link(e.name, e.slug), lambda e: e.name),
-        *(
-            [CardColumn("test", lambda e: code(e.result.get("test") or "-"))]
-            if any(r.get("test") for r in results)
-            else []
-        ),
-        CardColumn("claim", lambda e: code(e.result["claim"]) if e.result.get("claim") else "-"),
-        CardColumn("relation", lambda e: escaped_markdown(e.result.get("relation") or "-")),
-        *(
-            [CardColumn("expected", lambda e: escaped_markdown(e.result.get("expected") or "-"))]
-            if any(r.get("expected") for r in results)
-            else []
-        ),
-        CardColumn("verdict", _format_verdict, lambda e: _rank(e.result.get("verdict"))),
-        CardColumn("certified", _format_certified, lambda e: _ratio(e.result)),
-    ]
-    if any(_format_enclosure(r) for r in results):
-        found.append(CardColumn("enclosure", lambda e: _format_enclosure(e.result) or "-"))
     return [
-        *found,
-        CardColumn(
-            "limit",
-            lambda e: figure(e.result.get("limit")),
-            lambda e: number(e.result.get("limit")),
-        ),
-        CardColumn(
-            "certified / limit",
-            lambda e: f"{share:.1%}" if (share := _share(e.result)) is not None else "-",
-            lambda e: _share(e.result),
-        ),
-        CardColumn(
-            "detectable",
-            lambda e: (
-                figure(e.result.get("detectable")) if _lower_bound(e.result) is not None else "-"
-            ),
-            lambda e: (
-                number(e.result.get("detectable")) if _lower_bound(e.result) is not None else None
-            ),
-        ),
-        CardColumn(
-            "low bits",
-            lambda e: (
-                "distinguishable"
-                if violated_in_bits(e.result)
-                else verdict(bits["verdict"])
-                if (bits := e.result.get("bit_level"))
-                else "-"
-            ),
-        ),
-        CardColumn("cost", lambda e: cost(e.result), lambda e: number(e.result.get("trials"))),
+        column
+        for column in _COLUMNS
+        if column.head not in _OPTIONAL or any(column.text(entry) != "-" for entry in entries)
     ]
+
+
+def _field(key: str, shown: Callable[[Any], str]) -> Callable[[Entry], str]:
+    """Return a function that formats a field of an audit, or returns "-" if it is empty."""
+    return lambda entry: shown(entry.result[key]) if entry.result.get(key) else "-"
 
 
 def _format_verdict(entry: Entry) -> str:
     shown = verdict(entry.result.get("verdict"))
     accepted = " (accepted)" if entry.result.get("accepted") else ""
-    return (
-        f"**{shown}**" if entry.result.get("verdict") == Verdict.VIOLATED.value else shown
-    ) + accepted
+    return f"**{shown}**{accepted}" if shown == "VIOLATED" else shown + accepted
+
+
+def _format_bits(entry: Entry) -> str:
+    if violated_in_bits(entry.result):
+        return "distinguishable"
+    return verdict((entry.result.get("bit_level") or {"verdict": "-"})["verdict"])
+
+
+def _detectable(entry: Entry) -> float | None:
+    bound = _lower_bound(entry.result)
+    return None if bound is None else number(entry.result.get("detectable"))
+
+
+def _share(entry: Entry) -> float | None:
+    limit, least = number(entry.result.get("limit")), _lower_bound(entry.result)
+    return least / limit if limit and least is not None else None
+
+
+def _format_share(entry: Entry) -> str:
+    share = _share(entry)
+    return "-" if share is None else f"{share:.1%}"
 
 
 def _lower_bound(result: Json) -> float | None:
@@ -427,17 +369,33 @@ def _format_certified(entry: Entry) -> str:
     return bound if measure is None else measure.fill(measure.words, result) or bound
 
 
-def _share(result: Json) -> float | None:
-    limit, least = number(result.get("limit")), _lower_bound(result)
-    return least / limit if limit and least is not None else None
-
-
-def _format_enclosure(result: Json) -> str:
-    """Format the enclosure of the pair's exact parameter, if the audit computed one."""
+def _format_enclosure(entry: Entry) -> str:
+    """Format the enclosure of the pair's exact parameter, or "-" if the audit computed none."""
+    result = entry.result
     found = result if "parameter_upper" in result else result.get("enclosure")
     if not found or result.get("verdict") == Verdict.ERROR.value:
-        return ""
+        return "-"
     return enclosure(found) if "parameter_lower" in found else "no density"
+
+
+_OPTIONAL = ("test", "expected", "enclosure")
+_COLUMNS = (
+    CardColumn("audit", lambda e: link(e.name, e.slug), lambda e: e.name),
+    CardColumn("test", _field("test", code)),
+    CardColumn("claim", _field("claim", code)),
+    CardColumn("relation", _field("relation", escaped_markdown)),
+    CardColumn("expected", _field("expected", escaped_markdown)),
+    CardColumn("verdict", _format_verdict, lambda e: _rank(e.result.get("verdict"))),
+    CardColumn("certified", _format_certified, lambda e: _ratio(e.result)),
+    CardColumn("enclosure", _format_enclosure),
+    CardColumn(
+        "limit", lambda e: figure(e.result.get("limit")), lambda e: number(e.result.get("limit"))
+    ),
+    CardColumn("certified / limit", _format_share, _share),
+    CardColumn("detectable", lambda e: figure(_detectable(e)), _detectable),
+    CardColumn("low bits", _format_bits),
+    CardColumn("cost", lambda e: cost(e.result), lambda e: number(e.result.get("trials"))),
+)
 
 
 def legend(entries: Sequence[Entry]) -> str:
@@ -446,7 +404,7 @@ def legend(entries: Sequence[Entry]) -> str:
         return ""
     exact = (
         "*enclosure*: the exact parameter of the pair, from the output density. "
-        if any(_format_enclosure(entry.result) for entry in entries)
+        if any(_format_enclosure(entry) != "-" for entry in entries)
         else ""
     )
     return (

@@ -14,8 +14,11 @@ SCHEMA = 1  # of results, witnesses and reports
 class Verdict(enum.Enum):
     """Outcome of an audit.
 
-    CERTIFIED rests on a proof or a stated error. SUPPORTED rests on numerics or an assumption
-    only. SUSPECT is a violation of a claim that a scan has guessed: violated if the guess is right.
+    VIOLATED: the claim is refuted, with the stated error probability or by a proof. SUSPECT: a
+    claim that a scan has guessed is refuted; the claim is violated if the guess is right.
+    NOT_REFUTED: no violation was found, which proves nothing. CERTIFIED: the claim holds, by a
+    proof or with a stated error. SUPPORTED: the claim holds by numerics or under an assumption
+    only. INCONCLUSIVE: the audit ended without an answer. ERROR: the audit or the mechanism failed.
     """
 
     VIOLATED = "VIOLATED"
@@ -25,6 +28,11 @@ class Verdict(enum.Enum):
     SUPPORTED = "SUPPORTED"
     INCONCLUSIVE = "INCONCLUSIVE"
     ERROR = "ERROR"
+
+    @property
+    def decided(self) -> bool:
+        """Whether the audit answers the question about the claim."""
+        return self not in (Verdict.SUSPECT, Verdict.INCONCLUSIVE, Verdict.ERROR)
 
     def __bool__(self) -> bool:
         raise TypeError(

@@ -12,8 +12,7 @@ from pathlib import Path
 from dpwitness import mechanisms
 from dpwitness.benchmarks.protocol.conformance import check_protocol
 from dpwitness.commands.common import print_json
-from dpwitness.commands.inputs import dataset
-from dpwitness.commands.loading import words
+from dpwitness.commands.loading import dataset, words
 from dpwitness.commands.options import SECONDS
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.target import Target

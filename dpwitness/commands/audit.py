@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,21 +18,24 @@ from dpwitness.auditors.canaries.inputs import read_score_file
 from dpwitness.auditors.witnesses.store import open_store
 from dpwitness.auditors.workers.loading import FOREIGN, describe_target
 from dpwitness.commands import common
-from dpwitness.commands.inputs import claim_of, dataset, domain_of, keywords, pair_of, scores
 from dpwitness.commands.loading import (
     audit_declared_target,
+    claim_of,
     declared_target,
+    domain_of,
+    keywords,
     load,
     load_mechanism,
+    pair_of,
+    scores,
     workers,
 )
-from dpwitness.console import announce, bar
 from dpwitness.core import InvalidArgument, Pair
 from dpwitness.core.claims import parse_claim, promised
 from dpwitness.core.protocols.capabilities import has_capability
 from dpwitness.core.protocols.mechanism import MechanismFailed, WhiteBox
 from dpwitness.mechanisms.wrappers.programs.target import Target
-from dpwitness.terminal import NO_VERDICT, OK, mark_verdict, redirected_stdout
+from dpwitness.terminal import NO_VERDICT, OK, announce, bar, mark_verdict, redirected_stdout
 
 _SEARCH_SECONDS = 30.0
 
@@ -66,53 +68,19 @@ def audit(args: argparse.Namespace) -> int:
 def _check_combination(
     args: argparse.Namespace, mechanism: Any, name: str, pair: Pair | None
 ) -> None:
-    """Raise InvalidArgument for options that cannot be combined with each other or with the
-    mechanism.
-    """
-    only_white_box = args.white_box and not args.search
-    for broken, message in (
-        (
-            args.white_box and not has_capability(mechanism, WhiteBox),
-            f"--white-box needs a mechanism with log_density, but {name} has none",
-        ),
-        (
-            args.sequential and args.white_box,
-            "--sequential is for audits that run the mechanism: leave out --white-box",
-        ),
-        (args.find is not None and not args.sequential, "--find needs --sequential"),
-        (
-            args.clock != "wall" and args.seconds is None,
-            "--clock cpu is the clock of a time budget: add --seconds",
-        ),
-        (args.search_seconds is not None and not args.search, "--search-seconds needs --search"),
-        (
-            args.store is not None and (args.search or args.white_box),
-            "--store is for audits that run the mechanism on known pairs: leave out --search and "
-            "--white-box",
-        ),
-        (
-            args.extend is not None and args.store is None,
-            "--extend needs --store with the store of the audit to extend",
-        ),
-        (
-            args.search and pair is not None and not _has_queries(mechanism),
-            "--search chooses the pair: leave out --d0 and --d1",
-        ),
-        (
-            only_white_box and args.seconds is not None,
-            "--seconds is for audits that run the mechanism: with --white-box give --trials",
-        ),
-        (
-            only_white_box and args.scores,
-            "--scores is for audits that run the mechanism: leave out --white-box",
-        ),
-        (
-            args.domain is not None and args.white_box,
-            "--domain is for audits that run the mechanism: leave out --white-box",
-        ),
-    ):
-        if broken:
-            raise InvalidArgument(message)
+    """Raise InvalidArgument for options that cannot be combined with the mechanism."""
+    if args.white_box and not has_capability(mechanism, WhiteBox):
+        raise InvalidArgument(
+            f"--white-box needs a mechanism with log_density, but {name} has none: leave out "
+            "--white-box to audit it from its runs"
+        )
+    if args.white_box and not args.search and (args.seconds is not None or args.scores):
+        raise InvalidArgument(
+            "--seconds and --scores are for audits that run the mechanism: leave them out; the "
+            "budget of --white-box is --trials"
+        )
+    if args.search and pair is not None and not _has_queries(mechanism):
+        raise InvalidArgument("--search chooses the pair: leave out --d0 and --d1")
 
 
 def _run_audits(
@@ -140,31 +108,22 @@ def _run_audits(
     }
     results: list[Any] = []
     if args.white_box:
-        only = pairs[0] if pairs else None
-        results.append(
-            dpw.certify(mechanism, only, trials=args.trials or 100_000, **common_options)
-        )
+        only, trials = pairs[0] if pairs else None, args.trials or 100_000
+        results = [dpw.certify(mechanism, only, trials=trials, **common_options)]
     if args.search or not args.white_box:
-        results.append(
-            dpw.audit(
-                mechanism,
-                pair=pairs or None,
-                trials=args.trials,
-                seconds=args.seconds,
-                clock=args.clock,
-                announce=announce,
-                stop=args.stop,
-                time_limit=args.time_limit,
-                store=args.store,
-                extend_to=args.extend,
-                sequential=args.sequential,
-                find=args.find,
-                trace=not args.no_trace,
-                causes=not args.no_causes,
-                **common_options,
-                **options,
-            )
+        taken = ("trials", "seconds", "clock", "stop", "time_limit", "store", "sequential", "find")
+        result = dpw.audit(
+            mechanism,
+            pair=pairs or None,
+            announce=announce,
+            extend_to=args.extend,
+            trace=not args.no_trace,
+            causes=not args.no_causes,
+            **{key: getattr(args, key) for key in taken},
+            **common_options,
+            **options,
         )
+        results.append(result)
     return [replace(result, notes=(*result.notes, *notes)) for result in results]
 
 
@@ -214,11 +173,16 @@ def _search_pairs(
     claim, seed = promised(mechanism, claim_of(args, mechanism), "audit"), args.seed or 0
     domain = getattr(mechanism, "domain", None) if domain is None else domain
     if domain is None:
-        raise InvalidArgument(f"--search needs a mechanism with a domain, but {name} has none")
+        raise InvalidArgument(
+            f"--search needs a mechanism with a domain, but {name} has none: add --domain"
+        )
     seconds = args.search_seconds or _SEARCH_SECONDS
     found = search(mechanism, domain, claim, seconds=seconds, seed=seed)
     if not found:
-        raise InvalidArgument(f"--search: no pair of the domain of {name} could be evaluated")
+        raise InvalidArgument(
+            f"--search: {name} could not be run on any pair of its domain: check --domain, or give "
+            "a pair with --d0 and --d1"
+        )
     pair, value = found[0]
     estimate = f"{claim.symbol} = {value:.4g} estimated from a few runs"
     if claim.is_pure and has_capability(mechanism, WhiteBox):
@@ -229,8 +193,6 @@ def _search_pairs(
 def trace(args: argparse.Namespace) -> int:
     """Run ``dpwitness trace`` and return the exit code."""
     known = common.prepare(args)
-    if args.no_confirm and args.trials is not None:
-        raise InvalidArgument("--trials is for the confirming audit, which --no-confirm leaves out")
     if args.program is not None:
         raise InvalidArgument(
             "the noise of a program cannot be recorded, only that of Python functions: try "
@@ -293,16 +255,14 @@ def watch(args: argparse.Namespace) -> int:
     finally:
         for each in targets:
             getattr(each.mechanism, "close", lambda: None)()
-    width = reports.name_width(each.name for each in watched)
-    lines = [
-        replace(each, name=reports.name_cell(each.name, width)).line(width) for each in watched
-    ]
+    rows = [replace(each, name=reports.name_cell(each.name)) for each in watched]
+    width = max(len(each.name) for each in rows)
     return common.report_results(
         args,
         [each.result for each in watched],
         title="Watch",
         known=known,
-        lines=[mark_verdict(reports.plain(line), at=width + 2) for line in lines],
+        lines=[mark_verdict(reports.plain(each.line(width)), at=width + 2) for each in rows],
     )
 
 
@@ -310,46 +270,25 @@ def plan(args: argparse.Namespace) -> int:
     """Run ``dpwitness plan`` and return the exit code."""
     if args.canaries is not None:
         return _plan_canaries(args)
-    if args.runs is not None:
-        raise InvalidArgument("--runs needs --canaries")
     mechanism, name, pair = None, None, None
-    if args.target is None:
-        for option in ("d0", "d1", "kwargs", "relation", "python"):
-            if getattr(args, option) is not None:
-                raise InvalidArgument(f"--{option} needs a target MODULE:NAME")
-    else:
-        if args.claim is not None:
-            parse_claim(args.claim)
-        example = None if None in (args.d0, args.d1) else dataset("d0", args.d0)
-        mechanism, name, _ = load(
-            args.target,
-            keywords(args.kwargs),
-            args.python,
-            args.time_limit,
-            args.memory,
-            in_process=args.in_process,
-            density=True,
-            form=args.form,
-            dataset=example,
-        )
+    if args.target is not None:
+        mechanism, name, _ = load_mechanism(args, in_process=args.in_process, density=True)
         pair = pair_of(args.d0, args.d1, args.relation, mechanism)
-    if isinstance(args.find, str):
-        args.find = float(
-            promised(mechanism, claim_of(args, mechanism), "plan").parameter
-            * (1 + float(args.find[:-1]) / 100)
-        )
+    for option in args.given & {"d0", "d1", "kwargs", "relation", "python"}:
+        if mechanism is None:
+            raise InvalidArgument(f"--{option} needs a target MODULE:NAME")
+    claim, find = claim_of(args, mechanism), args.find
+    if isinstance(find, str):
+        find = promised(mechanism, claim, "plan").parameter * (1 + float(find[:-1]) / 100)
     try:
-        with (
-            workers(args, mechanism) if mechanism is not None else nullcontext() as executor,
-            redirected_stdout(),
-        ):
+        with workers(args, mechanism) as executor, redirected_stdout():
             found = dpw.plan(
-                claim_of(args, mechanism),
+                claim,
                 mechanism=mechanism,
                 pair=pair,
-                executor=executor,
+                executor=None if mechanism is None else executor,
                 name=name,
-                find=args.find,
+                find=find,
                 trials=args.trials,
                 shape=args.shape,
                 power=args.power,
@@ -369,30 +308,20 @@ def _plan_canaries(args: argparse.Namespace) -> int:
     """Print the best possible bound of a canary audit: by the theorem for the claim, and by the
     theorem for Gaussian curves.
     """
-    for option in ("target", "find", "trials", "shape"):
-        if getattr(args, option) is not None:
-            raise InvalidArgument(
-                f"{'TARGET' if option == 'target' else f'--{option}'} cannot be combined with "
-                "--canaries, which plans an audit of private training"
-            )
-    if args.claim is None:
-        raise InvalidArgument("--canaries needs --claim, such as approx:EPS,DELTA or gdp:MU")
     claim = parse_claim(args.claim)
-    methods = ("best", "curve") if claim.bounds_epsilon and not claim.is_pure else ("best",)
-    found = [
-        dpw.canaries.canary_limit(
+    names = {"best": str(claim)}
+    if claim.bounds_epsilon and not claim.is_pure:
+        names = {"best": "(epsilon, delta)", "curve": "Gaussian curve"}
+    found = {
+        name: dpw.canaries.canary_limit(
             claim, args.canaries, args.runs or 1, confidence=args.confidence, method=method
         )
-        for method in methods
-    ]
+        for method, name in names.items()
+    }
     if args.json:
-        common.print_json([limit.to_json() for limit in found])
+        common.print_json([limit.to_json() for limit in found.values()])
         return OK
-    names = ("(epsilon, delta)", "Gaussian curve") if len(found) > 1 else (str(claim),)
-    print(
-        "\n".join(f"{name}: {limit.headline()}" for name, limit in zip(names, found, strict=True))
-    )
-    print(
-        f"\n  assumes  {found[0].assumed}, and that the best number of guesses is known in advance"
-    )
+    for name, limit in found.items():
+        print(f"{name}: {limit.headline()}")
+    print(f"\n  assumes  {limit.assumed}, and that the best number of guesses is known in advance")
     return OK

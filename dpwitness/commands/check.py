@@ -18,10 +18,8 @@ from dpwitness.auditors.checks.runner import CHECKS, CheckFinding, CheckReport, 
 from dpwitness.auditors.witnesses.store import open_store
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.commands import common
-from dpwitness.commands.inputs import keywords, printed_traceback
-from dpwitness.commands.loading import load_mechanism, workers
+from dpwitness.commands.loading import keywords, load_mechanism, printed_traceback, workers
 from dpwitness.commands.options import matches
-from dpwitness.console import announce, bar
 from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.core.values.wording import format_times
 from dpwitness.mechanisms.wrappers.programs.target import Target
@@ -32,6 +30,8 @@ from dpwitness.terminal import (
     OK,
     USAGE,
     VIOLATED,
+    announce,
+    bar,
     code_after_write,
     mark_verdict,
     marked,
@@ -56,47 +56,20 @@ def check(args: argparse.Namespace) -> int:
     out = sys.stderr if args.json else sys.stdout
     checked: list[CheckReport] = []
     codes: list[int] = []
-
-    def print_finding(finding: CheckFinding) -> None:
-        line = reports.plain(f"  {finding.status:<16}  {finding.check}  {finding.reason}".rstrip())
-        if finding.status == "failed":
-            mark = marked("failed", "VIOLATED" if finding.violation else "ERROR")
-            line = line.replace("failed", mark, 1)
-        show(line, out)
-
-    for target in targets:
-        try:
-            with printed_traceback():
-                print(f"{target.__name__}: claim {target.claim}, domain {target.domain}", file=out)
-            for note in target.notes:
-                print(reports.plain(f"  note: {note}"), file=out)
-            with workers(args, target) as executor:
-                report = check_mechanism(
-                    target,
-                    seed=args.seed or 0,
-                    trials=args.trials,
-                    seconds=args.seconds,
-                    clock=args.clock,
-                    announce=announce,
-                    checks=checks,
-                    # `not bits` names no check, `draws` does
-                    side_channels=not matches(args.keyword, ""),
-                    executor=executor,
-                    progress=print_finding,
-                )
-            print(reports.plain(f"{report.headline()}\n"), file=out)
-            checked.append(report)
-        except KeyboardInterrupt:
-            print(f"{target.__name__}: interrupted", file=out)
-            codes.append(NO_VERDICT)
-            break
-        except Exception as error:  # the other targets go on
-            if not all_of_file:
-                raise
-            usage = isinstance(error, InvalidArgument)
-            text = error if usage else error_text(error)
-            print(reports.plain(f"{target.__name__}: {text}\n"), file=out)
-            codes.append(USAGE if usage else NO_VERDICT)
+    try:
+        for target in targets:
+            try:
+                checked.append(_check_target(args, target, checks, out))
+            except Exception as error:  # the other targets go on
+                if not all_of_file:
+                    raise
+                usage = isinstance(error, InvalidArgument)
+                text = error if usage else error_text(error)
+                print(reports.plain(f"{target.__name__}: {text}\n"), file=out)
+                codes.append(USAGE if usage else NO_VERDICT)
+    except KeyboardInterrupt:
+        print("interrupted", file=out)
+        codes.append(NO_VERDICT)
     write_failed = write_report_files(args.report, lambda folder: _write(checked, folder), out)
     write_failed |= common.append_step_summary(args, checked, f"Checks of {file}")
     if args.json:
@@ -108,6 +81,40 @@ def check(args: argparse.Namespace) -> int:
     return code_after_write(worst(codes), write_failed)
 
 
+def _check_target(
+    args: argparse.Namespace, target: Target, checks: Sequence[str], out: TextIO
+) -> CheckReport:
+    """Run the checks on a target, and print a line for each."""
+
+    def print_finding(finding: CheckFinding) -> None:
+        line = reports.plain(f"  {finding.status:<16}  {finding.check}  {finding.reason}".rstrip())
+        if finding.status == "failed":
+            mark = marked("failed", "VIOLATED" if finding.violation else "ERROR")
+            line = line.replace("failed", mark, 1)
+        show(line, out)
+
+    with printed_traceback():
+        print(f"{target.__name__}: claim {target.claim}, domain {target.domain}", file=out)
+    for note in target.notes:
+        print(reports.plain(f"  note: {note}"), file=out)
+    with workers(args, target) as executor:
+        report = check_mechanism(
+            target,
+            seed=args.seed or 0,
+            trials=args.trials,
+            seconds=args.seconds,
+            clock=args.clock,
+            announce=announce,
+            checks=checks,
+            # `not bits` names no check, `draws` does
+            side_channels=not matches(args.keyword, ""),
+            executor=executor,
+            progress=print_finding,
+        )
+    print(reports.plain(f"{report.headline()}\n"), file=out)
+    return report
+
+
 def _targets_of(args: argparse.Namespace) -> tuple[str, list[Target], bool]:
     """Return the file, its targets (or the program of ``--command``), and whether all targets of
     the file are meant.
@@ -117,13 +124,11 @@ def _targets_of(args: argparse.Namespace) -> tuple[str, list[Target], bool]:
             program, name, _ = load_mechanism(args)
             domain = None if args.domain is None else keywords(args.domain, "--domain")
             program.state(args.claim, domain)
-            missing = [
-                f"--{word}" for word in ("claim", "domain") if getattr(program, word) is None
-            ]
+        stated = {"--claim": program.claim, "--domain": program.domain}
+        missing = " and ".join(option for option, value in stated.items() if value is None)
         if missing:
             raise InvalidArgument(
-                f"check needs a claim and a domain, which {name} does not declare: give "
-                f"{' and '.join(missing)}"
+                f"check needs a claim and a domain, which {name} does not declare: give {missing}"
             )
         return name, [program], False
     text = args.target or ""
@@ -132,7 +137,7 @@ def _targets_of(args: argparse.Namespace) -> tuple[str, list[Target], bool]:
             "a target is needed: FILE.py or FILE.py:NAME, or a program by --command, got "
             f"{args.target!r}"
         )
-    if (args.claim, args.domain) != (None, None):
+    if args.given & {"claim", "domain"}:
         raise InvalidArgument("--claim and --domain are for programs: a target file declares both")
     file, _, name = text.rpartition(":") if ":" in text else (text, "", "")
     with printed_traceback():
@@ -171,11 +176,11 @@ def suite(args: argparse.Namespace) -> int:
         raise InvalidArgument(f"-k must match a case of suite {args.name!r}, got {args.keyword!r}")
     out = sys.stderr if args.json else sys.stdout
     width = max(len(case.name) for case in chosen)
-    outcomes: list[CaseOutcome] = []
     missing = {case.name: needed for case in chosen if (needed := case.missing())}
     for name, needed in missing.items():
         print(f"{name:<{width}}  not installed: {needed}", file=out, flush=True)
     ready = [case for case in chosen if case.name not in missing]
+    outcomes: list[CaseOutcome] = []
     with suppress(KeyboardInterrupt):
         for audited in _audit_cases(args, found, ready):
             first_note = len(audited.json["notes"])
@@ -185,11 +190,11 @@ def suite(args: argparse.Namespace) -> int:
     outcomes.sort(key=lambda outcome: ready.index(outcome.case))
     rows, results = [each.json for each in outcomes], [each.result for each in outcomes]
     report, write_failed = common.write_outputs(args, rows, f"Suite {found.name}", results)
-    if report is not None and found.page is not None:
-        write_page = partial(found.page, rows, missing, Path(args.report))
-        write_failed |= try_to_write("page of the suite", write_page)[1]
     print(_format_tally(outcomes, len(ready), len(missing)), file=out)
     if report is not None:
+        if found.page is not None:
+            write_page = partial(found.page, rows, missing, Path(args.report))
+            write_failed |= try_to_write("page of the suite", write_page)[1]
         print(f"report: {report}", file=out)
     if args.json:
         common.print_json(rows)

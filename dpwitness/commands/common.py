@@ -9,26 +9,21 @@ import json
 import math
 import re
 import shlex
-import shutil
 import sys
-import textwrap
 from collections.abc import Sequence
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from dpwitness import reports
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
-from dpwitness.console import announce
 from dpwitness.core.claims import parse_claim
 from dpwitness.core.values.json_reader import Json
-from dpwitness.reports.cards import answer, columns, sort_worst_first
-from dpwitness.reports.phrasing.summary import Entry
 from dpwitness.terminal import (
     NO_VERDICT,
     OK,
     VIOLATED,
+    announce,
     code_after_write,
     mark_verdict,
     print_error,
@@ -37,9 +32,9 @@ from dpwitness.terminal import (
     worst,
 )
 
-# columns of a report on a terminal
+# columns of a report on a terminal, and the longest cell
 _TABLE_COLUMNS = ("verdict", "audit", "claim", "certified", "detectable", "cost")
-_COLUMN_GAP, _NARROW_WIDTH, _MIN_WIDTH, _MAX_WIDTH = "  ", 12, 4, 100
+_LONGEST_CELL = 60
 # Notes on how the mechanism is called, which the user knows before the run.
 _RUN_NOTE = re.compile(
     r" is given \w+(, with a new value for each run)?$|were seeded globally$|^runs are single calls"
@@ -65,14 +60,17 @@ def exit_code(result: Result, data: Json | None = None, *, bits: bool = False) -
     A leak in low-order bits counts if `bits`. Accepted findings, which `data`, the result as JSON,
     names, do not count; a result without a verdict keeps its code.
     """
-    undecided = result.verdict in (Verdict.SUSPECT, Verdict.INCONCLUSIVE, Verdict.ERROR)
-    accepted = data.get("accepted") if data is not None else None
-    if data is not None and accepted and not reports.unaccepted_rules(data, bits=bits):
-        return NO_VERDICT if undecided and "TRACE" not in accepted["rules"] else OK
-    level = getattr(result, "bit_level", None) if bits else None
-    if Verdict.VIOLATED in (result.verdict, None if level is None else level.verdict):
-        return VIOLATED
-    return NO_VERDICT if undecided else OK
+    undecided = OK if result.verdict.decided else NO_VERDICT
+    if data and data.get("accepted") and not reports.unaccepted_rules(data, bits=bits):
+        return OK if "TRACE" in data["accepted"]["rules"] else undecided
+    violated = result.verdict is Verdict.VIOLATED or (bits and leaks(result))
+    return VIOLATED if violated else undecided
+
+
+def leaks(result: Result) -> bool:
+    """Return whether the low bits of the outputs violate the claim."""
+    level = getattr(result, "bit_level", None)
+    return level is not None and level.verdict is Verdict.VIOLATED
 
 
 def report_results(
@@ -107,26 +105,18 @@ def report_results(
     names = reports.slugs(result.name for result in results)
     descriptions = []
     for result, result_data, slug, its_code in zip(results, data, names, codes, strict=True):
-        witness = (
-            report.parent / f"witness-{slug}.json"
-            if report is not None and result_data["witness"]
-            else None
+        has_witness = report is not None and result_data["witness"]
+        witness = report.parent / f"witness-{slug}.json" if report and has_witness else None
+        description = describe(
+            result,
+            result_data,
+            bits=bits,
+            next_step=_next(args, result, its_code, witness),
+            report="" if page is None else str(page),
+            every=args.verbose,
         )
-        descriptions.append(
-            describe(
-                result,
-                result_data,
-                bits=bits,
-                next_step=_next(args, result, its_code, witness),
-                report=str(page) if page else "",
-                every=args.verbose,
-            )
-        )
-    show(
-        "\n".join(text.partition("\n")[0] for text in descriptions)
-        if args.quiet
-        else "\n\n".join(descriptions)
-    )
+        descriptions.append(description.partition("\n")[0] if args.quiet else description)
+    show(("\n" if args.quiet else "\n\n").join(descriptions))
     return code
 
 
@@ -190,20 +180,14 @@ def print_json(value: Any) -> None:
 
 def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | None) -> str:
     """Return the advice on the next step after a result: the first of a list that applies."""
-    level = getattr(result, "bit_level", None)
-    leaky = level is not None and level.verdict is Verdict.VIOLATED
-    violated = result.verdict is Verdict.VIOLATED
+    leaky, violated = leaks(result), result.verdict is Verdict.VIOLATED
     inconclusive = result.verdict is Verdict.INCONCLUSIVE
-    failed = result.verdict is Verdict.ERROR
-    replayed, store = args.command == "replay", getattr(args, "store", "")
+    store = getattr(args, "store", "")
     larger = _larger_budget(args, result)
     confirm = "to save the witness, run again with --report DIR"
     if witness is not None:
-        again = reports.replay_command(
-            str(witness),
-            getattr(result, "target", None),
-            [score.to_json() for score in getattr(result, "scores", ())],
-        )
+        scores = [score.to_json() for score in getattr(result, "scores", ())]
+        again = reports.replay_command(str(witness), result.target, scores)
         confirm = f"confirm the {'violation' if violated or not leaky else 'leak'} with: {again}"
     advice: list[tuple[object, str]] = [
         (
@@ -211,21 +195,7 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
             "read what is guessed; if the claim is right, delete the line `guessed` of the target "
             "and run again",
         ),
-        (replayed and result.replay_advice, result.replay_advice),
-        (
-            replayed and code == VIOLATED,
-            "the violation is confirmed: repair the mechanism or withdraw its claim",
-        ),
-        (
-            replayed and getattr(args, "source_changed", False) and not failed,
-            "the witness no longer reproduces; the source has changed since: if it was repaired, "
-            "audit the repaired source",
-        ),
-        (
-            replayed,
-            "the witness was not confirmed: raise --trials, or check that the mechanism is the one "
-            "that was audited",
-        ),
+        (args.command == "replay", _next_after_replay(args, result, code)),
         (result.advice and not violated, result.advice),
         (
             getattr(result, "exercised", None) is False,
@@ -248,7 +218,10 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
             "the violation is accepted until its entry expires: repair the mechanism before then",
         ),
         (violated or (code == VIOLATED and not leaky), confirm),
-        (leaky and not failed, f"round outputs to a grid, because their low bits leak; {confirm}"),
+        (
+            leaky and result.verdict is not Verdict.ERROR,
+            f"round outputs to a grid, because their low bits leak; {confirm}",
+        ),
         (code == NO_VERDICT, "fix the problem in the first line, then run again"),
         (
             not math.isfinite(getattr(result, "detectable", 0.0)),
@@ -257,6 +230,23 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
         (True, f"no change is needed on this evidence; {larger} finds smaller violations"),
     ]
     return next(text for applies, text in advice if applies)
+
+
+def _next_after_replay(args: argparse.Namespace, result: Result, code: int) -> str:
+    """Return the advice on the next step after a replay."""
+    if result.replay_advice:
+        return result.replay_advice
+    if code == VIOLATED:
+        return "the violation is confirmed: repair the mechanism or withdraw its claim"
+    if getattr(args, "source_changed", False) and result.verdict is not Verdict.ERROR:
+        return (
+            "the witness no longer reproduces; the source has changed since: if it was repaired, "
+            "audit the repaired source"
+        )
+    return (
+        "the witness was not confirmed: raise --trials, or check that the mechanism is the one "
+        "that was audited"
+    )
 
 
 def _larger_budget(args: argparse.Namespace, result: Result) -> str:
@@ -308,19 +298,19 @@ def _most_important_rows(
     the number of omitted notes.
     """
     hidden = {"NOT_REFUTED": "trace", "ERROR": "event", "INCONCLUSIVE": "event"}.get(verdict.value)
-    kept = {"event", "causes", "trace", "low bits", "accepted", "next", "report"} - {hidden}
-    if any(name == "note" and text.startswith("time budget") for name, text in rows):
+    kept = {"event", "causes", "accepted", "next", "report"} - {hidden}
+    notes = [text for name, text in rows if name == "note" and not _RUN_NOTE.search(text)]
+    if any(text.startswith("time budget") for text in notes):
         kept.add("time")
     # of the calls of a trace, the one with the largest loss
-    traced = [text for name, text in rows if name == "trace"][:1]
+    traced = [row for row in rows if row[0] == "trace" and hidden != "trace"][:1]
     chosen = [
-        (name, text)
-        for name, text in rows
-        if name in kept
-        and (name != "trace" or text in traced)
-        and (name != "low bits" or text.startswith("VIOLATED"))
+        row
+        for row in rows
+        if row[0] in kept
+        or row in traced
+        or (row[0] == "low bits" and row[1].startswith("VIOLATED"))
     ]
-    notes = [text for name, text in rows if name == "note" and not _RUN_NOTE.search(text)]
     # without --verbose, a result has at most six lines
     if notes and len(chosen) < 5:
         more = f" (+{len(notes) - 1} more: --verbose)" if len(notes) > 1 else ""
@@ -329,47 +319,21 @@ def _most_important_rows(
     return chosen
 
 
-def summary(entries: Sequence[Entry]) -> str:
-    """Return the answer of a report and its table, worst audit first, as text that fits the
-    terminal; verdicts are marked (`colors`).
+def summary(entries: Sequence[reports.Entry]) -> str:
+    """Return the answer of a report and its table, worst audit first; verdicts are marked
+    (`colors`).
     """
     from dpwitness.reports.formats.html_format import text  # loads the templates of pages
 
-    columns_by_heading = {column.head: column for column in columns(entries)}
-    cell_texts = [
-        [text(columns_by_heading[head].text(entry)) for head in _TABLE_COLUMNS]
-        for entry in sort_worst_first(entries)
+    shown = [
+        column
+        for head in _TABLE_COLUMNS
+        for column in reports.columns(entries)
+        if column.head == head
     ]
-    rows = [list(_TABLE_COLUMNS), *[[reports.plain(cell) for cell in row] for row in cell_texts]]
-    widths = _fit_column_widths(
-        list(zip(*rows, strict=True)), shutil.get_terminal_size((10**6, 24)).columns
-    )
-    lines = [mark_verdict(reports.plain(text(line))) for line in answer(entries)] + [""]
-    for row in rows if entries else []:
-        cells = [
-            textwrap.wrap(cell, width) or [""] for cell, width in zip(row, widths, strict=True)
-        ]
-        for parts in zip_longest(*cells, fillvalue=""):
-            line = _COLUMN_GAP.join(
-                part.ljust(width) for part, width in zip(parts, widths, strict=True)
-            ).rstrip()
-            # again, for a wrapped cell may begin with a command
-            lines.append(mark_verdict(reports.plain(line)))
-    return "\n".join(lines).rstrip()
-
-
-def _fit_column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
-    """Return column widths that fit: the widest are wrapped between words first, then within words;
-    the first column never.
-    """
-    widths = [min(max(map(len, column)), _MAX_WIDTH) for column in columns]
-    room -= len(_COLUMN_GAP) * (len(columns) - 1)
-    for i in sorted(range(1, len(columns)), key=lambda i: -widths[i]):
-        if sum(widths) > room:
-            widths[i] = min(
-                widths[i],
-                max(_NARROW_WIDTH, *(len(word) for cell in columns[i] for word in cell.split())),
-            )
-    while sum(widths) > room and max(widths[1:]) > _MIN_WIDTH:
-        widths[widths.index(max(widths[1:]), 1)] -= 1
-    return widths
+    rows = [
+        [reports.truncated_line(text(column.text(entry)), _LONGEST_CELL) for column in shown]
+        for entry in reports.sort_worst_first(entries)
+    ]
+    lines = [*map(text, reports.answer(entries)), "", *reports.aligned([_TABLE_COLUMNS, *rows])]
+    return "\n".join(mark_verdict(reports.plain(line)) for line in lines)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from dpwitness import mechanisms, reports
 from dpwitness.auditors.witnesses.store import Store, StoredAudit, open_store, read_store
-from dpwitness.clone import from_clone
+from dpwitness.clone import from_clone, is_clone
 from dpwitness.commands.claims import list_claims
 from dpwitness.commands.common import print_json
 from dpwitness.commands.options import SECTIONS
@@ -161,73 +161,85 @@ def listing(args: argparse.Namespace) -> int:
         return _list_environments(args.json)
     if args.what == "claims":
         return list_claims(args)
-    chosen = SECTIONS if args.what is None else (args.what,)
-    found = {}
-    for section in chosen:
-        try:
-            found[section] = _rows(section)
-        except InvalidArgument as error:  # without a clone there are no benchmarks
-            if args.what is not None:
-                raise
-            print(error, file=sys.stderr)
+    chosen = (
+        [args.what] if args.what else [name for name in SECTIONS if name != "bench" or is_clone()]
+    )
+    found = {section: list(_ROWS[section]()) for section in chosen}
     if args.json:
         print_json(found)
         return OK
-    for i, (section, rows) in enumerate(found.items()):
-        print(("\n" if i else "") + section)
-        width = max((len(row["name"]) for row in rows), default=0)
-        for row in rows:
-            print(f"  {row['name']:<{width}}  {row['text']}".rstrip())
+    sections = [
+        "\n".join(
+            [
+                name,
+                *(
+                    f"  {line}"
+                    for line in reports.aligned([(it["name"], it["text"]) for it in rows])
+                ),
+            ]
+        )
+        for name, rows in found.items()
+    ]
+    print("\n\n".join(sections))
     return OK
 
 
-def _rows(section: str) -> list[Json]:
-    """Return the rows of a section, with name and text; rows of the zoo also hold the claim and
-    whether the mechanism keeps it, and rows of domains are followed by their keys in target files.
-    """
-    rows: list[Json] = []
-    if section == "zoo":
-        for name, it in zoo().items():
-            broken, claim = it.truth.breaks(it.claim), str(it.claim)
-            state = (
-                f"broken: true {it.claim.symbol} = {it.truth.parameter:.4g}" if broken else "kept"
-            )
-            text = f"claim {claim:<14} {state}{'' if it.truth.bits_safe else ', low bits leak'}"
-            more = {"claim": claim, "kept": not broken, "bits_safe": it.truth.bits_safe}
-            rows.append({"name": name, "text": text, **more})
-    elif section == "mechanisms":
-        for name, kind in _mechanism_classes().items():
-            text = (inspect.getdoc(kind) or "").partition("\n")[0]
-            rows.append({"name": name, "text": text})
-    elif section == "domains":
-        for name, kind in domain_kinds().items():
-            text = " ".join((inspect.getdoc(kind) or "").partition("\n\n")[0].split())
-            keys = field_texts(kind)
-            rows.append({"name": name, "text": text.replace("`", ""), "keys": keys})
-            rows += [{"name": f"  {key}", "text": words} for key, words in keys.items()]
-    elif section == "relations":
-        for name, text in RELATIONS.items():
-            options = ",".join(f"{option}=" for option in OPTIONS.get(name, ()))
-            rows.append({"name": f"{name}:{options}" if name in OPTIONS else name, "text": text})
-    elif section == "suites":
-        from dpwitness.suites import SUITES  # loads every audit
-
-        rows = [{"name": name, "text": found.text} for name, found in SUITES.items()]
-    else:
-        for name, module in from_clone("", "dpwitness bench").BENCHMARKS.items():
-            rows.append({"name": name, "text": f"measured by {module}"})
-    return rows
+def _zoo_rows() -> Iterator[Json]:
+    """Yield the mechanisms of the zoo, with the claim and whether the mechanism keeps it."""
+    for name, it in zoo().items():
+        broken, claim = it.truth.breaks(it.claim), str(it.claim)
+        state = f"broken: true {it.claim.symbol} = {it.truth.parameter:.4g}" if broken else "kept"
+        yield {
+            "name": name,
+            "text": f"claim {claim:<14} {state}{'' if it.truth.bits_safe else ', low bits leak'}",
+            "claim": claim,
+            "kept": not broken,
+            "bits_safe": it.truth.bits_safe,
+        }
 
 
-def _mechanism_classes() -> dict[str, type]:
-    """Return the concrete classes of mechanisms by their public names."""
-    return {
-        name: found
-        for name, found in inspect.getmembers(mechanisms, inspect.isclass)
-        if not getattr(found, "_is_protocol", False)
-        and hasattr(found, "sample")
-        and hasattr(found, "claim")
-    }
+def _mechanism_rows() -> Iterator[Json]:
+    """Yield the concrete classes of mechanisms by their public names."""
+    for name, kind in inspect.getmembers(mechanisms, inspect.isclass):
+        is_concrete = not getattr(kind, "_is_protocol", False)
+        if is_concrete and hasattr(kind, "sample") and hasattr(kind, "claim"):
+            yield {"name": name, "text": (inspect.getdoc(kind) or "").partition("\n")[0]}
+
+
+def _domain_rows() -> Iterator[Json]:
+    """Yield the kinds of domains, each followed by its keys in target files."""
+    for name, kind in domain_kinds().items():
+        text = " ".join((inspect.getdoc(kind) or "").partition("\n\n")[0].split())
+        keys = field_texts(kind)
+        yield {"name": name, "text": text.replace("`", ""), "keys": keys}
+        yield from ({"name": f"  {key}", "text": words} for key, words in keys.items())
+
+
+def _relation_rows() -> Iterator[Json]:
+    for name, text in RELATIONS.items():
+        options = ",".join(f"{option}=" for option in OPTIONS.get(name, ()))
+        yield {"name": f"{name}:{options}" if name in OPTIONS else name, "text": text}
+
+
+def _suite_rows() -> Iterator[Json]:
+    from dpwitness.suites import SUITES  # loads every audit
+
+    yield from ({"name": name, "text": found.text} for name, found in SUITES.items())
+
+
+def _bench_rows() -> Iterator[Json]:
+    found = from_clone("", "dpwitness bench").BENCHMARKS
+    yield from ({"name": name, "text": f"measured by {module}"} for name, module in found.items())
+
+
+_ROWS = {
+    "zoo": _zoo_rows,
+    "mechanisms": _mechanism_rows,
+    "domains": _domain_rows,
+    "relations": _relation_rows,
+    "suites": _suite_rows,
+    "bench": _bench_rows,
+}
 
 
 def bench(args: argparse.Namespace) -> int:
@@ -245,9 +257,10 @@ def bench(args: argparse.Namespace) -> int:
         )
     tables = []
     for name in [args.name] if args.name else found.BENCHMARKS:
-        tables.append(found.bench(name, **options))
+        table = found.bench(name, **options)
+        tables.append(table)
         if not args.json:
-            print(found.format_table(tables[-1]), flush=True)
+            print(found.format_table(table), flush=True)
     if args.json:
         print_json([asdict(table) for table in tables])
     missed = any(table.binding and not all(row.met for row in table.rows) for table in tables)
@@ -257,9 +270,7 @@ def bench(args: argparse.Namespace) -> int:
 def targets(args: argparse.Namespace) -> int:
     """Run ``dpwitness targets`` and return the exit code."""
     if args.action == "new":
-        if len(args.names) != 1:
-            raise InvalidArgument(f"targets new needs one FILE, got {len(args.names)}")
-        return _write_target_file(Path(args.names[0]))
+        return _write_target_file(args.names)
     if args.action == "setup":
         return _set_up(args.names)
     if args.names:
@@ -267,22 +278,22 @@ def targets(args: argparse.Namespace) -> int:
     return _list_environments(args.json)
 
 
-def _write_target_file(path: Path) -> int:
+def _write_target_file(names: Sequence[str]) -> int:
     """Write a new target file and return the exit code."""
-    if path.suffix != ".py":
-        raise InvalidArgument(f"FILE must end in .py, got {str(path)!r}")
+    if len(names) != 1 or not names[0].endswith(".py"):
+        raise InvalidArgument(f"targets new needs one FILE.py, got {' '.join(names) or 'none'}")
     try:
-        with path.open("x", encoding="utf-8") as file:
+        with open(names[0], "x", encoding="utf-8") as file:
             file.write(TEMPLATE)
     except OSError as error:
         raise InvalidArgument(
-            f"FILE must be a new file, got {str(path)!r}: {error.strerror}"
+            f"FILE must be a new file, got {names[0]!r}: {error.strerror}"
         ) from None
-    print(f"written: {path}; try it with: dpwitness check {path}")
+    print(f"written: {names[0]}; try it with: dpwitness check {names[0]}")
     return OK
 
 
-def _set_up(names: list[str]) -> int:
+def _set_up(names: Sequence[str]) -> int:
     """Install environments and return the exit code."""
     installation = from_clone("installation", "dpwitness targets setup")
     known = environments()
@@ -292,24 +303,23 @@ def _set_up(names: list[str]) -> int:
             f"targets setup needs names of environments ({', '.join(known)}), got "
             f"{' '.join(unknown) or 'none'}"
         )
-    failed = []
+    code = OK
     for name in names:
         try:
             installation.install(known[name], lambda line: print(line, flush=True))
         except InvalidArgument as error:
-            failed.append(name)
-            print(error, file=sys.stderr)
-    if failed:
-        print(f"not installed: {', '.join(failed)}", file=sys.stderr)
-    return NO_VERDICT if failed else OK
+            print(f"{name} was not installed: {error}", file=sys.stderr)
+            code = NO_VERDICT
+    return code
 
 
 def _list_environments(as_json: bool) -> int:
     """Print the environments, their state and their targets."""
-    rows = [
+    installation = from_clone("installation", "dpwitness targets")
+    rows: list[Json] = [
         {
             "name": name,
-            "state": from_clone("installation", "dpwitness targets").state_of(found),
+            "state": installation.state_of(found),
             "installs": [*found.requirements, *found.no_deps],
             "targets": [Path(file).stem for file in found.targets],
             "folder": str(found.folder),
@@ -320,13 +330,11 @@ def _list_environments(as_json: bool) -> int:
     if as_json:
         print_json(rows)
         return OK
-    width = max((len(str(row["name"])) for row in rows), default=0)
-    for row in rows:
-        main = row["installs"][-1] if row["installs"] else ""
-        print(
-            f"{row['name']:<{width}}  {row['state']:<10}  {main:<24}  "
-            f"{', '.join(row['targets'])}: {row['note']}"
-        )
+    cells = [
+        (it["name"], it["state"], it["installs"][-1], f"{', '.join(it['targets'])}: {it['note']}")
+        for it in rows
+    ]
+    print("\n".join(reports.aligned(cells)))
     print(f"environments are in {home()}; to install one: dpwitness targets setup NAME")
     return OK
 
@@ -339,13 +347,13 @@ def store(args: argparse.Namespace) -> int:
     with _readable(args.file), open_store(args.file) as opened:
         before, damaged = file.stat().st_size, opened.clear_damage()
         entries = opened.entries()
-        for name in args.names:
-            if name not in {entry.name for entry in entries}:
-                existing = ", ".join(sorted({entry.name for entry in entries})) or "none"
-                raise InvalidArgument(
-                    f"NAME must be an audit of {opened.path}, got {name!r}; audits in the store: "
-                    f"{existing}"
-                )
+        existing = {entry.name for entry in entries}
+        unknown = sorted(set(args.names) - existing)
+        if unknown:
+            raise InvalidArgument(
+                f"NAME must be an audit of {opened.path}, got {unknown[0]!r}; audits in the store: "
+                f"{', '.join(sorted(existing)) or 'none'}"
+            )
         for entry in entries:
             if entry.name in args.names:
                 opened.drop(entry.id)
@@ -378,32 +386,31 @@ def _list_stores(files: Sequence[str], as_json: bool) -> int:
 
     Raise InvalidArgument if a row is damaged; output that was printed before is not affected.
     """
-    rows = []
-    for number, file in enumerate(files, start=1):
+    rows: list[Json] = []
+    for file in files:
         with _readable(file), read_store(file) as opened:
             entries = opened.entries()
-            rows += [
-                {
-                    "name": entry.name,
-                    "state": _format_state(entry),
-                    "verdict": entry.verdict,
-                    "runs": entry.done,
-                    "planned": entry.planned,
-                    "begun": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.begun)),
-                    "hash": entry.hash,
-                    "content": entry.identity,
-                }
-                for entry in entries
-            ]
             if not as_json:
-                width = reports.name_width(entry.name for entry in entries)
-                for entry in entries:
-                    print(f"{reports.name_cell(entry.name, width)}  {_format_state(entry)}")
+                cells = [(reports.name_cell(it.name), _format_state(it)) for it in entries]
+                size = f"{len(entries)} audits, {Path(file).stat().st_size / 1e6:.1f} MB"
                 where = f"{file}: " if len(files) > 1 else ""
-                print(f"{where}{len(entries)} audits, {Path(file).stat().st_size / 1e6:.1f} MB")
-            elif number == len(files):
-                print_json(rows)
+                print("\n".join([*reports.aligned(cells), where + size]))
             _require_intact(opened, entries)
+        rows += [
+            {
+                "name": entry.name,
+                "state": _format_state(entry),
+                "verdict": entry.verdict,
+                "runs": entry.done,
+                "planned": entry.planned,
+                "begun": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.begun)),
+                "hash": entry.hash,
+                "content": entry.identity,
+            }
+            for entry in entries
+        ]
+    if as_json:
+        print_json(rows)
     return OK
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 import argparse
 import ast
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpwitness.core.values.validation import InvalidArgument, number_from_text
 from dpwitness.executors.specs import FORMS, parse
@@ -117,15 +117,57 @@ _SEED = integer("seed", 0)
 _WORKERS = integer("workers", 1, 1024)
 
 
+class Rules(NamedTuple):
+    """An option of a parser: the option without which it has no meaning, and those that it
+    excludes.
+    """
+
+    action: argparse.Action
+    needs: str
+    excludes: Sequence[str]
+
+
 def add_options(parser: argparse.ArgumentParser, options: Options) -> None:
-    """Add options to a parser; options with the same word under ``group`` exclude each other."""
+    """Add options to a parser; options with the same word under ``group`` exclude each other. An
+    option may name another that it ``needs``, and others that it ``excludes``.
+    """
     groups: dict[str, Any] = {}
+    rules = {}
     for name, settings in options.items():
         keywords = dict(settings)
+        needs, excludes = keywords.pop("needs", ""), keywords.pop("excludes", ())
         group = keywords.pop("group", "")
         if group and group not in groups:
             groups[group] = parser.add_mutually_exclusive_group()
-        groups.get(group, parser).add_argument(name, **keywords)
+        action = groups.get(group, parser).add_argument(name, **keywords)
+        rules[action.dest] = Rules(action, needs, excludes)
+    parser.set_defaults(rules=rules)
+
+
+def check_together(args: argparse.Namespace) -> None:
+    """Note in `args.given` which options differ from their defaults. Raise InvalidArgument unless
+    these may be used together.
+    """
+    rules: dict[str, Rules] = args.rules
+    shown = {
+        dest: "/".join(rule.action.option_strings) or "a target" for dest, rule in rules.items()
+    }
+    args.given = {
+        dest
+        for dest, rule in rules.items()
+        if getattr(args, dest, rule.action.default) != rule.action.default
+    }
+    for dest, rule in rules.items():
+        if dest not in args.given:
+            continue
+        if rule.needs and not getattr(args, rule.needs):
+            raise InvalidArgument(
+                f"{shown[dest]} needs {shown[rule.needs]}: add it, or leave out {shown[dest]}"
+            )
+        for other in sorted(args.given.intersection(rule.excludes)):
+            raise InvalidArgument(
+                f"{shown[dest]} cannot be combined with {shown[other]}: leave out one of them"
+            )
 
 
 def confidence(of: str, default: float | None = 0.99, text: str = "") -> Options:
@@ -215,6 +257,7 @@ CLOCK: Options = {
     "--clock": {
         "choices": ["wall", "cpu"],
         "default": "wall",
+        "needs": "seconds",
         "help": "what --seconds counts: wall time (default), or CPU time of this process and its "
         "workers, the same on a busy machine; other time limits, and searches of declared "
         "targets, count wall time",
@@ -263,6 +306,7 @@ IN_PROCESS: Options = {
 }
 STORE: Options = {
     "--store": {
+        "excludes": ("search", "white_box"),
         "metavar": "FILE",
         "help": "file that records the counts: after an interruption, the same command resumes",
     }
@@ -288,20 +332,23 @@ INTERPRETER: Options = {
 }
 PAIR: Options = {
     "--d0": {
+        "needs": "d1",
         "metavar": "JSON",
         "help": "a dataset: a list of numbers becomes a float64 array, FILE.parquet or FILE.csv a "
         "pandas frame, other JSON a Python value",
     },
     "--d1": {
+        "needs": "d0",
         "metavar": "JSON",
         "help": "a neighboring dataset; without --d0 and --d1, pairs come from the mechanism's "
         "domain",
     },
     "--relation": {
+        "needs": "d0",
         "metavar": "R",
-        "help": "relation of the datasets: replace-one (default), add-remove, "
-        "add-remove:unit=COLUMN, replace-one:k=K, l1, l2, linf, stated, ... (dpwitness list "
-        "relations), or FILE.py:NAME of a user-defined Relation",
+        "help": "relation of --d0 and --d1 (pairs of a domain have its relation): replace-one "
+        "(default), add-remove, add-remove:unit=COLUMN, replace-one:k=K, l1, l2, linf, stated, ... "
+        "(dpwitness list relations), or FILE.py:NAME of a user-defined Relation",
     },
 }
 # the mechanism, its claim and its pair
@@ -334,17 +381,20 @@ SUBJECT: Options = {
 PROGRAM: Options = {
     "--command": {
         "dest": "program",
+        "excludes": ("target", "python", "kwargs", "in_process"),
         "metavar": "TEXT",
         "help": "instead of a target, a program with its arguments; it must follow "
         "docs/reference/protocol.md, and starts without a shell",
     },
-    "--cwd": {"metavar": "DIR", "help": "working folder of the program"},
+    "--cwd": {"needs": "program", "metavar": "DIR", "help": "working folder of the program"},
     "--text": {
+        "needs": "program",
         "action": "store_true",
         "help": "the program prints one output per line; its arguments may contain {size}, "
         "{seed}, {dataset}, or it reads DPWITNESS_SIZE etc.",
     },
     "--text-runs": {
+        "needs": "text",
         "choices": ["batch", "one"],
         "help": "start the program for each batch of runs (default), or for each run",
     },
@@ -352,17 +402,29 @@ PROGRAM: Options = {
 # a database instead of a target, and the domain of its tables
 DATABASE: Options = {
     "--dsn": {
+        "needs": "query",
+        "excludes": ("target", "program", "python", "kwargs"),
         "metavar": "DSN",
         "help": "instead of a target, a database: sqlite:///:memory: or duckdb:///FILE, which is "
         "opened read-only and copied to memory",
     },
     "--query": {
+        "needs": "dsn",
         "metavar": "SQL",
         "help": "one SELECT, which may only read; its rows are the output of a run",
     },
-    "--table": {"metavar": "NAME", "help": "name of the dataset in the query; default data"},
-    "--setup": {"metavar": "SQL", "help": "statements to run before the query: views, macros"},
+    "--table": {
+        "needs": "dsn",
+        "metavar": "NAME",
+        "help": "name of the dataset in the query; default data",
+    },
+    "--setup": {
+        "needs": "dsn",
+        "metavar": "SQL",
+        "help": "statements to run before the query: views, macros",
+    },
     "--domain": {
+        "excludes": ("white_box",),
         "metavar": "JSON",
         "help": "domain of the datasets, as in target files: "
         """'{"kind": "Table", "columns": {"age": [0, 120]}}' (dpwitness list domains); or """

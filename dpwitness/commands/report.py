@@ -17,19 +17,23 @@ from dpwitness.commands import claims
 from dpwitness.commands.common import exit_code, prepare, print_json, report_results, summary
 from dpwitness.commands.loading import load, workers
 from dpwitness.commands.options import COMPARISON_FORMATS
-from dpwitness.console import bar
 from dpwitness.core.values.json_reader import printable
 from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.proofs_checks.kernel import checker
 from dpwitness.reports.comparison import compare as comparisons
 from dpwitness.reports.formats import FORMATS
-from dpwitness.terminal import OK, code_after_write, redirected_stdout, show, write_report_files
+from dpwitness.terminal import (
+    OK,
+    bar,
+    code_after_write,
+    redirected_stdout,
+    show,
+    write_report_files,
+)
 
 
 def report(args: argparse.Namespace) -> int:
     """Run ``dpwitness report``: write or show a report again."""
-    if args.show and args.report is not None:
-        raise InvalidArgument("--show writes nothing: leave out --report")
     formats = _parse_formats(args.format, tuple(FORMATS))
     file = _report_json(args.file)
     document = reports.read_document(file)
@@ -44,19 +48,13 @@ def report(args: argparse.Namespace) -> int:
     except InvalidArgument:
         raise
     except (
-        reports.IncompleteReport,
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        TypeError,
-        ValueError,
-    ) as error:
-        # Numbers or curves in the file are inconsistent.
+        *(reports.IncompleteReport, ArithmeticError, AttributeError),
+        *(LookupError, TypeError, ValueError),
+    ) as error:  # numbers or curves in the file are inconsistent
         raise InvalidArgument(
             f"{printable(Path(file).name)} cannot be shown: {error_text(error)}"
         ) from error
-    for written in files:
-        print(written)
+    print("\n".join(map(str, files)))
     return OK
 
 
@@ -64,8 +62,6 @@ def compare(args: argparse.Namespace) -> int:
     """Run ``dpwitness compare``: compare two reports, print the comparison, and write it if
     requested.
     """
-    if args.format is not None and args.report is None:
-        raise InvalidArgument("--format needs --report DIR, where the files are written")
     formats = _parse_formats(args.format or COMPARISON_FORMATS[0], COMPARISON_FORMATS)
     prepare(args)
     found = comparisons.compare(_report_json(args.old), _report_json(args.new))

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dpwitness import reports
-from dpwitness.auditors.scanning.noise_map import Function, NoiseMap, Site
+from dpwitness.auditors.scanning.noise_map import Function, NoiseMap
 from dpwitness.auditors.scanning.proposals import Proposal
 from dpwitness.auditors.scanning.scan import (
     Scanned,
@@ -28,7 +28,6 @@ from dpwitness.auditors.scanning.scan import (
 )
 from dpwitness.auditors.workers.engine import read_clock
 from dpwitness.commands.common import print_json, write_outputs
-from dpwitness.console import Line, announce
 from dpwitness.core.values.json_reader import Json, anything, listing, read_json, record, text
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.core.values.wording import dataset
@@ -37,12 +36,15 @@ from dpwitness.terminal import (
     NO_VERDICT,
     OK,
     VIOLATED,
+    Line,
+    announce,
     code_after_write,
     mark_verdict,
     redirected_stdout,
     show,
 )
 
+_FOUND = ("VIOLATED", "SUSPECT")  # verdicts of findings
 _CALL = record(
     function=text(1000), arguments=listing(listing(anything, 3, 3)), modules=listing(text(1000))
 )
@@ -95,7 +97,7 @@ def scan(args: argparse.Namespace) -> int:
                 shown=announce_trace,
             ):  # fmt: skip
                 outcomes.append(outcome)
-                if outcome.verdict in ("VIOLATED", "SUSPECT"):
+                if outcome.verdict in _FOUND:
                     line.close()
                     announce(f"{_finding(outcome)} (after {now() - begin:.0f} s)")
         except KeyboardInterrupt:
@@ -120,13 +122,11 @@ def _print_map(
     """Print each place where noise is drawn, and the functions that reach it: only what these reach
     if one was named.
     """
-    reaching: dict[Site, list[str]] = {site: [] for site in found.sites}
-    for function in functions:
-        for site in found.reached[function.path]:
-            reaching[site].append(function.path)
+    paths = {
+        site: [function.path for function in functions if site in found.reached[function.path]]
+        for site in found.sites
+    }
     of_one = ":" in args.what
-    if of_one:
-        reaching = {site: paths for site, paths in reaching.items() if paths}
     rows: list[Json] = [
         {
             "file": str(site.file.relative_to(root)),
@@ -135,22 +135,20 @@ def _print_map(
             "law": site.law,
             "scale": site.scale,
             "function": site.function,
-            "reached by": reaching[site],
+            "reached by": reaching,
         }
-        for site in reaching
+        for site, reaching in paths.items()
+        if reaching or not of_one
     ]
     if args.json:
         print_json(rows)
         return OK
     for row in rows:
         scale = f", scale {row['scale']}" if row["scale"] else ""
-        print(reports.plain(f"{row['file']}:{row['line']}  {row['call']} ({row['law']}{scale})"))
-        reaching_it = row["reached by"]
-        more = len(reaching_it) - 3
-        names = ", ".join(reaching_it[:3]) + (f" and {more} more" if more > 0 else "")
-        print(
-            reports.plain(f"    in {row['function']}; reached by {names or 'no public function'}")
-        )
+        names = ", ".join(row["reached by"][:3]) or "no public function"
+        more = f" and {len(row['reached by']) - 3} more" if len(row["reached by"]) > 3 else ""
+        place = f"{row['file']}:{row['line']}  {row['call']} ({row['law']}{scale})"
+        print(reports.plain(f"{place}\n    in {row['function']}; reached by {names}{more}"))
     for remark in found.remarks:
         print(reports.plain(f"note: {remark}"))
     print(
@@ -190,14 +188,9 @@ def _conclude(
         if not args.quiet:
             print(f"targets: {file}")
             print(f"report:  {page.with_suffix('.html') if page else 'not written'}")
-    code = (
-        VIOLATED
-        if "VIOLATED" in verdicts
-        else NO_VERDICT
-        if "SUSPECT" in verdicts or "NOT_REFUTED" not in verdicts
-        else OK
-    )
-    return code_after_write(code, failed)
+    settled = "NOT_REFUTED" in verdicts and "SUSPECT" not in verdicts
+    code = OK if settled else NO_VERDICT
+    return code_after_write(VIOLATED if "VIOLATED" in verdicts else code, failed)
 
 
 def _row(scan: Scanned, outcome: ScanOutcome) -> Json:
@@ -228,28 +221,32 @@ def _place(proposal: Proposal) -> str:
 def _print(
     args: argparse.Namespace, scan: Scanned, outcomes: Sequence[ScanOutcome], verdicts: Counter[str]
 ) -> None:
+    """Print the findings, what needs a person, and the counts."""
+    others = []
     for outcome in outcomes:
-        if outcome.verdict in ("VIOLATED", "SUSPECT"):
-            show(mark_verdict(reports.plain(_finding(outcome))))
-            pair = None if outcome.result is None else outcome.result.pair
-            if pair is not None:
-                sides = pair.to_json()
-                shown = [reports.truncated_line(dataset(sides[side]), 160) for side in ("d0", "d1")]
-                print(reports.plain(f"    on {shown[0]} and {shown[1]}"))
-            if outcome.traced:
-                print(reports.plain(f"    a trace shows: {outcome.traced[:300]}"))
+        if outcome.verdict in _FOUND:
+            _print_finding(outcome)
+        elif outcome.verdict and outcome.result is not None:
+            others.append(f"{outcome.proposal.function.path}: {outcome.result.headline()}")
     waiting = [(each.proposal.function.path, each.why) for each in outcomes if each.why]
     waiting += [(each.function.path, each.why) for each in scan.proposals if each.why]
-    for path, why in [] if args.quiet else waiting:
-        print(reports.plain(f"needs you: {path}: {why}"))
-    for remark in scan.remarks:
-        print(reports.plain(f"note: {remark}"))
-    for outcome in outcomes if args.verbose else ():
-        if outcome.result is not None and outcome.verdict not in ("VIOLATED", "SUSPECT", ""):
-            headline = outcome.result.headline()
-            print(reports.plain(f"{outcome.proposal.function.path}: {headline}"))
+    lines = [] if args.quiet else [f"needs you: {path}: {why}" for path, why in waiting]
+    lines += [f"note: {remark}" for remark in scan.remarks]
+    for line in [*lines, *(others if args.verbose else [])]:
+        print(reports.plain(line))
     counts = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in verdicts.items()) or "none"
     print(
         f"{len(scan.found.sites)} places draw noise; {len(scan.proposals)} functions promise "
         f"privacy; audited {sum(verdicts.values())}: {counts}; {len(waiting)} need you"
     )
+
+
+def _print_finding(outcome: ScanOutcome) -> None:
+    """Print a finding with its pair of datasets, and what a trace shows."""
+    show(mark_verdict(reports.plain(_finding(outcome))))
+    if outcome.result is not None and outcome.result.pair is not None:
+        sides = outcome.result.pair.to_json()
+        shown = [reports.truncated_line(dataset(sides[side]), 160) for side in ("d0", "d1")]
+        print(reports.plain(f"    on {shown[0]} and {shown[1]}"))
+    if outcome.traced:
+        print(reports.plain(f"    a trace shows: {outcome.traced[:300]}"))

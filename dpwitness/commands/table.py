@@ -52,12 +52,14 @@ COMMANDS: dict[str, Command] = {
                 "violation (default with --sequential), or never",
             },
             "--sequential": {
+                "excludes": ("white_box",),
                 "action": "store_true",
                 "help": "no planned number of runs: stop as soon as the question is settled, or "
                 "after "
                 "--seconds or --trials; always valid",
             },
             "--find": {
+                "needs": "sequential",
                 "type": real("find", 1.0, 1e6),
                 "metavar": "X",
                 "help": "smallest violation that --sequential looks for, as a multiple of the "
@@ -111,6 +113,7 @@ COMMANDS: dict[str, Command] = {
                 "interactive mechanism, then audit it on fresh runs",
             },
             "--search-seconds": {
+                "needs": "search",
                 "type": real("search seconds", 0.0, 1e6),
                 "metavar": "S",
                 "help": "wall time of the search; default 30",
@@ -124,6 +127,7 @@ COMMANDS: dict[str, Command] = {
             **opts.BASELINE,
             **opts.STORE,
             "--extend": {
+                "needs": "store",
                 "type": opts.TRIALS,
                 "metavar": "N",
                 "help": "new total number of runs, larger than planned, for a finished audit in "
@@ -224,6 +228,7 @@ COMMANDS: dict[str, Command] = {
                 "help": "number of pairs, two runs each; more than 8 include searched pairs",
             },
             "--no-confirm": {
+                "excludes": ("trials",),
                 "action": "store_true",
                 "help": "do not confirm findings by an audit; the verdict is then never VIOLATED",
             },
@@ -324,6 +329,7 @@ COMMANDS: dict[str, Command] = {
                 "help": "output folder; default: the folder of the file",
             },
             "--show": {
+                "excludes": ("report",),
                 "action": "store_true",
                 "help": "print a table of the audits, worst first, and write nothing",
             },
@@ -348,11 +354,14 @@ COMMANDS: dict[str, Command] = {
                 "help": "number of runs, for which to compute what they find",
             },
             "--canaries": {
+                "needs": "claim",
+                "excludes": ("target", "find", "trials", "shape"),
                 "type": integer("canaries", 10, 10**7),
                 "metavar": "M",
                 "help": "plan an audit of private training: the best bound of M canaries per run",
             },
             "--runs": {
+                "needs": "canaries",
                 "type": integer("runs", 1, 10**6),
                 "metavar": "R",
                 "help": "with --canaries: number of training runs; default 1",
@@ -405,6 +414,7 @@ COMMANDS: dict[str, Command] = {
                 "help": "write compare.json, and compare.md or the formats of --format",
             },
             "--format": {
+                "needs": "report",
                 "metavar": "F,F",
                 "help": f"formats of the report, among {', '.join(opts.COMPARISON_FORMATS)}; "
                 "default "

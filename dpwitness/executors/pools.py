@@ -65,29 +65,16 @@ def pool(count: int) -> Iterator[ProcessPoolExecutor]:
 
 
 @contextmanager
-def delay_signals() -> Iterator[None]:
-    """Block SIGINT for processes that start in the block, and delay signals to this process until
-    all have started.
-
-    A half-started pool cannot be shut down cleanly.
+def ignored_by_children() -> Iterator[None]:
+    """Block SIGINT for processes that start in the block: Ctrl-C is handled by this process, which
+    gets the signal when all have started.
     """
     resource_tracker.ensure_running()  # starting the tracker later would unblock SIGINT
-    received: list[tuple[int, Any]] = []
-    handlers = {}
-    with suppress(ValueError):  # not in the main thread
-        for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if callable(found := signal.getsignal(sign)):
-                signal.signal(sign, lambda *arguments: received.append(arguments))
-                handlers[sign] = found
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        for sign, handler in handlers.items():
-            signal.signal(sign, handler)
-        if received:
-            handlers[signal.Signals(received[0][0])](*received[0])
 
 
 def end(pid: int) -> None:
@@ -149,7 +136,7 @@ def local(count: int) -> Iterator[Executor]:
         tempfile.TemporaryDirectory(prefix="dpwitness-", ignore_cleanup_errors=True) as folder,
         _silent_log(),
     ):
-        with delay_signals(), dask.config.set(_CONFIG):
+        with ignored_by_children(), dask.config.set(_CONFIG):
             cluster = LocalCluster(
                 n_workers=count,
                 threads_per_worker=1,
@@ -180,17 +167,20 @@ def remote_cluster(address: str) -> Iterator[Executor]:
             client = Client(address, timeout=CONNECT, set_as_default=False)
         except (OSError, ValueError):
             raise InvalidArgument(
-                f"--executor dask://{address}: no scheduler answered within {CONNECT:g} s"
+                f"--executor dask://{address}: no scheduler answered within {CONNECT:g} s: "
+                "check the address, and that the scheduler runs"
             ) from None
         with client:
             try:
                 client.wait_for_workers(1, timeout=FIRST_WORKER)
             except TimeoutError:
                 raise InvalidArgument(
-                    f"--executor dask://{address}: no worker started within {FIRST_WORKER:g} s"
+                    f"--executor dask://{address}: no worker started within {FIRST_WORKER:g} s: "
+                    "start a worker of this scheduler"
                 ) from None
             # on which counts depend: dpwitness, and the series of NumPy
-            for name, own in versions().items():
+            series = ".".join(version("numpy").split(".")[:2])
+            for name, own in {"dpwitness": version("dpwitness"), "numpy": series}.items():
                 for worker, found in client.run(version, name, on_error="return").items():
                     if not f"{found}.".startswith(f"{own}."):
                         there = f"no {name}" if isinstance(found, Exception) else f"{name} {found}"
@@ -238,11 +228,6 @@ def run_pickled(task: bytes) -> Any:
         return function(*args, **kwargs)
     except (SystemExit, GeneratorExit, KeyboardInterrupt) as error:  # Dask would stop the worker
         raise MechanismFailed(f"the mechanism ended its run with {error_text(error)}") from None
-
-
-def versions() -> dict[str, str]:
-    """Return the versions on which counts depend: dpwitness, and the series of NumPy."""
-    return {"dpwitness": version("dpwitness"), "numpy": ".".join(version("numpy").split(".")[:2])}
 
 
 @contextmanager

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from dpwitness.auditors.witnesses.kinds import (
     kind_of,
     raise_damaged,
     recompute_bounds,
+    require_field,
 )
 from dpwitness.auditors.witnesses.parquet_files import has_frame_files, read_frame_files
 from dpwitness.auditors.witnesses.result import Result
@@ -241,12 +243,18 @@ def read_document(path: str | Path) -> Json:
         or has a newer schema. The message is one line that names the file and the field.
     """
     name, found = printable(Path(path).name), read_json(path)
-    if has_frame_files(found):
-        try:
-            found = read_frame_files(found, Path(path).parent)
-        except InvalidArgument as error:
-            raise InvalidArgument(f"{name}: {error}") from None
+    with errors_in(name):
+        found = read_frame_files(found, Path(path).parent) if has_frame_files(found) else found
     return checked_document(found, name)
+
+
+@contextmanager
+def errors_in(place: str) -> Iterator[None]:
+    """Name the place in the messages of InvalidArgument that are raised in the block."""
+    try:
+        yield
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{place}: {error}") from None
 
 
 def checked_document(found: Any, name: str = "document") -> Json:
@@ -259,7 +267,7 @@ def checked_document(found: Any, name: str = "document") -> Json:
             f"{name} must be a report of dpwitness, such as audit.json: schema_version or "
             "results is missing"
         )
-    try:
+    with errors_in(name):
         if integer(1)(found["schema_version"], "schema_version") > SCHEMA:
             raise InvalidArgument(
                 f"schema_version must be at most {SCHEMA}, got {found['schema_version']}: "
@@ -272,14 +280,8 @@ def checked_document(found: Any, name: str = "document") -> Json:
             record(others, name=text(TEXT), verdict=_VERDICT)(result, at)
             present(_FIELDS | _NESTED | dict(kind_of(result).fields))(result, at)
         results = check_conclusions(dict(found), name)
-    except InvalidArgument as error:
-        raise InvalidArgument(f"{name}: {error}") from None
     usual: Json = {"title": "Audits", "command": None, "environment": {}}
-    return (
-        dict(found)
-        | {"results": results}
-        | {key: value for key, value in usual.items() if key not in found}
-    )
+    return {**usual, **found, "results": results}
 
 
 # Fields without conclusions: name, notes, run environment, times, sources, pictures. The seal does
@@ -362,7 +364,7 @@ def check_conclusions(document: Json, name: str) -> list[Json]:
 
 
 def _checked_result(result: Json, name: str, at: str) -> Json:
-    try:
+    with errors_in(at):
         determined = recompute_bounds(result).determined
         _check_fields(result)
         if result.get("witness"):
@@ -370,8 +372,6 @@ def _checked_result(result: Json, name: str, at: str) -> Json:
         if "sha256" in result and result["sha256"] != _hash(result):
             why = "sha256 does not match its fields; remove sha256 to show the result as recorded"
             raise InvalidArgument(f"result {result['name']!r} is damaged or edited: {why}")
-    except InvalidArgument as error:
-        raise InvalidArgument(f"{at}: {error}") from None
     found = dict(result)
     if not determined and "sha256" not in result and result["verdict"] in _DECIDED:
         note = (
@@ -388,32 +388,21 @@ def _check_fields(result: Json) -> None:
     """Check that the fields of a result agree: kind, the verdict in the headline, the pair's
     relation, the parameter, and the suite's expectation.
     """
-    found = result["verdict"]
-    headline, word = str(result.get("headline") or ""), verdict(found)
+    found, headline, claim = result["verdict"], str(result.get("headline") or ""), claim_of(result)
     words = [verdict(each.value) for each in Verdict]
-    shown = [each for each in words if headline.startswith((f"{each}:", f"{each} "))]
+    stated = [word for word in words if headline.startswith((f"{word}:", f"{word} "))]
     relation, audited = result.get("relation"), (result.get("pair") or {}).get("relation")
-    claim = claim_of(result)
-    symbol = None if claim is None else claim.symbol
-    right = result.get("right")
-    is_kept = str(result.get("expected") or "").startswith("kept")
-    certifies = kind_of(result).certifies or found not in ("CERTIFIED", "SUPPORTED")
-    undecided = found in ("ERROR", "INCONCLUSIVE", "SUSPECT")
-    for damaged, field, correct, recorded in (
-        (not certifies, "kind", "one that certifies, such as white box", result.get("kind")),
-        (shown[:1] not in ([], [word]), "verdict", shown[:1] and shown[0], word),
-        (relation is not None and audited not in (None, relation), "relation", audited, relation),
-        (
-            symbol is not None and result.get("parameter", symbol) != symbol,
-            "parameter",
-            symbol,
-            result.get("parameter"),
-        ),
-        (right is True and is_kept and found == "VIOLATED", "right", False, True),
-        (right is not None and undecided, "right", None, right),
-    ):
-        if damaged:
-            raise_damaged(result, field, correct, recorded)
+    symbol = result.get("parameter") if claim is None else claim.symbol
+    require_field(result, "verdict", stated[0] if stated else verdict(found), verdict(found))
+    require_field(result, "relation", audited or relation, relation or audited)
+    require_field(result, "parameter", symbol, result.get("parameter", symbol))
+    if found in ("CERTIFIED", "SUPPORTED") and not kind_of(result).certifies:
+        raise_damaged(result, "kind", "one that certifies, such as white box", result.get("kind"))
+    right, kept = result.get("right"), str(result.get("expected") or "").startswith("kept")
+    if right is not None and found in ("ERROR", "INCONCLUSIVE", "SUSPECT"):
+        raise_damaged(result, "right", None, right)
+    if right and kept and found == "VIOLATED":
+        raise_damaged(result, "right", False, True)
 
 
 def _check_witness(result: Json) -> None:

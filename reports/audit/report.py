@@ -27,6 +27,7 @@ from dpwitness.core.values.json_reader import Json, read_json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.audit.document import WITNESS, build_document, entries_of, sealed
 from dpwitness.reports.formats import DEFAULT_FORMATS, FORMATS
+from dpwitness.reports.phrasing.summary import Entry
 from dpwitness.reports.phrasing.wording import slugs
 from dpwitness.reports.plots.album import Album
 
@@ -85,17 +86,12 @@ def check_writable(folder: Path | str) -> Path:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
             pass
-        links = [entry.path for entry in os.scandir(path) if entry.is_symlink()]
+        links = [Path(entry) for entry in os.scandir(path) if entry.is_symlink()]
     except (OSError, ValueError) as error:  # ValueError: a null character in the name
-        why = (
-            "a symbolic link to nothing"
-            if path.is_symlink() and not path.exists()
-            else getattr(error, "strerror", None) or error
-        )
+        why = getattr(error, "strerror", None) or error
         raise InvalidArgument(f"report folder must be writable, got {str(path)!r}: {why}") from None
     for link in links:
-        name = os.path.basename(link)
-        if _MAIN.fullmatch(name) or WITNESS.fullmatch(name):
+        if _MAIN.fullmatch(link.name) or WITNESS.fullmatch(link.name):
             resolve_destination(link)
     return path
 
@@ -168,36 +164,40 @@ def write_document(
     """
     entries = entries_of(document)
     stale = _stale_witnesses(folder, stem, {entry.witness_file for entry in entries})
-    files = [f"{stem}{FORMATS[name].suffix}" for name in formats]
-    failures = {}
+    failures: dict[str, Exception] = {}
     with atomic_folder(folder) as draft:
         album = Album(draft, empty=not plots)
         found = document | {"results": [sealed(result) for result in document["results"]]}
         write_json(draft / f"{stem}.json", write_frame_files(found, draft))
         for entry in entries:
-            file, witness = entry.witness_file, entry.result.get("witness")
-            if file and WITNESS.fullmatch(file) and witness:
-                # large data frames are separate files, whose hashes the witness holds
-                split: Json = write_frame_files(witness, draft)
-                sealed_again = has_frame_files(split) and "sha256" in split
-                write_json(draft / file, seal(split) if sealed_again else split)
-        for name, file in zip(formats, files, strict=True):
+            _write_witness(draft, entry)
+        for name in formats:
+            file = draft / f"{stem}{FORMATS[name].suffix}"
             try:
                 # only the formats that are written are imported
                 module, _, function = FORMATS[name].function.partition(":")
                 render = getattr(import_module(f"dpwitness.reports.formats.{module}"), function)
-                more = (entries, album) if FORMATS[name].plots else ()
-                text = render(document, *more)
-                write_text(draft / file, text if isinstance(text, str) else json_text(text))
+                text = render(document, *((entries, album) if FORMATS[name].plots else ()))
+                write_text(file, text if isinstance(text, str) else json_text(text))
             except Exception as error:
-                failures[file] = error
-                (draft / file).unlink(missing_ok=True)
-                stale.append(folder / file)
-    for path in stale:
+                failures[file.name] = error
+                file.unlink(missing_ok=True)
+    for path in (*stale, *(folder / name for name in failures)):
         path.unlink(missing_ok=True)
     if failures:
         raise IncompleteReport(folder / f"{stem}.json", failures)
-    return [folder / file for file in files]
+    return [folder / f"{stem}{FORMATS[name].suffix}" for name in formats]
+
+
+def _write_witness(folder: Path, entry: Entry) -> None:
+    """Write the witness of an audit, if it has one, with large data frames as separate files, whose
+    hashes the witness holds.
+    """
+    file, witness = entry.witness_file, entry.result.get("witness")
+    if file and WITNESS.fullmatch(file) and witness:
+        split: Json = write_frame_files(witness, folder)
+        sealed_again = has_frame_files(split) and "sha256" in split
+        write_json(folder / file, seal(split) if sealed_again else split)
 
 
 def _stale_witnesses(folder: Path, stem: str, current_files: set[str | None]) -> list[Path]:

@@ -4,6 +4,7 @@ and removed rows; as a table on a terminal, in Markdown and as a page.
 
 from __future__ import annotations
 
+import operator
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from dpwitness.reports.audit.report import check_writable
 from dpwitness.reports.comparison.intervals import Interval, intervals
 from dpwitness.reports.formats.html_format import page
 from dpwitness.reports.phrasing.summary import acceptance_text, fingerprint, rules_of
-from dpwitness.reports.phrasing.wording import code, escaped_markdown, table, verdict
+from dpwitness.reports.phrasing.wording import aligned, code, escaped_markdown, table, verdict
 
 SCHEMA = 1
 CRITERION = (
@@ -47,7 +48,6 @@ CHANGES = (
     "went",
     "same",
 )
-_WITHOUT_VERDICT = (Verdict.ERROR.value, Verdict.INCONCLUSIVE.value, Verdict.SUSPECT.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +69,7 @@ class NumberChange:
             side: {"shown": it.reported, "low": it.low, "high": it.high, "parameter": it.symbol}
             for side, it in sides
         }
-        found: Json = strict(
-            {"what": self.what, **ends, "change": self.change, "remark": self.remark}
-        )
-        return found
+        return {"what": self.what, **strict(ends), "change": self.change, "remark": self.remark}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,20 +98,21 @@ class ComparedAudit:
     @property
     def changes(self) -> tuple[str, ...]:
         """Return the kinds of change of the row, worst first; ("same",) if nothing changed."""
-        found = {move.change for move in self.moves} - {"same"}
-        if any(not violation["accepted"] for violation in self.violations):
-            found.add("new violation")
         old, new = _verdicts(self.before), _verdicts(self.after)
+        undecided_before, undecided_now = (
+            side is not None and not Verdict(side["verdict"]).decided for side in (old, new)
+        )
         accepted_rules = (self.result.get("accepted") or {"rules": []})["rules"]
-        had_verdict = old is None or old["verdict"] not in _WITHOUT_VERDICT
-        has_none = new is not None and new["verdict"] in _WITHOUT_VERDICT
-        # a trace with accepted findings counts as one with a verdict
-        if had_verdict and has_none and "TRACE" not in accepted_rules:
-            found.add("no verdict")
-        if old is None or new is None:
-            found.add("came" if old is None else "went")
-        elif old != new:
-            found.add("verdict changed")
+        conditions = {
+            "new violation": any(not violation["accepted"] for violation in self.violations),
+            # a trace with accepted findings counts as one with a verdict
+            "no verdict": undecided_now and not undecided_before and "TRACE" not in accepted_rules,
+            "verdict changed": None not in (old, new) and old != new,
+            "came": old is None,
+            "went": new is None,
+        }
+        found = {change for change, holds in conditions.items() if holds}
+        found |= {move.change for move in self.moves} - {"same"}
         return tuple(change for change in CHANGES if change in found) or ("same",)
 
     def to_json(self) -> Json:
@@ -209,13 +207,9 @@ def compare(old: str | Path | Mapping[str, Any], new: str | Path | Mapping[str, 
     # Stable: ties keep the order of the new report.
     rows = sorted((_row(*pair) for pair in pairs), key=lambda row: CHANGES.index(row.changes[0]))
     changes = {row.changes[0] for row in rows}
-    found = (
-        Verdict.VIOLATED
-        if "new violation" in changes
-        else Verdict.INCONCLUSIVE
-        if "no verdict" in changes
-        else Verdict.NOT_REFUTED
-    )
+    found = Verdict.INCONCLUSIVE if "no verdict" in changes else Verdict.NOT_REFUTED
+    if "new violation" in changes:
+        found = Verdict.VIOLATED
     return Comparison(
         name=f"{old_name} -> {name}", verdict=found, rows=tuple(rows), old=old_name, new=name
     )
@@ -241,26 +235,22 @@ def _match_rows(
     relation.
     """
     partners: dict[int, Json] = {}
-    unmatched = list(before)
-    for key_function in (_row_key, lambda result: _row_key(result | {"relation": None})):
-        candidates: defaultdict[Any, list[Json]] = defaultdict(list)
-        for result in unmatched:
-            candidates[key_function(result)].append(result)
+    unmatched: defaultdict[Any, list[Json]] = defaultdict(list)
+    for result in before:
+        unmatched[_row_key(result)].append(result)
+    for fits in (operator.eq, lambda old, new: None in (old, new)):
         for place, result in enumerate(after):
-            found = candidates[key_function(result)] if place not in partners else []
-            without_relation = (
-                None in (result.get("relation"), found[0].get("relation")) if found else False
-            )
-            if found and (without_relation or _row_key(found[0]) == _row_key(result)):
-                partners[place] = found.pop(0)
-        taken = {id(result) for result in partners.values()}
-        unmatched = [result for result in unmatched if id(result) not in taken]
+            relation, candidates = result.get("relation"), unmatched[_row_key(result)]
+            for i, old in enumerate(candidates):
+                if place not in partners and fits(old.get("relation"), relation):
+                    partners[place] = candidates.pop(i)
+                    break
     yield from ((partners.get(place), result) for place, result in enumerate(after))
-    yield from ((result, None) for result in unmatched)
+    yield from ((result, None) for group in unmatched.values() for result in group)
 
 
 def _row_key(result: Json) -> tuple[Any, ...]:
-    return tuple(result.get(key) for key in ("name", "claim", "relation", "kind", "test"))
+    return tuple(result.get(key) for key in ("name", "claim", "kind", "test"))
 
 
 def _row(old: Json | None, new: Json | None) -> ComparedAudit:
@@ -284,10 +274,14 @@ def _compare_numbers(old: Json, new: Json) -> Iterator[NumberChange]:
     before, now = intervals(old), intervals(new)
     for what in (name for name in now if name in before):
         older, newer = before[what], now[what]
-        change = "rose" if newer.above(older) else "fell" if older.above(newer) else "same"
-        remark = "another event" if change != "same" and older.event != newer.event else ""
-        if change != "same" and newer.elsewhere(older):
-            change = "higher elsewhere" if change == "rose" else "lower elsewhere"
+        elsewhere, other_event = newer.elsewhere(older), older.event != newer.event
+        change, remark = "same", ""
+        if newer.above(older):
+            change = "higher elsewhere" if elsewhere else "rose"
+        elif older.above(newer):
+            change = "lower elsewhere" if elsewhere else "fell"
+        if change != "same" and other_event:
+            remark = "another event"
         yield NumberChange(what, older, newer, change, remark)
 
 
@@ -298,19 +292,9 @@ def terminal(comparison: Comparison, *, explain: bool = False) -> str:
     """Return a comparison as text for a terminal: the headline, and a table of the changed rows,
     worst first.
     """
-    rows = [HEADER, *(_cells(row) for row in changed(comparison))]
+    rows = [_cells(row) for row in changed(comparison)]
     lines = [comparison.headline(), f"old: {comparison.old}", f"new: {comparison.new}"]
-    if len(rows) > 1:
-        widths = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
-        lines += [
-            "",
-            *(
-                "  ".join(
-                    text.ljust(width) for text, width in zip(row, widths, strict=True)
-                ).rstrip()
-                for row in rows
-            ),
-        ]
+    lines += ["", *aligned([HEADER, *rows])] if rows else []
     return "\n".join([*lines, "", CRITERION] if explain else lines)
 
 
@@ -333,16 +317,8 @@ def markdown(comparison: Comparison) -> str:
     }
     taken = [step for step, count in steps.items() if count]
     advice = "; ".join(taken) or "no change is needed on this evidence"
-    formatters = (
-        escaped_markdown,
-        code,
-        code,
-        escaped_markdown,
-        escaped_markdown,
-        escaped_markdown,
-    )
     cells = [
-        [formatter(text) for formatter, text in zip(formatters, _cells(row), strict=True)]
+        [(code if i in (1, 2) else escaped_markdown)(cell) for i, cell in enumerate(_cells(row))]
         for row in rows
     ]
     lines = [
@@ -404,16 +380,14 @@ def _cells(row: ComparedAudit) -> tuple[str, ...]:
         notes.append(f"test {result['test']}")
     if result.get("accepted"):
         notes.append(f"accepted {acceptance_text(result)}")
-    rules = [violation["rule"] for violation in row.violations if not violation["accepted"]]
-    change = ", ".join(
-        f"{each} ({', '.join(rules)})" if each == "new violation" else each for each in row.changes
-    )
-    old, new = (
-        verdict(side["verdict"])
-        + (f", bits {verdict(side['bit_level']).lower()}" if side["bit_level"] else "")
-        for side in (
-            _verdicts(each) or {"verdict": "-", "bit_level": None}
-            for each in (row.before, row.after)
-        )
-    )
+    rules = ", ".join(it["rule"] for it in row.violations if not it["accepted"])
+    change = ", ".join(row.changes).replace("new violation", f"new violation ({rules})")
+    old, new = (_format_verdicts(_verdicts(each)) for each in (row.before, row.after))
     return (change, row.name, result.get("claim") or "-", old, new, "; ".join(notes))
+
+
+def _format_verdicts(found: Json | None) -> str:
+    if found is None:
+        return "-"
+    bits = found["bit_level"]
+    return verdict(found["verdict"]) + (f", bits {verdict(bits).lower()}" if bits else "")

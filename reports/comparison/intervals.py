@@ -44,7 +44,7 @@ import datetime
 import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,16 +63,17 @@ from dpwitness.core import Claim, InvalidArgument, parse_claim
 from dpwitness.core.values.json_reader import (
     Json,
     anything,
+    checked,
     listing,
     one_of,
     printable,
     read_bytes,
     record,
-    refuse,
     text,
 )
 from dpwitness.core.values.json_reader import number as number_rule
 from dpwitness.core.values.wording import figure, number
+from dpwitness.reports.audit.document import errors_in
 from dpwitness.reports.phrasing.summary import RULES, error_of, rules_of
 
 ENDS = 4  # endpoints of two intervals; their error probabilities add up to 1 - confidence
@@ -83,9 +84,8 @@ _ROUNDING = 1e-7
 
 def _clopper_pearson(successes: float, trials: float, error: float) -> tuple[Any, Any]:
     """Return exact confidence limits of a share, each wrong with probability at most `error`."""
-    return clopper_pearson_lower(successes, trials, error), 1.0 - clopper_pearson_lower(
-        trials - successes, trials, error
-    )
+    upper_complement = clopper_pearson_lower(trials - successes, trials, error)
+    return clopper_pearson_lower(successes, trials, error), 1.0 - upper_complement
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +105,15 @@ class GuessCounts:
         """Return exact confidence limits of the event's parameter; `correct` replaces the number of
         correct guesses.
         """
-        c, guesses_made = self.correct if correct is None else correct, self.correct + self.wrong
+        guesses_made = self.correct + self.wrong
         if guesses_made == 0:
             return 0.0, math.inf
         gamma = float(frequency_error(self.claim, self.error))
-        theta = _clopper_pearson(c, guesses_made, self.error - gamma)
-        share = (
-            _clopper_pearson(guesses_made, self.rounds, gamma)
-            if gamma
-            else (np.ones(()), np.ones(()))
-        )
+        right = self.correct if correct is None else correct
+        theta = _clopper_pearson(right, guesses_made, self.error - gamma)
+        share = _clopper_pearson(guesses_made, self.rounds, gamma) if gamma else (1.0, 1.0)
         low, high = (
-            float(parameter_from_rates(self.claim, s, t, self.directions))
+            float(parameter_from_rates(self.claim, np.asarray(s), t, self.directions))
             for s, t in zip(share, theta, strict=True)
         )
         return low, high
@@ -199,42 +196,27 @@ _ENCLOSURE = ("parameter_lower", "parameter_lower", "parameter_upper")
 
 
 def _intervals(result: Json) -> Iterator[tuple[str, Interval]]:
-    pair, claim = result.get("pair"), claim_of(result)
+    pair, claim, measure = result.get("pair"), claim_of(result), kind_of(result).measure
     symbol = str(result.get("parameter", "epsilon"))
-    measure = kind_of(result).measure
+    usual = error_of(number(result.get("confidence")) or 0.99)
     if measure is not None:
         what = measure.fill(measure.symbol, result)
         yield VALUE, _interval_of_fields(result, what, measure[1:4], pair)
     elif "parameter_upper" in result:
         yield VALUE, _interval_of_fields(result, symbol, _ENCLOSURE, pair)
     elif result.get("audit"):
-        yield from (
-            (what, found) for what, found in intervals(result["audit"]).items() if what == VALUE
-        )
+        audited = intervals(result["audit"])
+        yield from ((what, audited[what]) for what in audited if what == VALUE)
     elif claim is not None and result.get("tally"):
-        error = number(result.get("alpha")) or error_of(number(result.get("confidence")) or 0.99)
-        yield (
-            VALUE,
-            _interval_of_counts(
-                claim, result["tally"], error / LOOKS, result.get("parameter_lower"), result
-            ),
-        )
-    bits = result.get("bit_level") or {}
+        error = (number(result.get("alpha")) or usual) / LOOKS
+        bound = number(result.get("parameter_lower"))
+        yield VALUE, _interval_of_counts(claim, result, error, bound)
+    bits, enclosed = result.get("bit_level") or {}, result.get("enclosure") or {}
     if claim is not None and bits.get("tally"):
-        error = error_of(number(result.get("confidence")) or 0.99)
-        yield (
-            BITS,
-            _interval_of_counts(
-                claim.at_delta,
-                bits["tally"],
-                error,
-                bits.get("epsilon_lower"),
-                bits,
-                particular=True,
-            ),
-        )
-    if "parameter_lower" in (result.get("enclosure") or {}):
-        yield ENCLOSURE, _interval_of_fields(result["enclosure"], symbol, _ENCLOSURE, pair)
+        found = _interval_of_counts(claim.at_delta, bits, usual, number(bits.get("epsilon_lower")))
+        yield BITS, replace(found, particular=True)
+    if "parameter_lower" in enclosed:
+        yield ENCLOSURE, _interval_of_fields(enclosed, symbol, _ENCLOSURE, pair)
 
 
 def _interval_of_fields(
@@ -245,45 +227,34 @@ def _interval_of_fields(
     return Interval(symbol, shown, low, high, pair)
 
 
-def _interval_of_counts(
-    claim: Claim, tally: Json, error: float, shown: Any, of: Json, *, particular: bool = False
-) -> Interval:
-    counts = Tally(**tally)
+def _interval_of_counts(claim: Claim, counted: Json, error: float, bound: float | None) -> Interval:
+    counts = Tally(**counted["tally"])
     guesses = GuessCounts(
         claim, counts.correct, counts.wrong, counts.rounds, counts.directions, error / ENDS
     )
-    least = number(shown)
+    low, high = guesses.limits()
     return Interval(
         claim.symbol,
-        math.nan if least is None else least,
-        *guesses.limits(),
-        of.get("pair"),
-        of.get("event"),
-        particular,
-        guesses,
+        math.nan if bound is None else bound,
+        low,
+        high,
+        counted.get("pair"),
+        counted.get("event"),
+        guesses=guesses,
     )
 
 
 _MAX_BYTES = 2**20  # bytes of a file
 
 
-def _date_rule(value: Any, path: str) -> datetime.date:
-    if not isinstance(value, datetime.date) or isinstance(value, datetime.datetime):
-        refuse(
-            path,
-            "be a date such as 2027-01-31",
-            str(value) if isinstance(value, datetime.datetime) else value,
-        )
-    return value
-
-
-def _reason_rule(value: Any, path: str) -> str:
-    if not str(text(2000)(value, path)).strip():
-        refuse(path, "be a non-empty text", value)
-    return str(value)
-
-
-_REQUIRED = {"claim": text(2000, empty=False), "reason": _reason_rule, "expires": _date_rule}
+_REQUIRED = {
+    "claim": text(2000, empty=False),
+    "reason": checked(
+        lambda value: isinstance(value, str) and 0 < len(value.strip()) <= 2000,
+        "be a non-empty text of at most 2000 characters",
+    ),
+    "expires": checked(lambda value: type(value) is datetime.date, "be a date such as 2027-01-31"),
+}
 _OPTIONAL = {
     "name": text(2000, empty=False),
     "target": text(2000, empty=False),
@@ -322,15 +293,11 @@ class Accepted:
         """
         if today > self.expires:
             return f"was accepted until {self.expires} and counts again: {self.reason}"
-        found = intervals(result).get(BITS if rule == "BITS" else VALUE)
         # in an entry without a rule, the bound is for values
-        for_values = rule != "BITS" or self.rule == "BITS"
-        if (
-            self.bound is not None
-            and for_values
-            and found is not None
-            and found.exceeds_bound(self.bound)
-        ):
+        if self.bound is None or (rule == "BITS" and self.rule != "BITS"):
+            return ""
+        found = intervals(result).get(BITS if rule == "BITS" else VALUE)
+        if found is not None and found.exceeds_bound(self.bound):
             return (
                 f"was accepted at {found.symbol} > {figure(self.bound)} and has grown beyond its "
                 f"error to {found}: {self.reason}"
@@ -338,14 +305,8 @@ class Accepted:
         return ""
 
     def __str__(self) -> str:
-        conditions = {
-            "name": self.name,
-            "target": self.target,
-            "claim": self.claim,
-            "relation": self.relation,
-            "rule": self.rule,
-        }
-        return ", ".join(f"{key} {value}" for key, value in conditions.items() if value is not None)
+        keys = ("name", "target", "claim", "relation", "rule")
+        return ", ".join(f"{key} {getattr(self, key)}" for key in keys if getattr(self, key))
 
 
 def read_accepted(path: str | Path) -> tuple[Accepted, ...]:
@@ -357,19 +318,15 @@ def read_accepted(path: str | Path) -> tuple[Accepted, ...]:
         If the file is not valid TOML, or a field is unknown, missing or invalid. The message is one
         line with the file and the field.
     """
-    name = printable(Path(path).name)
-    try:
-        found = tomllib.loads(read_bytes(path, most=_MAX_BYTES).decode("utf-8"))
-    except InvalidArgument as error:
-        raise InvalidArgument(f"{name} {error}") from None
-    except (ValueError, RecursionError) as error:  # invalid UTF-8 or TOML
-        raise InvalidArgument(f"{name} must be TOML: {error}") from None
-    try:
+    with errors_in(printable(Path(path).name)):
+        content = read_bytes(path, most=_MAX_BYTES)
+        try:
+            found = tomllib.loads(content.decode("utf-8"))
+        except (ValueError, RecursionError) as error:  # invalid UTF-8 or TOML
+            raise InvalidArgument(f"must be TOML: {error}") from None
         _require_known_fields(found, ("accepted",), "")
         entries = listing(anything)(found.get("accepted", []), "accepted")
         return tuple(_parse_entry(entry, f"accepted[{i}]") for i, entry in enumerate(entries))
-    except InvalidArgument as error:
-        raise InvalidArgument(f"{name}: {error}") from None
 
 
 def _parse_entry(entry: Any, path: str) -> Accepted:
@@ -399,28 +356,36 @@ def apply_accepted(
     violations are in the field ``"accepted"`` of a result; its notes name violations that are no
     longer accepted.
     """
-    today = today or datetime.date.today()
-    used: set[int] = set()
-    annotated = []
-    for result in results:
-        rules: dict[str, Accepted] = {}
-        notes = []
-        for rule in rules_of(result):
-            matching = [i for i, entry in enumerate(entries) if entry.matches(result, rule)]
-            used.update(matching)
-            objections = {i: entries[i].objection(result, rule, today) for i in matching}
-            accepting = next((i for i, objection in objections.items() if not objection), None)
-            if accepting is not None:
-                rules[rule] = entries[accepting]
-            else:
-                notes += [f"{rule} {objection}" for objection in objections.values()]
-        data = dict(result) | ({"notes": [*(result.get("notes") or []), *notes]} if notes else {})
-        if rules:
-            reasons = "; ".join(dict.fromkeys(entry.reason for entry in rules.values()))
-            expires = min(entry.expires for entry in rules.values()).isoformat()
-            data["accepted"] = {"reason": reasons, "expires": expires, "rules": list(rules)}
-        annotated.append(data)
-    return annotated, [entry for i, entry in enumerate(entries) if i not in used]
+    day = today or datetime.date.today()
+    stale = [
+        entry
+        for entry in entries
+        if not any(entry.matches(result, rule) for result in results for rule in rules_of(result))
+    ]
+    return [_annotated(result, entries, day) for result in results], stale
+
+
+def _annotated(result: Json, entries: Sequence[Accepted], today: datetime.date) -> Json:
+    """Return a result with its accepted violations, and with notes on those that count again."""
+    accepted: dict[str, Accepted] = {}
+    notes = list(result.get("notes") or [])
+    for rule in rules_of(result):
+        matching = [entry for entry in entries if entry.matches(result, rule)]
+        objections = [entry.objection(result, rule, today) for entry in matching]
+        if "" in objections:
+            accepted[rule] = matching[objections.index("")]
+        else:
+            notes += [f"{rule} {objection}" for objection in objections]
+    found = {**result, "notes": notes} if notes else dict(result)
+    if accepted:
+        reasons = dict.fromkeys(entry.reason for entry in accepted.values())
+        expires = min(entry.expires for entry in accepted.values())
+        found["accepted"] = {
+            "reason": "; ".join(reasons),
+            "expires": expires.isoformat(),
+            "rules": list(accepted),
+        }
+    return found
 
 
 def unaccepted_rules(result: Json, *, bits: bool = False) -> list[str]:

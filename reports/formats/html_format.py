@@ -11,7 +11,6 @@ import base64
 import hashlib
 import itertools
 import math
-import sys
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -22,7 +21,7 @@ from markupsafe import Markup
 
 from dpwitness.auditors.witnesses.kinds import kind_of
 from dpwitness.auditors.witnesses.result import Result
-from dpwitness.auditors.witnesses.verdicts import Verdict, strict
+from dpwitness.auditors.witnesses.verdicts import strict
 from dpwitness.core.values.atomic_files import json_text
 from dpwitness.core.values.json_reader import Json
 from dpwitness.reports import cards
@@ -40,8 +39,8 @@ from dpwitness.reports.phrasing.wording import differing, line, slugs
 from dpwitness.reports.plots.album import PLOTS, Album, text_of
 from dpwitness.reports.plots.drawing import inline_svg
 
-PICTURES = 110  # pictures per page: about .6 MB and 4 s
-WITNESSES = 300_000  # bytes of embedded witnesses; further witnesses are linked
+PICTURED = 40  # audits of a page with all their pictures, worst first; the others have one
+EMBEDDED = 50_000  # bytes of the largest embedded witness; larger witnesses are linked
 _LONGEST = 2_000  # characters of an untrusted text
 # makes the HTML ids distinct if two cells show the same result
 _display_counter = itertools.count()
@@ -79,9 +78,8 @@ def html(
     """
     ranked, results = sort_worst_first(entries), document["results"]
     shown, overview = cards.columns(entries), album.overview(results)
-    chosen, left_out = _choose_pictures(ranked, album)
-    room = [WITNESSES]
     lines = opening(entries, family(results))
+    found = {result.get("verdict") for result in results}
     seeds = sorted({str(result["seed"]) for result in results if result.get("seed") is not None})
     return render(
         "audit.html",
@@ -99,19 +97,14 @@ def html(
         claim_facts=claim_facts(results),
         columns=[column.head for column in shown],
         rows=[_row(entry, shown) for entry in ranked],
-        verdicts=[
-            name
-            for name in cards.SEVERITY
-            if any(result.get("verdict") == name for result in results)
-        ],
-        legend=[legend(entries)] if legend(entries) else [],
+        verdicts=[name for name in cards.SEVERITY if name in found],
+        legend=list(filter(None, [legend(entries)])),
         overview=Markup(inline_svg(overview, "overview", "Certified over claimed, all audits"))
         if overview
         else None,
         entries=entries,
-        cards=[card(entry, chosen, album, room) for entry in ranked],
+        cards=[card(entry, album, None if i < PICTURED else 1) for i, entry in enumerate(ranked)],
         foldable=True,
-        left_out=left_out,
         seeds=", ".join(seeds[:40]) + (f" and {len(seeds) - 40} more" if len(seeds) > 40 else ""),
     )
 
@@ -121,28 +114,6 @@ def _one_line(text: Any) -> str:
     it is long.
     """
     return line(text, _LONGEST)
-
-
-def _choose_pictures(ranked: Sequence[Entry], album: Album) -> tuple[set[tuple[str, str]], str]:
-    """Choose the pictures of a page; return their (slug, kind) and a sentence on the number of
-    pictures left out.
-
-    The order of choice is: the first picture of each audit, all pictures of violated audits, then
-    the others by kind, worst audits first.
-    """
-    available = {entry.slug: album.kinds(entry) for entry in ranked}
-    violated = [
-        entry.slug for entry in ranked if entry.result.get("verdict") == Verdict.VIOLATED.value
-    ]
-    first = [(slug, kinds[0]) for slug, kinds in available.items() if kinds]
-    second = [(slug, kind) for slug in violated for kind in available[slug]]
-    third = [(slug, kind) for kind in PLOTS for slug, kinds in available.items() if kind in kinds]
-    every = list(dict.fromkeys([*first, *second, *third]))
-    left_out = (
-        f"{len(every) - PICTURES} pictures are left out to limit the size of the page; "
-        "dpwitness.plot draws each from its result."
-    )
-    return set(every[:PICTURES]), left_out if len(every) > PICTURES else ""
 
 
 def _search_words(entry: Entry) -> str:
@@ -173,22 +144,23 @@ def _sort_key(value: Any) -> str:
     return "" if value is None else _one_line(value)
 
 
-def card(entry: Entry, chosen: set[tuple[str, str]], album: Album, room: list[int]) -> Json:
+def card(
+    entry: Entry, album: Album, pictures: int | None = None, embedded: float = EMBEDDED
+) -> Json:
     """Return the values of an audit for the template ``card.html``.
 
-    The card shows the `chosen` pictures. The witness is embedded if `room[0]`, the number of bytes
-    left, is sufficient.
+    The card shows at most `pictures` pictures. A witness of at most `embedded` bytes is in the
+    page.
     """
     result, pair = entry.result, entry.result.get("pair")
-    kinds = [kind for kind in album.kinds(entry) if (entry.slug, kind) in chosen]
-    pictures = [
+    shown = [
         {
             "text": PLOTS[kind].text,
             "svg": Markup(
                 inline_svg(album.svg(entry, kind), f"{entry.slug}-{kind}", text_of(kind, entry))
             ),
         }
-        for kind in kinds
+        for kind in album.kinds(entry)[:pictures]
     ]
     below = cards.table_below_facts(entry)
     return {
@@ -199,21 +171,21 @@ def card(entry: Entry, chosen: set[tuple[str, str]], album: Album, room: list[in
         "headline": _one_line(result.get("headline") or ""),
         "todo": cards.what_to_do(entry),
         "accepted": _one_line(acceptance_text(result)) if result.get("accepted") else "",
-        "witness": _witness_json(entry, room),
+        "witness": _witness_json(entry, embedded),
         "sides": [
             (name, [(_one_line(text), differs) for text, differs in parts])
             for name, parts in differing(pair)
         ]
         if pair
         else [],
-        "pictures": pictures,
+        "pictures": shown,
         "facts": [fact for fact in card_facts(entry) if fact[0] not in _PAIR_FACTS],
         "below": block("\n".join(below)) if below else "",
         "notes": [_one_line(note) for note in result.get("notes") or []],
     }
 
 
-def _witness_json(entry: Entry, room: list[int]) -> Json | None:
+def _witness_json(entry: Entry, embedded: float) -> Json | None:
     """Return the link to an audit's witness, embedded or as a file, and the command that replays
     the witness; None without a witness.
     """
@@ -221,15 +193,15 @@ def _witness_json(entry: Entry, room: list[int]) -> Json | None:
         return None
     witness = entry.result.get("witness") or {}
     content = base64.b64encode(json_text(witness).encode()).decode()
-    inside = len(content) <= room[0]
-    room[0] -= len(content) if inside else 0
     target = witness.get("target")
     command = replay_command(entry.witness_file, target, witness.get("scores") or ())
     if not target and kind_of(entry.result).runs:
         command = f'dpwitness.replay("{entry.witness_file}", mechanism=...)'
     return {
         "file": entry.witness_file,
-        "href": f"data:application/json;base64,{content}" if inside else entry.witness_file,
+        "href": f"data:application/json;base64,{content}"
+        if len(content) <= embedded
+        else entry.witness_file,
         "how": kind_of(entry.result).again,
         "replay": command,
     }
@@ -240,12 +212,8 @@ def notebook_html(result: Result) -> str:
     witness embedded.
     """
     entry, album = _entry(result), Album()
-    chosen = {(entry.slug, kind) for kind in album.kinds(entry)[:2]}
     return fragment(
-        "notebook.html",
-        "notebook.css",
-        card=card(entry, chosen, album, [sys.maxsize]),
-        foldable=False,
+        "notebook.html", "notebook.css", card=card(entry, album, 2, math.inf), foldable=False
     )
 
 

@@ -9,16 +9,12 @@ audit becomes a notification of the invocation, and ``executionSuccessful`` is f
 
 from __future__ import annotations
 
-import re
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import Any
 from urllib.parse import quote
 
 from dpwitness.auditors.witnesses.kinds import kind_of
-from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import number
 from dpwitness.reports.phrasing.summary import (
@@ -54,21 +50,19 @@ def sarif(document: Json) -> Json:
     """
     found, undecided, fingerprint_counts = list[Json](), list[Json](), Counter[str]()
     for result in document["results"]:
-        rules = rules_of(result)
+        rules, verdict = rules_of(result), result["verdict"]
         for rule in rules:
             result_id = fingerprint(result, rule)
             fingerprint_counts[result_id] += 1
             found.append(_result(result, rule, result_id, fingerprint_counts[result_id]))
-        if result["verdict"] == Verdict.ERROR.value or (
-            result["verdict"] == Verdict.INCONCLUSIVE.value and not rules
-        ):
-            reason = line(result.get("headline") or result["verdict"])
+        if verdict == "ERROR" or (verdict == "INCONCLUSIVE" and not rules):
+            reason = line(result.get("headline") or verdict)
             text = f"{line(result['name'], 200)}: {reason}; the claim was not tested"
             undecided.append(
                 {
-                    "level": "error" if result["verdict"] == Verdict.ERROR.value else "warning",
+                    "level": "error" if verdict == "ERROR" else "warning",
                     "message": {"text": _without_links(text)},
-                    "locations": [_location(result, "")],
+                    "locations": [_location(result, [])],
                 }
             )
     notices = list(undecided)
@@ -131,13 +125,17 @@ def _result(result: Json, rule: str, result_id: str, again: int) -> Json:
     `again` counts the results with the same fingerprint in the run, such as a black-box and a
     white-box audit of one target.
     """
-    alert = {
+    findings = _findings(result, rule)
+    related = [place for _, place in findings[1:] if place]
+    reason = excuse(result, rule)
+    suppressions = [{"kind": "external", "status": "accepted", "justification": reason}]
+    return {
         "ruleId": rule,
         "ruleIndex": list(RULES).index(rule),
         "level": _level(rule),
         **({"kind": "review"} if rule == "SUSPECT" else {}),
-        "message": {"text": _message(result, rule)},
-        "locations": [_location(result, rule)],
+        "message": {"text": _message(result, rule, findings)},
+        "locations": [_location(result, findings)],
         "partialFingerprints": {
             "dpwitness/v1": result_id,
             "primaryLocationLineHash": f"{result_id}:{again}",
@@ -147,31 +145,31 @@ def _result(result: Json, rule: str, result_id: str, again: int) -> Json:
             for key in ("verdict", "claim", "relation", "evidence", "test")
             if result.get(key)
         },
+        **(
+            {"relatedLocations": [{"physicalLocation": place} for place in related[:99]]}
+            if related
+            else {}
+        ),
+        **({"suppressions": suppressions} if reason else {}),
     }
-    related = [
-        found for _, where in _findings(result, rule)[1:] if (found := _parse_location(where))
-    ]
-    if related:
-        alert["relatedLocations"] = [{"physicalLocation": place} for place in related[:99]]
-    if reason := excuse(result, rule):
-        alert["suppressions"] = [
-            {"kind": "external", "status": "accepted", "justification": reason}
-        ]
-    return alert
 
 
-def _findings(result: Json, rule: str) -> list[tuple[str, str]]:
-    """Return text and place of the findings that break a rule, those with a source location first;
-    an empty list for other rules.
-    """
+Findings = list[tuple[str, Json | None]]  # texts, with the places in the sources
+
+
+def _findings(result: Json, rule: str) -> Findings:
+    """Return the findings that break a rule, those with a place first; none for other rules."""
     kind = kind_of(result)
-    findings = kind.findings(result) if rule == kind.suspicion else []
-    return sorted(findings, key=lambda finding: _parse_location(finding[1]) is None)
+    findings: Findings = []
+    for text, where in kind.findings(result) if rule == kind.suspicion else []:
+        file, _, number = str(where or "").rpartition(":")
+        is_line = number.isdecimal() and len(number) < 10
+        findings.append((text, _place_in_sources(file, int(number) if is_line else 0)))
+    return sorted(findings, key=lambda finding: finding[1] is None)
 
 
-def _message(result: Json, rule: str) -> str:
+def _message(result: Json, rule: str, findings: Findings) -> str:
     description = result.get("headline") or result["verdict"]
-    findings = _findings(result, rule)
     if findings:
         description = "; ".join(line(text, 300) for text, _ in findings)
     elif rule == "BITS":
@@ -180,7 +178,7 @@ def _message(result: Json, rule: str) -> str:
             f"low bits: epsilon > {level.get('epsilon_lower')}: {level.get('description') or ''}"
         )
     against = f" (claim {line(result['claim'], 100)})" if result.get("claim") else ""
-    unknown = "" if _source_location(result, rule) else " [source file unknown]"
+    unknown = "" if _source_place(result, findings) else " [source file unknown]"
     return (
         f"{_without_links(line(result['name'], 200))}: "
         f"{_without_links(line(description))}{_without_links(against)}{unknown}"
@@ -192,55 +190,39 @@ def _without_links(text: str) -> str:
     return text.replace("](", "] (")
 
 
-def _location(result: Json, rule: str) -> Json:
-    place = _source_location(result, rule) or _physical_location(_UNKNOWN_FILE, 1)
+def _location(result: Json, findings: Findings) -> Json:
     name = line(result["name"], 200)
     return {
-        "physicalLocation": place,
+        "physicalLocation": _source_place(result, findings) or _physical_location(_UNKNOWN_FILE, 1),
         "logicalLocations": [{"fullyQualifiedName": name, "kind": "function"}],
     }
 
 
-def _source_location(result: Json, rule: str) -> Json | None:
-    """Return the source location of a result: of the call for a trace, else of the mechanism, else
-    of the test; None if unknown.
+def _source_place(result: Json, findings: Findings) -> Json | None:
+    """Return the place of a result in the sources: of the call for a trace, else of the mechanism,
+    else of the test; None if unknown.
     """
-    for _, where in _findings(result, rule):
-        if found := _parse_location(where):
-            return found
     source = result.get("source") or {}
     test = str(result.get("test") or "").partition("::")[0]
-    return _location_in_sources(source.get("file"), source.get("line")) or _location_in_sources(
-        test, 1
+    places = (
+        *(place for _, place in findings),
+        _place_in_sources(source.get("file"), source.get("line")),
+        _place_in_sources(test, 1),
     )
+    return next(filter(None, places), None)
 
 
-def _parse_location(text: object) -> Json | None:
-    """Return the SARIF location of a text ``FILE:LINE``; None if the text has another form."""
-    file, _, number = str(text or "").rpartition(":")
-    return (
-        _location_in_sources(file, int(number)) if number.isdecimal() and len(number) < 10 else None
-    )
-
-
-def _location_in_sources(file: object, line: object) -> Json | None:
+def _place_in_sources(file: object, line: object) -> Json | None:
     """Return the SARIF location of a file and line; None if the file is not below the root of the
     sources.
     """
     if not isinstance(file, str) or not isinstance(line, int) or not 0 < line < 2**31:
         return None
     path = PurePosixPath(file.replace("\\", "/"))
-    inside = (
-        path.parts
-        and not path.is_absolute()
-        and ".." not in path.parts
-        and ":" not in path.parts[0]
-    )
-    return (
-        _physical_location(path.as_posix(), line)
-        if inside and path.suffix and len(file) <= 1000
-        else None
-    )
+    outside = path.is_absolute() or ".." in path.parts or ":" in str(path).partition("/")[0]
+    if outside or not path.suffix or len(file) > 1000:
+        return None
+    return _physical_location(path.as_posix(), line)
 
 
 def _physical_location(file: str, line: int) -> Json:
@@ -269,10 +251,8 @@ def junit(document: Json) -> str:
         suites, "testsuite", {"name": line(document["title"], 200), "skipped": skipped, **counts}
     )
     properties = ET.SubElement(suite, "properties")
-    for name, value in {
-        "command": document.get("command"),
-        **(document.get("environment") or {}),
-    }.items():
+    run = {"command": document.get("command"), **(document.get("environment") or {})}
+    for name, value in run.items():
         if value:
             ET.SubElement(properties, "property", name=line(name, 100), value=line(value))
     suite.extend(cases)
@@ -281,28 +261,29 @@ def junit(document: Json) -> str:
 
 
 def _case(result: Json) -> ET.Element:
-    headline = result.get("headline") or result["verdict"]
-    seconds = number(result.get("seconds")) or 0.0
-    source = result.get("source") or {}
-    file = str(source.get("file") or "")
-    module = str((result.get("target") or {}).get("target") or "").rpartition(":")[0]
-    kind = f"dpwitness.{result.get('kind') or 'audit'}".replace(" ", "_")
+    headline, seconds = result.get("headline") or result["verdict"], number(result.get("seconds"))
+    source, target = result.get("source") or {"file": ""}, result.get("target") or {}
+    places = (
+        source["file"].removesuffix(".py").replace("/", "."),
+        str(target.get("target") or "").rpartition(":")[0],
+        f"dpwitness.{result.get('kind') or 'audit'}".replace(" ", "_"),
+    )
     case = ET.Element(
         "testcase",
         # by which JUnit tools group
-        classname=line(file.removesuffix(".py").replace("/", ".") or module or kind, 300),
+        classname=line(next(filter(None, places)), 300),
         name=line(result["name"], 300),
-        time=f"{seconds if 0 <= seconds < 1e9 else 0.0:.3f}",
+        time=f"{seconds if seconds and 0 <= seconds < 1e9 else 0.0:.3f}",
     )
     outcome = _outcome(result)
     if outcome is not None:
         tag, reason = outcome
         message = line(excused(result) or headline, 500)
         ET.SubElement(case, tag, type=reason, message=message).text = line(headline)
-    keys = ("claim", "relation", "seed", "trials")
-    lines = [headline, *(f"{key}: {result[key]}" for key in keys if result.get(key) is not None)]
-    if source:
-        lines.append(f"source: {source['file']}:{source['line']}")
+    facts = {key: result.get(key) for key in ("claim", "relation", "seed", "trials")}
+    if source["file"]:
+        facts["source"] = f"{source['file']}:{source['line']}"
+    lines = [headline, *(f"{key}: {value}" for key, value in facts.items() if value is not None)]
     ET.SubElement(case, "system-out").text = "\n".join(map(line, lines))
     return case
 
@@ -310,35 +291,12 @@ def _case(result: Json) -> ET.Element:
 def _outcome(result: Json) -> tuple[str, str] | None:
     """Return the XML element and the type of an audit's outcome; None if the test case passes."""
     verdict, right = result["verdict"], result.get("right")
-    violated = verdict == Verdict.VIOLATED.value
-    broken, allowed = violated or violated_in_bits(result), bool(excused(result))
-    outcomes: tuple[tuple[bool, tuple[str, str] | None], ...] = (
-        (right is False, ("failure", "WRONG")),
-        (broken and allowed and right is True, None),
-        (broken and allowed, ("skipped", "accepted")),
-        (broken, ("failure", verdict if violated else "VIOLATED in low bits")),
-        (verdict == Verdict.ERROR.value, ("error", verdict)),
-        (verdict in (Verdict.INCONCLUSIVE.value, Verdict.SUSPECT.value), ("skipped", verdict)),
-    )
-    return next((outcome for applies, outcome in outcomes if applies), None)
-
-
-# the note on the library of a target file
-_LIBRARY = re.compile(r"(?P<library>[\w.-]+) (?P<version>\d[\w.+!-]*), Python \d")
-
-
-def release_of(result: Mapping[str, Any]) -> tuple[str, str]:
-    """Return library and version of an audited target file; empty texts for a mechanism of the
-    user.
-
-    Examples
-    --------
-    >>> release_of({"notes": ["diffprivlib 0.6.6, Python 3.11.7, NumPy 2.4.6"]})
-    ('diffprivlib', '0.6.6')
-    """
-    if result.get("library"):
-        return str(result["library"]), str(result.get("version") or "")
-    found = next(
-        (match for note in result.get("notes") or () if (match := _LIBRARY.match(str(note)))), None
-    )
-    return (found["library"], found["version"]) if found else ("", "")
+    broken = verdict == "VIOLATED" or violated_in_bits(result)
+    if right is False:
+        return "failure", "WRONG"
+    if broken and excused(result):
+        return None if right else ("skipped", "accepted")
+    if broken:
+        return "failure", verdict if verdict == "VIOLATED" else "VIOLATED in low bits"
+    tags = {"ERROR": "error", "INCONCLUSIVE": "skipped", "SUSPECT": "skipped"}
+    return (tags[verdict], verdict) if verdict in tags else None

@@ -5,17 +5,24 @@ evidence sheet that follows the parts of NIST SP 800-226.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from dpwitness.auditors.witnesses.kinds import kind_of
-from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import beyond, figure, number
-from dpwitness.reports.cards import SEVERITY, card, columns, legend, opening, sort_worst_first
-from dpwitness.reports.formats.machine_formats import release_of
+from dpwitness.reports.cards import (
+    NONE_DECIDED,
+    SEVERITY,
+    card,
+    columns,
+    legend,
+    opening,
+    sort_worst_first,
+)
 from dpwitness.reports.phrasing.summary import (
     Entry,
     claim_facts,
@@ -36,27 +43,25 @@ def markdown(document: Json, entries: Sequence[Entry], overview: str | None = No
     """
     results = [entry.result for entry in entries]
     first, *others = opening(entries, family(document["results"]))
-    lines = [f"# {escaped_markdown(document['title'])}", "", f"**{first}**", ""]
-    for text in others:
-        lines += [text, ""]
     shown = columns(entries)
     rows = [[column.text(entry) for column in shown] for entry in sort_worst_first(entries)]
-    lines += ["## Summary", "", *table([column.head for column in shown], rows), ""]
-    if overview:
-        lines += [f"![Certified over claimed, all audits]({overview})", ""]
-    lines += [legend(entries), ""] if legend(entries) else []
+    parts = [
+        [f"# {escaped_markdown(document['title'])}"],
+        [f"**{first}**"],
+        *([text] for text in others),
+        ["## Summary"],
+        table([column.head for column in shown], rows),
+        [f"![Certified over claimed, all audits]({overview})"] if overview else [],
+        [legend(entries)],
+    ]
     if entries:
-        lines += [
-            "## The claim" + ("s" if len(entries) > 1 else ""),
-            "",
-            *table(("", ""), claim_facts(results)),
-            "",
-            "What was not tested:",
-            "",
-            *(f"- {text}" for text in untested(results)),
-            "",
+        parts += [
+            ["## The claim" + ("s" if len(entries) > 1 else "")],
+            table(("", ""), claim_facts(results)),
+            ["What was not tested:"],
+            [f"- {text}" for text in untested(results)],
         ]
-    lines += ["## Audits", ""]
+    lines = [line for part in [*parts, ["## Audits"]] if any(part) for line in (*part, "")]
     for entry in entries:
         lines += card(entry)
     lines += ["## Run", ""]
@@ -124,13 +129,8 @@ def append_summary(document: Json, file: Path | str) -> Path:
             f"\n{_answer_sentence(document['results'])} The table is left out, as this page is "
             "full.\n"
         )
-    try:
-        with path.open("ab") as page:
-            page.write(text.encode())
-    except OSError:
-        if path.is_file():  # removes a partial section after an error such as a full disk
-            os.truncate(path, size)
-        raise
+    with path.open("ab") as page:
+        page.write(text.encode())
     return path
 
 
@@ -143,23 +143,20 @@ def summary_file(given: str | None = None) -> str | None:
 
 def _answer_sentence(results: list[Json]) -> str:
     found = count_verdicts(results)
-    words = ", ".join(f"{n} {verdict(name).lower()}" for name, n in found.items() if n)
-    leaky = sum(
-        violated_in_bits(result) and result["verdict"] != Verdict.VIOLATED.value
-        for result in results
-    )
+    leaky = sum(violated_in_bits(it) and it["verdict"] != "VIOLATED" for it in results)
     others = {
         "violated in low bits only": leaky,
         "accepted or expected": sum(bool(excused(result)) for result in results),
         "that contradict the known truth": sum(result.get("right") is False for result in results),
     }
+    words = ", ".join(f"{n} {verdict(name).lower()}" for name, n in found.items() if n)
     more = [f"{n} {what}" for what, n in others.items() if n]
     size, violated, suspects = len(results), found["VIOLATED"] + leaky, found.get("SUSPECT")
     decided = size - found["ERROR"] - found["INCONCLUSIVE"]
     sentences = (
         (violated, f"A privacy claim is violated in {violated} of {size}."),
         (suspects, f"A guessed claim is violated in {suspects} of {size}; no stated claim is."),
-        (decided == 0, "No audit reached a verdict: it is unknown whether these claims hold."),
+        (decided == 0, NONE_DECIDED),
         (True, f"No violation was found in {decided} of {size}."),
     )
     first = next(sentence for holds, sentence in sentences if holds)
@@ -167,25 +164,19 @@ def _answer_sentence(results: list[Json]) -> str:
 
 
 def _row(result: Json) -> tuple[str, ...]:
-    symbol, least, detectable = (
-        line(result.get("parameter") or "epsilon", 40),
-        result.get("parameter_lower"),
-        number(result.get("detectable")),
-    )
-    bits = violated_in_bits(result) and result["verdict"] != Verdict.VIOLATED.value
-    excuse = f" ({_escaped(excused(result), 120)})" if excused(result) else ""
-    verdict_text = verdict(result["verdict"]) + (", VIOLATED in low bits" if bits else "") + excuse
-    bound = (
-        beyond(symbol, least)
-        if number(least) is not None
-        else _escaped(result.get("headline") or "", 120)
-    )
-    source = result.get("source")
+    symbol = line(result.get("parameter") or "epsilon", 40)
+    least, detectable = number(result.get("parameter_lower")), number(result.get("detectable"))
+    shown, reason, source = verdict(result["verdict"]), excused(result), result.get("source")
+    if violated_in_bits(result) and shown != "VIOLATED":
+        shown += ", VIOLATED in low bits"
+    if reason:
+        shown += f" ({_escaped(reason, 120)})"
+    bound = _escaped(result.get("headline") or "", 120)
     return (
-        verdict_text,
+        shown,
         code(line(result["name"], 120)),
         code(line(result.get("claim") or "", 80)),
-        escaped_markdown(bound),
+        bound if least is None else escaped_markdown(beyond(symbol, least)),
         escaped_markdown(f"{symbol} = {figure(detectable)}") if detectable is not None else "",
         code(line(f"{source['file']}:{source['line']}", 160)) if source else "",
     )
@@ -205,8 +196,6 @@ def _escaped(text: object, most: int) -> str:
 
 NOT_COVERED = "not covered"  # the sheet never infers an answer
 _SHOWN = 12  # audits per row
-
-Row = tuple[str, Callable[[Sequence[Json]], str]]
 
 
 def sheet(document: Json) -> str:
@@ -232,133 +221,76 @@ def sheet(document: Json) -> str:
         "at the subject.",
         "",
     ]
-    for part, rows in _PARTS:
-        answers = [(subject, find(results) or f"*{NOT_COVERED}*") for subject, find in rows]
+    for part, rows in _sheet_rows(results).items():
+        answers = [
+            (subject, _joined(texts) or f"*{NOT_COVERED}*") for subject, texts in rows.items()
+        ]
         lines += [f"## {part}", "", *table(("subject", "measured"), answers), ""]
     lines += ["## Not tested", "", *(f"- {text}" for text in untested(results)), ""]
     return "\n".join(lines)
 
 
-def _fact(label: str) -> Callable[[Sequence[Json]], str]:
-    """Return a function that looks up a fact of the claims."""
-
-    def find(results: Sequence[Json]) -> str:
-        found = dict(claim_facts(results)).get(label, "") if results else ""
-        return "" if found == "none stated" else found
-
-    return find
-
-
-def _headlines(topic: str) -> Callable[[Sequence[Json]], str]:
-    """Return a function that lists the headlines of audits of one topic."""
-
-    def find(results: Sequence[Json]) -> str:
-        return _joined(
-            f"{_name(result)}: "
-            f"{escaped_markdown(line(result.get('headline') or result['verdict'], 300))}"
-            for result in results
-            if kind_of(result).topic == topic
-        )
-
-    return find
-
-
-def _joined(texts: Iterable[str]) -> str:
-    found = list(texts)
-    more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
-    return "<br>".join([*found[:_SHOWN], *more])
-
-
-def _name(result: Json) -> str:
-    return code(line(result["name"], 80))
-
-
-def _bounds(results: Sequence[Json]) -> str:
-    """Certified lower bound of each audited parameter."""
-    return _joined(
-        f"{_name(result)}: {escaped_markdown(str(result['parameter']))} > "
-        f"{figure(result['parameter_lower'])} "
-        f"against {code(line(result.get('claim') or '', 80))}"
-        for result in results
-        if result.get("parameter_lower") is not None and result.get("parameter")
-    )
-
-
-def _algorithms(results: Sequence[Json]) -> str:
-    """Audited functions, with library and release."""
-    texts = []
+def _sheet_rows(results: Sequence[Json]) -> dict[str, dict[str, list[str]]]:
+    """Return the texts of each subject of the sheet, by its parts."""
+    found = defaultdict[str, list[str]](list)
+    for label, text in claim_facts(results) if results else []:
+        found[label] = [text] if text != "none stated" else []
     for result in results:
-        library, version = release_of(result)
-        source = result.get("source")
-        place = (
-            f"{library} {version}"
-            if library
-            else f"{source['file']}:{source['line']}"
-            if source
-            else ""
-        )
-        texts.append(_name(result) + (f" ({escaped_markdown(line(place, 120))})" if place else ""))
-    return _joined(dict.fromkeys(texts))
+        name, bits = code(line(result["name"], 80)), result.get("bit_level")
+        headline = escaped_markdown(line(result.get("headline") or result["verdict"], 300))
+        found[kind_of(result).topic].append(f"{name}: {headline}")
+        found["functions"].append(name + _place(result))
+        if result.get("parameter_lower") is not None and result.get("parameter"):
+            bound = f"{escaped_markdown(result['parameter'])} > {figure(result['parameter_lower'])}"
+            claim = code(line(result.get("claim") or "", 80))
+            found["bounds"].append(f"{name}: {bound} against {claim}")
+        if bits:
+            bound = f"epsilon > {figure(bits.get('epsilon_lower'))} from low bits alone"
+            found["bits"].append(f"{name}: {escaped_markdown(bits.get('verdict'))}, {bound}")
+    if results:
+        seeded = sum(result.get("seed") is not None for result in results)
+        found["seeds"] = [
+            f"{seeded} of {len(results)} audits record a seed; the quality of the generator: "
+            f"{NOT_COVERED}"
+        ]
+    return {
+        "The differential privacy guarantee": {
+            "epsilon and delta, as claimed": found["parameters claimed"],
+            "epsilon, certified from below": found["bounds"],
+            "variant of differential privacy": found["notion"],
+            "unit of privacy": found["unit of privacy"],
+            "neighboring relation (bounded or unbounded)": found["neighboring relation"],
+            "evidence": found["evidence"],
+        },
+        "Differentially private algorithms": {
+            "algorithm and implementation": list(dict.fromkeys(found["functions"])),
+            "outputs against the claim": found["outputs"],
+            "sensitivity and contribution bounds": found["sensitivity"],
+            "accounting and composition": found["accounting"],
+            "utility": found["utility"],
+            "systemic, human and statistical bias": [],
+        },
+        "Deploying differential privacy": {
+            "trust model": found["trust model"],
+            "floating point": found["bits"],
+            "randomness": found["seeds"],
+            "time and other side channels": [],
+            "data security and access control": [],
+            "data collection": [],
+        },
+    }
 
 
-def _floating_point(results: Sequence[Json]) -> str:
-    """Verdicts on the low bits of outputs."""
-    return _joined(
-        f"{_name(result)}: {escaped_markdown(str(result['bit_level'].get('verdict')))}, epsilon > "
-        f"{figure(result['bit_level'].get('epsilon_lower'))} from low bits alone"
-        for result in results
-        if result.get("bit_level")
-    )
+def _place(result: Json) -> str:
+    """Return the library of a result with its release, or else the place in the source."""
+    source, place = result.get("source"), ""
+    if result.get("library"):
+        place = f"{result['library']} {result.get('version') or ''}"
+    elif source:
+        place = f"{source['file']}:{source['line']}"
+    return f" ({escaped_markdown(line(place, 120))})" if place else ""
 
 
-def _randomness(results: Sequence[Json]) -> str:
-    """Number of audits with a seed, which is not a statement on the generator of the library."""
-    seeded = sum(result.get("seed") is not None for result in results)
-    return (
-        f"{seeded} of {len(results)} audits record a seed; the quality of the generator: "
-        f"{NOT_COVERED}"
-        if results
-        else ""
-    )
-
-
-def _nothing(results: Sequence[Json]) -> str:
-    """Answer for subjects that no audit of this tool measures."""
-    return ""
-
-
-_PARTS: tuple[tuple[str, tuple[Row, ...]], ...] = (
-    (
-        "The differential privacy guarantee",
-        (
-            ("epsilon and delta, as claimed", _fact("parameters claimed")),
-            ("epsilon, certified from below", _bounds),
-            ("variant of differential privacy", _fact("notion")),
-            ("unit of privacy", _fact("unit of privacy")),
-            ("neighboring relation (bounded or unbounded)", _fact("neighboring relation")),
-            ("evidence", _fact("evidence")),
-        ),
-    ),
-    (
-        "Differentially private algorithms",
-        (
-            ("algorithm and implementation", _algorithms),
-            ("outputs against the claim", _headlines("outputs")),
-            ("sensitivity and contribution bounds", _headlines("sensitivity")),
-            ("accounting and composition", _headlines("accounting")),
-            ("utility", _headlines("utility")),
-            ("systemic, human and statistical bias", _nothing),
-        ),
-    ),
-    (
-        "Deploying differential privacy",
-        (
-            ("trust model", _fact("trust model")),
-            ("floating point", _floating_point),
-            ("randomness", _randomness),
-            ("time and other side channels", _nothing),
-            ("data security and access control", _nothing),
-            ("data collection", _nothing),
-        ),
-    ),
-)
+def _joined(texts: Sequence[str]) -> str:
+    more = [f"and {len(texts) - _SHOWN} more"] if len(texts) > _SHOWN else []
+    return "<br>".join([*texts[:_SHOWN], *more])

@@ -90,17 +90,16 @@ def family(results: Sequence[Json]) -> Family | None:
     members = [
         i
         for i, r in enumerate(results)
-        if number(r.get("p_value")) is not None and number(r.get("confidence")) is not None
+        if None not in (number(r.get("p_value")), number(r.get("confidence")))
     ]
     if len(members) < 2:
         return None
-    adjusted = dict(
-        zip(members, holm([results[i]["p_value"] for i in members]).tolist(), strict=True)
-    )
+    values = holm([results[i]["p_value"] for i in members]).tolist()
+    adjusted = dict(zip(members, values, strict=True))
     error = min(error_of(results[i]["confidence"]) for i in members)
-    violated = [i for i in members if results[i].get("verdict") == Verdict.VIOLATED.value]
+    violated = [i for i in members if results[i].get("verdict") == "VIOLATED"]
     refuted = tuple(i for i in violated if adjusted[i] <= error)
-    return Family(error, adjusted, refuted, tuple(i for i in violated if adjusted[i] > error))
+    return Family(error, adjusted, refuted, tuple(sorted({*violated} - {*refuted})))
 
 
 def error_of(confidence: float) -> float:
@@ -344,37 +343,36 @@ _MAX_SHOWN = 6
 def claim_facts(results: Sequence[Json]) -> list[tuple[str, str]]:
     """Return the facts of the header card as (label, markdown)."""
     relations = [str(r["relation"]) for r in results if r.get("relation")]
+    meanings = [(r, describe_relation(r)) for r in relations]
     claims = [str(r["claim"]) for r in results if r.get("claim") and kind_of(r).topic != "utility"]
-    classes = [NOTIONS.get(claim.partition(":")[0]) for claim in claims]
-    notions = [found.notion if found else "a bound on what a function does" for found in classes]
+    grades = [str(r.get("evidence", "numerical")) for r in results]
     bits = sum(r.get("bit_level") is not None for r in results)
-    adversary = (
-        "the adversary sees outputs, knows the code and both datasets, and does not see the noise"
-    )
-    level = (
-        f"values; low bits of floating-point outputs as well in {bits} of {len(results)}"
-        if bits
-        else "values; low bits were not examined"
-    )
+    examined = f"of floating-point outputs as well in {bits} of {len(results)}"
     return [
         ("unit of privacy", _join_with_counts(_UNITS.get(r, r) for r in relations)),
         (
             "neighboring relation",
-            _join_with_counts(
-                f"{r}: {describe_relation(r)}" if describe_relation(r) else r for r in relations
-            ),
+            _join_with_counts(f"{r}: {text}" if text else r for r, text in meanings),
         ),
-        ("notion", _join_with_counts(notions)),
-        ("parameters claimed", _join_with_counts(claims, quote=True)),
-        ("trust model", f"{adversary}; {level}"),
         (
-            "evidence",
+            "notion",
             _join_with_counts(
-                _EVIDENCE.get(str(r.get("evidence", "numerical")), str(r.get("evidence")))
-                for r in results
+                notion.notion if notion else "a bound on what a function does"
+                for notion in (NOTIONS.get(claim.partition(":")[0]) for claim in claims)
             ),
         ),
+        ("parameters claimed", _join_with_counts(claims, quote=True)),
+        (
+            "trust model",
+            f"{_ADVERSARY}; values; low bits {examined if bits else 'were not examined'}",
+        ),
+        ("evidence", _join_with_counts(_EVIDENCE.get(grade, grade) for grade in grades)),
     ]
+
+
+_ADVERSARY = (
+    "the adversary sees outputs, knows the code and both datasets, and does not see the noise"
+)
 
 
 def _join_with_counts(words: Iterable[str], *, quote: bool = False) -> str:
@@ -383,7 +381,8 @@ def _join_with_counts(words: Iterable[str], *, quote: bool = False) -> str:
     """
     found = Counter(words)
     shown = [
-        f"{code(word) if quote else escaped_markdown(word)}{f' ({n} audits)' if len(found) > 1 and n > 1 else ''}"  # noqa: E501
+        (code(word) if quote else escaped_markdown(word))
+        + (f" ({n} audits)" if n > 1 and len(found) > 1 else "")
         for word, n in found.most_common(_MAX_SHOWN)
     ]
     more = [f"and {len(found) - _MAX_SHOWN} more"] if len(found) > _MAX_SHOWN else []

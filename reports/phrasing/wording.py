@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
+from itertools import groupby
 from typing import Any
 
 from dpwitness.core.values.json_reader import Json
@@ -38,26 +39,17 @@ def plain(text: str) -> str:
 _JOB_COMMAND = re.compile(r"^([ \t]*):(?=:)|#(?=#\[)", re.MULTILINE)
 
 
-def name_width(names: Iterable[str]) -> int:
-    """Return the width of a column of names on a terminal: that of the longest name, but at most 60
-    characters.
-    """
-    # widest column of names on a terminal
-    return min(max(map(len, names), default=0), 60)
-
-
-def name_cell(name: str, width: int) -> str:
-    """Return a name as text of this width: padded, or cut in its middle.
+def name_cell(name: str, width: int = 60) -> str:
+    """Return a name of at most `width` characters; a longer name is cut in its middle.
 
     Examples
     --------
     >>> name_cell("noisy_sum", 12), name_cell("a" * 3000 + "b", 12)
-    ('noisy_sum   ', 'aaaaa...aaab')
+    ('noisy_sum', 'aaaaa...aaab')
     """
-    if len(name) <= width:
-        return name.ljust(width)
     end = (width - 3) // 2
-    return f"{name[: width - 3 - end]}...{name[len(name) - end :]}"
+    cut = f"{name[: width - 3 - end]}...{name[len(name) - end :]}"
+    return name if len(name) <= width else cut
 
 
 def line(text: Any, most: int = 1000) -> str:
@@ -144,6 +136,18 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(row)} |" for row in cells]
 
 
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the rows of a table as lines of text, with the columns aligned.
+
+    Examples
+    --------
+    >>> aligned([("zoo", "kept"), ("papers", "broken")])
+    ['zoo     kept', 'papers  broken']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
 def slugs(names: Iterable[str]) -> list[str]:
     """Return a part of a file name for each name: lower-case letters, digits, dots and dashes. The
     parts are distinct.
@@ -173,6 +177,7 @@ Part = tuple[str, bool]  # (text, whether the text differs between the datasets)
 _CONTEXT = 3  # records shown before and after a record that differs
 # limit on records per dataset; larger datasets are not compared record by record
 _COMPARED_RECORDS = 5000
+_MOST_PARTS = 60
 
 
 def differing(pair: Json) -> list[tuple[str, list[Part]]]:
@@ -187,33 +192,34 @@ def differing(pair: Json) -> list[tuple[str, list[Part]]]:
     >>> rows[1]
     ('D1', [('... 16 records', False), ('0', False), ('0', False), ('0', False), ('1', True)])
     """
-    sides = [_records(pair["d0"]), _records(pair["d1"])]
-    if any(side is None or len(side) > _COMPARED_RECORDS for side in sides):
-        same = pair["d0"] == pair["d1"]
-        return [
-            ("D0", [(dataset(pair["d0"]), not same)]),
-            ("D1", [(dataset(pair["d1"]), not same)]),
-        ]
-    first, second = ([dataset(record) for record in side or []] for side in sides)
-    changed_indices = [_changed_indices(first, second), _changed_indices(second, first)]
-    return [("D0", _parts(first, changed_indices[0])), ("D1", _parts(second, changed_indices[1]))]
+    sides = [pair["d0"], pair["d1"]]
+    found = [_records(side) for side in sides]
+    if any(records is None or len(records) > _COMPARED_RECORDS for records in found):
+        differs = sides[0] != sides[1]
+        return [(f"D{i}", [(dataset(side), differs)]) for i, side in enumerate(sides)]
+    first, second = ([dataset(record) for record in records or []] for records in found)
+    return [
+        ("D0", _parts(first, _changed_indices(first, second))),
+        ("D1", _parts(second, _changed_indices(second, first))),
+    ]
 
 
 def _records(value: Any) -> list[Any] | None:
     """Return the records of an array, list, frame or graph in JSON form; None for other values."""
     if isinstance(value, list):
         return value
-    if isinstance(value, dict) and value.get("$type") == "frame":
+    kind = value.get("$type") if isinstance(value, dict) else ""
+    if kind == "frame":
         return rows_of(value)
-    if isinstance(value, dict) and value.get("$type") == "graph":
+    if kind == "graph":
         return [*(node for node, _ in value["nodes"]), *(edge[:2] for edge in value["edges"])]
-    if isinstance(value, dict) and value.get("$type") == "array" and value.get("shape"):
-        entries, shape = value["value"], value["shape"]
-        if len(shape) == 1:
-            return list(entries)
-        width = len(entries) // shape[0] if shape[0] else 0
-        return [entries[i * width : (i + 1) * width] for i in range(shape[0])]
-    return None
+    shape = value.get("shape") if kind == "array" else None
+    if not shape:
+        return None
+    entries = value["value"]
+    width = len(entries) // max(shape[0], 1)
+    rows = [entries[i * width : (i + 1) * width] for i in range(shape[0])]
+    return list(entries) if len(shape) == 1 else rows
 
 
 def _changed_indices(first_records: list[str], other: list[str]) -> set[int]:
@@ -223,32 +229,21 @@ def _changed_indices(first_records: list[str], other: list[str]) -> set[int]:
     if len(first_records) == len(other):
         return {i for i, (a, b) in enumerate(zip(first_records, other, strict=True)) if a != b}
     matched = SequenceMatcher(None, first_records, other, autojunk=False).get_matching_blocks()
-    return set(range(len(first_records))) - {
-        block.a + k for block in matched for k in range(block.size)
-    }
+    kept = {block.a + k for block in matched for k in range(block.size)}
+    return set(range(len(first_records))) - kept
 
 
 def _parts(records: list[str], changed: set[int]) -> list[Part]:
-    shown_indices = {
-        i
-        for changed_index in list(changed)[:_COMPARED_RECORDS]
-        for i in range(changed_index - _CONTEXT, changed_index + _CONTEXT + 1)
-    } or set(range(2 * _CONTEXT))
-    shown_indices |= set(range(len(records))) if len(records) <= 4 * _CONTEXT else set()
+    """Return the changed records with those around them; gaps become the number of records."""
+    shown = {i + k for i in changed or {0} for k in range(-_CONTEXT, _CONTEXT + 1)}
+    if len(records) <= 4 * _CONTEXT:
+        shown = set(range(len(records)))
     parts: list[Part] = []
-    left_out = 0
-    for i, record in enumerate(records):
-        if i in shown_indices and len(parts) < 60:
-            parts += (
-                [(f"... {left_out:,} record{'s' if left_out > 1 else ''}", False)]
-                if left_out
-                else []
-            )
-            parts.append((record, i in changed))
-            left_out = 0
+    for is_shown, group in groupby(range(len(records)), shown.__contains__):
+        places = list(group)
+        if is_shown and len(parts) < _MOST_PARTS:
+            parts += [(records[i], i in changed) for i in places]
         else:
-            left_out += 1
-    return [
-        *parts,
-        *([(f"... {left_out:,} record{'s' if left_out > 1 else ''}", False)] if left_out else []),
-    ] or [("no record", False)]
+            count = len(places)
+            parts.append((f"... {count:,} record{'s' if count > 1 else ''}", False))
+    return parts or [("no record", False)]

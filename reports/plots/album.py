@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import number
 from dpwitness.reports.phrasing.summary import Entry
-from dpwitness.reports.phrasing.wording import verdict
+from dpwitness.reports.phrasing.wording import truncated_line, verdict
 from dpwitness.reports.plots.drawing import (
     BLUE,
     GREY,
@@ -35,26 +35,18 @@ from dpwitness.reports.plots.drawing import (
     Margins,
     blank,
     common_style,
+    draw_markers,
     few_ticks,
-    short_name,
     written,
 )
 from dpwitness.reports.plots.numbers import (
-    call_loss_bars,
-    draw_calls,
     draw_event,
-    draw_looks,
     draw_overview,
-    draw_pairs,
-    draw_scaling,
     draw_scores,
-    draw_search,
-    has_event,
-    has_looks,
-    has_pairs,
-    has_scores,
+    event_of,
     overview_height,
     relative,
+    scores_of,
 )
 
 if TYPE_CHECKING:
@@ -65,55 +57,39 @@ _RARE = 0.02  # points with smaller false-positive rates are drawn on logarithmi
 _POINTS = 161
 
 
-@dataclass(frozen=True, slots=True)
-class _CertifiedBound:
-    """Certified bound of a black-box result: a point under the pair's trade-off curve, at
-    confidence 1 - alpha.
-    """
+class _Compared(NamedTuple):
+    """Claim of a result, and the curves that are compared with it."""
 
-    point: CertifiedPoint
+    claim: Claim
+    # certified point under the pair's trade-off curve, at confidence 1 - alpha, and its bounds
+    point: CertifiedPoint | None
     parameter: float
     epsilon: float
+    # enclosure of the pair's own curve: grid, lower and upper curve; empty without a density
+    exact: Sequence[FloatArray]
 
 
-def _certified_bound(result: Json) -> _CertifiedBound | None:
-    claim, point, parameter = (
-        claim_of(result),
-        result.get("certified_point"),
-        number(result.get("parameter_lower")),
-    )
-    if claim is None or not point or parameter is None:
+def _compared(result: Json, key: str, *names: str) -> _Compared | None:
+    """Return the claim and the curves of a result; None without a claim or a curve."""
+    claim, parameter = claim_of(result), number(result.get("parameter_lower"))
+    point = result.get("certified_point") if parameter is not None else None
+    curves = result.get(key) or {}
+    exact = [np.array([float(v) for v in curves[name]]) for name in names if name in curves]
+    if claim is None or not (point or exact):
         return None
-    return _CertifiedBound(
-        CertifiedPoint(**point), parameter, number(result.get("epsilon_lower")) or 0.0
-    )
+    certified = CertifiedPoint(**point) if point else None
+    epsilon = number(result.get("epsilon_lower")) or 0.0
+    return _Compared(claim, certified, parameter or 0.0, epsilon, exact)
 
 
-def _curves(result: Json, key: str, *names: str) -> list[FloatArray] | None:
-    """Return the curves of a result, such as a white-box privacy profile; None if they are missing
-    or malformed.
-    """
-    curves = result.get(key)
-    if not isinstance(curves, dict) or any(name not in curves for name in names):
-        return None
-    found = [np.array([float(v) for v in curves[name]]) for name in names]
-    return found if len({len(curve) for curve in found}) == 1 and len(found[0]) > 1 else None
+def profile_of(result: Json) -> _Compared | None:
+    """Return the privacy profiles that `draw_profile` compares; None without any."""
+    return _compared(result, "profile", "epsilons", "delta_lower", "delta_upper")
 
 
-def has_profile(result: Json) -> bool:
-    """Return whether a result has a privacy profile, or a certified point, for `draw_profile`."""
-    return (
-        _certified_bound(result) is not None
-        or _curves(result, "profile", "epsilons", "delta_lower", "delta_upper") is not None
-    )
-
-
-def has_tradeoff(result: Json) -> bool:
-    """Return whether a result has a trade-off curve, or a certified point, for `draw_tradeoff`."""
-    return (
-        _certified_bound(result) is not None
-        or _curves(result, "tradeoff", "fpr", "tpr_lower", "tpr_upper") is not None
-    )
+def tradeoff_of(result: Json) -> _Compared | None:
+    """Return the trade-off curves that `draw_tradeoff` compares; None without any."""
+    return _compared(result, "tradeoff", "fpr", "tpr_lower", "tpr_upper")
 
 
 @lru_cache(maxsize=16)
@@ -139,218 +115,130 @@ def _claimed_profile(claim: Claim, epsilon: FloatArray) -> FloatArray:
     return np.clip(gain, 0.0, 1.0)
 
 
-def draw_profile(axes: Axes, result: Json) -> None:
+def draw_profile(axes: Axes, found: _Compared) -> None:
     """Draw the privacy profile delta(epsilon) of the claim and the certified profile."""
-    claim, proof = claim_of(result), _certified_bound(result)
-    exact = _curves(result, "profile", "epsilons", "delta_lower", "delta_upper")
-    end = _last_epsilon(claim, proof, exact)
+    claim, end = found.claim, _last_epsilon(found)
     epsilon = np.linspace(0.0, end, _POINTS)
     # the profile of pure DP has a jump
-    if claim is not None and claim.bounds_epsilon and claim.parameter < end:
+    if claim.bounds_epsilon and claim.parameter < end:
         epsilon = np.union1d(epsilon, [claim.parameter, np.nextafter(claim.parameter, 0.0)])
-    claimed = _claimed_profile(claim, epsilon) if claim else None
-    certified = lower_profile(proof.point, epsilon) if proof else None
-    floor = _floor(claim, claimed, certified)
-    if claimed is not None:
-        axes.plot(
-            epsilon,
-            _clipped(claimed, floor),
-            color=INK,
-            linestyle="--",
-            linewidth=1.5,
-            label=f"claimed: {claim}",
-        )
-    if proof is not None and certified is not None:
-        axes.plot(
-            epsilon,
-            _clipped(certified, floor),
-            color=RED,
-            linewidth=1.7,
-            label="certified: at least",
-        )
-        if claimed is not None and (beyond := certified > claimed).any():
-            low, high = _clipped(claimed, floor), _clipped(certified, floor)
-            axes.fill_between(
-                epsilon,
-                low,
-                high,
-                where=beyond.tolist(),
-                facecolor="none",
-                edgecolor=RED,
-                hatch="////",
-                label="violated here",
-            )
-        if claim is not None and 0 < proof.epsilon < math.inf and claim.bounds_epsilon:
-            label = f"epsilon > {proof.epsilon:.4g} at delta = {claim.delta_budget:g}"
-            at = max(claim.delta_budget, floor)
-            axes.plot(
-                [proof.epsilon],
-                [at],
-                marker="D",
-                color=RED,
-                linestyle="none",
-                clip_on=False,
-                zorder=5,
-                label=label,
-            )
-    if exact is not None:
-        at_least, at_most = _clipped(exact[1], floor), _clipped(exact[2], floor)
-        axes.plot(exact[0], at_least, color=BLUE, linewidth=1.3, label="enclosure: at least")
-        axes.plot(
-            exact[0], at_most, color=BLUE, linestyle="-.", linewidth=1.3, label="enclosure: at most"
-        )
-        axes.fill_between(exact[0], at_least, at_most, facecolor=BLUE, alpha=0.15, linewidth=0)
-    axes.set(
-        xscale="linear",
-        xlim=(0, end),
-        yscale="log",
-        ylim=(floor, 1.2),
-        xlabel="epsilon",
-        ylabel="delta",
+    claimed, certified = _claimed_profile(claim, epsilon), np.zeros_like(epsilon)
+    if found.point is not None:
+        certified = lower_profile(found.point, epsilon)
+    gap = float((certified - claimed).max())
+    # the axis begins below the claimed delta, and below the delta by which the claim is exceeded
+    least = min(1e-4, claim.delta_budget / 10 or 1.0, gap / 30 if gap > 0 else 1.0)
+    floor = 10.0 ** math.floor(math.log10(max(least, 1e-12)))
+    # a curve leaves a logarithmic plot through the bottom instead of ending
+    claimed, certified, *exact = (
+        np.maximum(curve, floor * 1e-3) for curve in (claimed, certified, *found.exact[1:])
     )
-    axes.legend(
-        loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, columnspacing=1.0, handlelength=1.8
-    )
+    axes.plot(epsilon, claimed, color=INK, linestyle="--", linewidth=1.5, label=f"claimed: {claim}")
+    if found.point is not None:
+        axes.plot(epsilon, certified, color=RED, linewidth=1.7, label="certified: at least")
+    if gap > 0:
+        axes.fill_between(
+            epsilon,
+            claimed,
+            certified,
+            where=(certified > claimed).tolist(),
+            facecolor="none",
+            edgecolor=RED,
+            hatch="////",
+            label="violated here",
+        )
+    if found.point is not None and 0 < found.epsilon < math.inf and claim.bounds_epsilon:
+        label = f"epsilon > {found.epsilon:.4g} at delta = {claim.delta_budget:g}"
+        at = max(claim.delta_budget, floor)
+        draw_markers(axes, [found.epsilon], [at], marker="D", color=RED, label=label)
+    if exact:
+        grid, at_least, at_most = found.exact[0], *exact
+        axes.plot(grid, at_least, color=BLUE, linewidth=1.3, label="enclosure: at least")
+        axes.plot(
+            grid, at_most, color=BLUE, linestyle="-.", linewidth=1.3, label="enclosure: at most"
+        )
+        axes.fill_between(grid, at_least, at_most, facecolor=BLUE, alpha=0.15, linewidth=0)
+    axes.set(xlim=(0, end), yscale="log", ylim=(floor, 1.2), xlabel="epsilon", ylabel="delta")
+    axes.legend(**_LEGEND)
 
 
-def _last_epsilon(
-    claim: Claim | None, proof: _CertifiedBound | None, exact: list[FloatArray] | None
-) -> float:
-    """Return the largest epsilon of the plot, so that the relevant part of every curve
-    is visible.
-    """
-    ends = [1.3 * proof.epsilon] if proof else []
-    if exact is not None:
-        ends.append(float(exact[0].max()))
-    if claim is not None and claim.bounds_epsilon:
+_LEGEND: Any = {
+    "loc": "lower center",
+    "bbox_to_anchor": (0.5, 1.0),
+    "ncols": 2,
+    "columnspacing": 1.0,
+    "handlelength": 1.8,
+}
+
+
+def _last_epsilon(found: _Compared) -> float:
+    """Return the largest epsilon of the plot: the relevant part of every curve is visible."""
+    claim, ends = found.claim, [1.3 * found.epsilon, *map(np.max, found.exact[:1])]
+    if claim.bounds_epsilon:
         ends.append(1.5 * claim.parameter)
-    elif claim is not None:
+    else:
         grid = np.geomspace(1e-2, 300.0, 200)
         small = np.flatnonzero(_claimed_profile(claim, grid) < 1e-5)
-        ends.append(float(grid[small[0]]) if len(small) else 10.0)
-    return max([e for e in ends if math.isfinite(e) and e > 0], default=1.0)
+        ends.append(grid[small[0]] if len(small) else 10.0)
+    return float(max([e for e in ends if math.isfinite(e) and e > 0], default=1.0))
 
 
-def _floor(claim: Claim | None, claimed: FloatArray | None, certified: FloatArray | None) -> float:
-    """Return the lower end of the logarithmic axis: below the claimed delta, and below the delta by
-    which the claim is exceeded.
-    """
-    candidates = [1e-4]
-    if claim is not None and claim.delta_budget > 0:
-        candidates.append(claim.delta_budget / 10)
-    if claimed is not None and certified is not None:
-        gap = float((certified - claimed).max())
-        candidates += [gap / 30 if gap > 0 else 1.0, float(certified.max()) / 100 or 1.0]
-    return 10.0 ** math.floor(math.log10(max(min(candidates), 1e-12)))
-
-
-def _clipped(curve: FloatArray, floor: float) -> FloatArray:
-    """Return a curve clipped below the axis, so that a logarithmic plot shows it leaving through
-    the bottom instead of ending.
-    """
-    return np.maximum(curve, floor * 1e-3)
-
-
-def draw_tradeoff(axes: Axes, result: Json) -> None:
+def draw_tradeoff(axes: Axes, found: _Compared) -> None:
     """Draw the claim's trade-off curve (true-positive over false-positive rate) and the certified
     point.
     """
-    claim, proof = claim_of(result), _certified_bound(result)
-    exact = _curves(result, "tradeoff", "fpr", "tpr_lower", "tpr_upper")
-    # Linear axes would hide a rare point in a corner.
-    use_log_axes = (
-        proof is not None and 0 < min(proof.point.fpr, proof.point.observed_fpr or 1.0) < _RARE
-    )
+    claim, point = found.claim, found.point
     grid = np.concatenate([np.geomspace(1e-6, 1e-2, 40), np.linspace(1e-2, 1.0, 100)[1:]])
-    if use_log_axes:
-        grid = np.geomspace(1e-9, 1.0, _POINTS)
-    axes.plot(grid, grid, color=GREY, linestyle=":", linewidth=1.2, label="pure chance")
-    if claim is not None:
-        axes.plot(
-            grid,
-            claim.tradeoff(grid),
-            color=INK,
-            linestyle="--",
-            linewidth=1.5,
-            label=f"claimed: {claim}",
-        )
-    if exact is not None:
-        axes.plot(exact[0], exact[1], color=BLUE, linewidth=1.3, label="the pair's own: at least")
-        axes.plot(exact[0], exact[2], color=BLUE, linestyle="-.", linewidth=1.3, label="at most")
-    if proof is not None:
-        if claim is not None and 0 < proof.parameter < math.inf:
-            label = f"{claim.symbol} = {proof.parameter:.4g}, certified"
-            axes.plot(
-                grid,
-                claim.with_parameter(proof.parameter).tradeoff(grid),
-                color=RED,
-                linestyle="-.",
-                linewidth=1.0,
-                label=label,
-            )
-        observed = (proof.point.observed_fpr, proof.point.observed_tpr)
-        axes.plot(
-            [proof.point.fpr, observed[0]], [proof.point.tpr, observed[1]], color=RED, linewidth=0.8
-        )
-        axes.plot(
-            *[[v] for v in observed],
-            marker="o",
-            markerfacecolor="white",
-            color=RED,
-            linestyle="none",
-            label="observed",
-        )
-        axes.plot(
-            [proof.point.fpr],
-            [proof.point.tpr],
-            marker="D",
-            color=RED,
-            linestyle="none",
-            zorder=5,
-            label="certified",
-        )
+    rate = min(point.fpr, point.observed_fpr or 1.0) if point else 1.0
     axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="false-positive rate", ylabel="true-positive rate")
-    if use_log_axes and proof is not None:
-        low = 10.0 ** math.floor(
-            math.log10(min(proof.point.fpr, proof.point.observed_fpr or 1.0)) - 0.5
-        )
-        axes.set(xscale="log", yscale="log", xlim=(max(low, 1e-9), 1.0), ylim=(max(low, 1e-9), 1.2))
-    axes.legend(
-        loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, columnspacing=1.0, handlelength=1.8
-    )
+    if 0 < rate < _RARE:  # linear axes would hide a rare point in a corner
+        grid = np.geomspace(1e-9, 1.0, _POINTS)
+        low = max(10.0 ** math.floor(math.log10(rate) - 0.5), 1e-9)
+        axes.set(xscale="log", yscale="log", xlim=(low, 1.0), ylim=(low, 1.2))
+    axes.plot(grid, grid, color=GREY, linestyle=":", linewidth=1.2, label="pure chance")
+    curve = claim.tradeoff(grid)
+    axes.plot(grid, curve, color=INK, linestyle="--", linewidth=1.5, label=f"claimed: {claim}")
+    if found.exact:
+        fpr, at_least, at_most = found.exact
+        axes.plot(fpr, at_least, color=BLUE, linewidth=1.3, label="the pair's own: at least")
+        axes.plot(fpr, at_most, color=BLUE, linestyle="-.", linewidth=1.3, label="at most")
+    if point is not None:
+        if 0 < found.parameter < math.inf:
+            curve = claim.with_parameter(found.parameter).tradeoff(grid)
+            label = f"{claim.symbol} = {found.parameter:.4g}, certified"
+            axes.plot(grid, curve, color=RED, linestyle="-.", linewidth=1.0, label=label)
+        x, y = (point.fpr, point.observed_fpr), (point.tpr, point.observed_tpr)
+        axes.plot(x, y, color=RED, linewidth=0.8)
+        open_circle: Any = {"marker": "o", "markerfacecolor": "white", "label": "observed"}
+        draw_markers(axes, x[1:], y[1:], color=RED, **open_circle)
+        draw_markers(axes, x[:1], y[:1], color=RED, marker="D", label="certified")
+    axes.legend(**_LEGEND)
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Kind of plot: its title, a function that returns whether a result has the data, the drawing
-    function, and the margins.
+    """Kind of plot: its title, a function that returns the data of a result, or None, the function
+    that draws these data, and the margins.
     """
 
     text: str
-    has: Callable[[Json], bool]
-    draw: Callable[[Axes, Json], None]
+    read: Callable[[Json], Any]
+    draw: Callable[[Axes, Any], None]
     margins: Margins = MARGINS
 
 
 NAMED = (1.7, 0.45, 0.12, 0.3)  # margins with space for names at the left
 PLOTS = {
-    "event": Plot("Where outputs fall", has_event, draw_event),
-    "profile": Plot("Privacy profile", has_profile, draw_profile),
-    "tradeoff": Plot("Trade-off curve", has_tradeoff, draw_tradeoff),
-    "looks": Plot("Certified against runs", has_looks, draw_looks, (0.72, 0.45, 0.2, 0.25)),
-    "pairs": Plot("Pairs that were tried", has_pairs, draw_pairs, NAMED),
-    "search": Plot("Ratio over the search", lambda r: bool(r.get("progress")), draw_search),
-    "scaling": Plot("Error and its power", lambda r: len(r.get("points") or []) > 1, draw_scaling),
-    "calls": Plot(
-        "Loss by call", lambda r: bool(call_loss_bars(r)), draw_calls, (0.15, 0.45, 0.12, 0.3)
-    ),
-    "canaries": Plot("Scores of canaries", has_scores, draw_scores, (0.72, 0.45, 0.12, 0.3)),
+    "event": Plot("Where outputs fall", event_of, draw_event),
+    "profile": Plot("Privacy profile", profile_of, draw_profile),
+    "tradeoff": Plot("Trade-off curve", tradeoff_of, draw_tradeoff),
+    "canaries": Plot("Scores of canaries", scores_of, draw_scores, (0.72, 0.45, 0.12, 0.3)),
 }
 
 
 def available_plots(result: Json) -> list[str]:
     """Return the kinds of plots that a result has data for, in the order of the cards."""
-    return [name for name, each in PLOTS.items() if each.has(result)]
+    return [name for name, each in PLOTS.items() if each.read(result) is not None]
 
 
 def plot(result: Result | Json, kind: str | None = None, *, axes: Axes | None = None) -> Axes:
@@ -362,10 +250,8 @@ def plot(result: Result | Json, kind: str | None = None, *, axes: Axes | None = 
         Result of `audit`, `certify`, `trace` or another entry point, or its JSON.
     kind : str, optional
         ``event`` (distribution of the outputs, and the guesses), ``profile`` (privacy profile),
-        ``tradeoff`` (trade-off curve), ``looks`` (bound over the runs), ``pairs`` (candidate
-        pairs), ``search`` (sensitivity search), ``scaling`` (utility), ``calls`` (privacy loss of a
-        trace's calls) or ``canaries`` (scores). By default the first kind that the result has data
-        for.
+        ``tradeoff`` (trade-off curve) or ``canaries`` (scores). By default the first kind that the
+        result has data for.
     axes : matplotlib.axes.Axes, optional
         Axes to draw on. By default new axes of a standard size.
 
@@ -383,8 +269,8 @@ def plot(result: Result | Json, kind: str | None = None, *, axes: Axes | None = 
     --------
     >>> from dpwitness import audit, mechanisms
     >>> result = audit(mechanisms.Laplace(epsilon=1.0), trials=20_000)
-    >>> plot(result, "looks").get_xlabel()
-    'runs of the mechanism'
+    >>> plot(result, "profile").get_xlabel()
+    'epsilon'
     """
     data: Any = result if isinstance(result, dict) else strict(result.to_json())
     available = available_plots(data)
@@ -396,10 +282,12 @@ def plot(result: Result | Json, kind: str | None = None, *, axes: Axes | None = 
         )
     with common_style():
         found = new_axes(chosen, data) if axes is None else axes
-        PLOTS[chosen].draw(found, data)
+        PLOTS[chosen].draw(found, PLOTS[chosen].read(data))
         few_ticks(found)
         if axes is None:
-            title(found, data, PLOTS[chosen].text)
+            name, text = truncated_line(data.get("name", ""), 28), PLOTS[chosen].text
+            words = f"{name}: {text[0].lower()}{text[1:]} ({verdict(data.get('verdict'))})"
+            found.figure.suptitle(words, fontsize=SMALL)
         return found
 
 
@@ -409,14 +297,6 @@ def new_axes(kind: str, result: Json) -> Axes:
     """
     has_listed_outputs = kind == "event" and not result["picture"]["edges"]
     return blank(margins=NAMED if has_listed_outputs else PLOTS[kind].margins)
-
-
-def title(axes: Axes, result: Json, text: str) -> None:
-    """Set the title of a single plot: the result's name, the kind of plot, and the verdict."""
-    axes.figure.suptitle(
-        f"{short_name(result, 28)}: {text[0].lower()}{text[1:]} ({verdict(result.get('verdict'))})",
-        fontsize=SMALL,
-    )
 
 
 # plots per audit that markdown shows as files; the HTML page shows the others too
@@ -443,7 +323,7 @@ class Album:
         if key not in self._drawn:
             self._drawn[key] = _drawn(
                 lambda: new_axes(kind, entry.result),
-                lambda axes: PLOTS[kind].draw(axes, entry.result),
+                lambda axes: PLOTS[kind].draw(axes, PLOTS[kind].read(entry.result)),
             )
         return self._drawn[key]
 

@@ -1,13 +1,12 @@
 """Plots of numbers: certified over claimed for several audits, the outputs that an event guesses,
-the bound over the runs, candidate pairs, a sensitivity search, the privacy loss of a trace's calls,
-errors over a parameter, and the scores of canaries.
+and the scores of canaries.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,16 +15,7 @@ from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import number
 from dpwitness.reports.phrasing.wording import truncated_line
-from dpwitness.reports.plots.drawing import (
-    BLUE,
-    GREY,
-    INK,
-    RED,
-    SMALL,
-    draw_markers,
-    set_log_ticks,
-    short_name,
-)
+from dpwitness.reports.plots.drawing import BLUE, GREY, INK, RED, SMALL, draw_markers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,42 +51,27 @@ def draw_overview(axes: Axes, results: Sequence[Json]) -> None:
     rows = [(r, pair) for r in results if (pair := relative(r)) is not None]
     rows = sorted(rows, key=lambda row: -min(row[1][0], 1e300))[:ROWS]
     ratios = np.array([pair[0] for _, pair in rows])
-    end = 1.15 * max(
-        1.3,
-        float(np.quantile(ratios[np.isfinite(ratios)], 0.9)) if np.isfinite(ratios).any() else 1.3,
-    )
+    finite = ratios[np.isfinite(ratios)]
+    end = 1.15 * max(1.3, float(np.quantile(finite, 0.9)) if len(finite) else 1.3)
     places = np.minimum(ratios, end)  # larger ratios are drawn at the edge, with their number
+    whiskers = np.minimum([pair[1] for _, pair in rows], end)
     broken = np.array([r.get("verdict") == Verdict.VIOLATED.value for r, _ in rows])
     enclosed = np.array(["parameter_upper" in r for r, _ in rows])
     heights = np.arange(len(rows))[::-1]
-    for y, place, ratio, whisker, exact in zip(
-        heights, places, ratios, (pair[1] for _, pair in rows), enclosed, strict=True
-    ):
-        whisker_end = min(whisker, end)
-        if exact:
-            axes.plot(
-                [place, whisker_end], [y, y], color=BLUE, linewidth=3.0, solid_capstyle="butt"
-            )
-        elif whisker_end > place:
-            axes.plot([place, whisker_end], [y, y], color=GREY, linewidth=1.0)
-            axes.plot(
-                [whisker_end],
-                [y],
-                color=GREY,
-                marker=">" if whisker > end else "|",
-                linestyle="none",
-            )
-        if ratio > end:
-            bound_text = f"{ratio:.3g}" if math.isfinite(ratio) else "no bound holds"
-            axes.annotate(
-                bound_text,
-                (end, y),
-                xytext=(-7, 0),
-                textcoords="offset points",
-                ha="right",
-                va="center",
-                fontsize=7,
-            )
+    detectable = ~enclosed & (whiskers > places)
+    for which, color, width in ((enclosed, BLUE, 3.0), (detectable, GREY, 1.0)):
+        axes.hlines(heights[which], places[which], whiskers[which], color=color, linewidth=width)
+    draw_markers(axes, whiskers[detectable], heights[detectable], color=GREY, marker="|")
+    for i in np.flatnonzero(ratios > end):
+        axes.annotate(
+            f"{ratios[i]:.3g}" if math.isfinite(ratios[i]) else "no bound holds",
+            (end, heights[i]),
+            xytext=(-7, 0),
+            textcoords="offset points",
+            ha="right",
+            va="center",
+            fontsize=7,
+        )
     axes.axvline(1.0, color=INK, linestyle="--", linewidth=1.2)
     axes.annotate(
         "the claim",
@@ -121,7 +96,7 @@ def draw_overview(axes: Axes, results: Sequence[Json]) -> None:
     if not enclosed.all():
         axes.plot([], [], color=GREY, marker="|", label="detectable with probability 0.9")
     axes.set(xlim=(0, end), ylim=(-0.7, len(rows) - 0.1), xlabel="certified / claimed parameter")
-    axes.set_yticks(heights, [short_name(r, 28) for r, _ in rows], fontsize=7)
+    axes.set_yticks(heights, [truncated_line(r.get("name", ""), 28) for r, _ in rows], fontsize=7)
     axes.grid(visible=False, axis="y")
     axes.legend(
         loc="upper center",
@@ -131,82 +106,23 @@ def draw_overview(axes: Axes, results: Sequence[Json]) -> None:
     )
 
 
-def call_loss_bars(result: Json) -> list[tuple[str, float, str]]:
-    """Return (primitive, length of the bar, label) for a trace's calls with a privacy loss:
-    epsilon, or mu of normal noise.
-    """
-    found = []
-    for call in result.get("calls") or []:
-        epsilon, total, scale = (number(call[key]) for key in ("epsilon", "total", "scale"))
-        short = truncated_line(".".join(call["primitive"].split(".")[-2:]), 60) + (
-            f" x {call['times']}" if call["times"] > 1 else ""
-        )
-        if epsilon is not None and 0 < epsilon < math.inf:
-            found.append((short, epsilon, f"epsilon = {epsilon:.4g}"))
-        elif epsilon == math.inf and total and scale and math.isfinite(total):
-            found.append((short, total / scale, f"mu = {total / scale:.4g}, normal noise"))
-        elif epsilon == math.inf:
-            found.append((short, math.inf, "no finite bound"))
-    return found[:12]
-
-
-def draw_calls(axes: Axes, result: Json) -> None:
-    """Draw a bar for the privacy loss of each call of a trace, and the claim's limit for all calls
-    together.
-    """
-    rows = call_loss_bars(result)
-    claim = claim_of(result)
-    claimed = claim.parameter if claim is not None else 1.0
-    longest = max([length for _, length, _ in rows if math.isfinite(length)] + [claimed])
-    for i, (name, length, bound_text) in enumerate(rows):
-        end = length if math.isfinite(length) else 1.5 * longest
-        axes.barh(
-            i,
-            end,
-            height=0.5,
-            facecolor="none",
-            edgecolor=BLUE,
-            hatch="////" if end > claimed else "",
-            linewidth=1.2,
-        )
-        axes.annotate(
-            f"{name}: {bound_text}",
-            (0, i),
-            xytext=(4, 11),
-            textcoords="offset points",
-            va="center",
-            fontsize=SMALL,
-        )
-    axes.axvline(claimed, color=INK, linestyle="--", linewidth=1.4)
-    axes.annotate(
-        f"claimed {claim}",
-        (claimed, -0.75),
-        xytext=(3, 0),
-        textcoords="offset points",
-        va="center",
-        fontsize=SMALL,
-    )
-    axes.set(xlim=(0, 1.6 * longest), ylim=(len(rows) - 0.4, -1.1), yticks=[])
-    axes.set_xlabel(f"loss at the attained distance ({claim.symbol if claim else 'epsilon'})")
-
-
 _RARE = 0.02  # events with a smaller share of the runs are drawn on a logarithmic axis
 _GUESSES = {1: ("guess D1", RED, "////"), -1: ("guess D0", BLUE, "\\\\\\\\")}
 _ROWS = 8
 
 
-def has_event(result: Json) -> bool:
-    """Return whether a result has a histogram of the test's outputs."""
-    return bool((result.get("picture") or {}).get("rounds"))
+def event_of(result: Json) -> Json | None:
+    """Return the histogram of the test's outputs of a result; None if it has none."""
+    picture: Json = result.get("picture") or {}
+    return picture if picture.get("rounds") else None
 
 
-def draw_event(axes: Axes, result: Json) -> None:
+def draw_event(axes: Axes, found: Json) -> None:
     """Draw the shares of the runs on D0 and D1, along the event's statistic or by listed output,
     with the guesses hatched.
     """
     from matplotlib.lines import Line2D
 
-    found = result["picture"]
     shares = [
         np.array(found[side], dtype=float) / max(sum(found[side]), 1) for side in ("d1", "d0")
     ]
@@ -292,220 +208,16 @@ def _draw_listed_outputs(axes: Axes, found: Json, shares: list[np.ndarray]) -> N
     axes.grid(visible=False, axis="y")
 
 
-_PAIRS = 8
+def scores_of(result: Json) -> Json | None:
+    """Return the histograms of the canary scores of a result; None if it has none."""
+    picture: Json = result.get("picture") or {}
+    return picture if "guessed_in" in picture else None
 
 
-def _end_marker(result: Json) -> Any:
-    """Return the marker style of the final value: a filled diamond for a violation, otherwise an
-    open circle.
-    """
-    broken = result.get("verdict") == Verdict.VIOLATED.value
-    return (
-        {"marker": "D", "color": RED}
-        if broken
-        else {"marker": "o", "color": INK, "markerfacecolor": "white"}
-    )
-
-
-def _draw_level(axes: Axes, height: float, words: str, **style: Any) -> None:
-    """Draw a horizontal line with a label at the left end."""
-    axes.axhline(height, linewidth=1.3, **style)
-    axes.annotate(
-        words,
-        (0.01, height),
-        xycoords=("axes fraction", "data"),
-        xytext=(0, 2),
-        textcoords="offset points",
-        fontsize=SMALL,
-    )
-
-
-def has_looks(result: Json) -> bool:
-    """Return whether a result has several interim looks with a finite bound."""
-    return (
-        len([1 for _, lower in result.get("looks") or [] if np.isfinite(number(lower) or 0.0)]) > 1
-    )
-
-
-def draw_looks(axes: Axes, result: Json) -> None:
-    """Draw the certified bound at each interim look over the number of runs, with the claim and the
-    limit.
-    """
-    steps = np.array([(float(runs), number(lower) or 0.0) for runs, lower in result["looks"]])
-    steps = steps[np.isfinite(steps[:, 1])]
-    claim, limit = claim_of(result), number(result.get("limit"))
-    levels = [claim.parameter] if claim else []
-    if claim is not None:
-        _draw_level(axes, claim.parameter, f"claimed {claim}", color=INK, linestyle="--")
-    if (
-        limit is not None
-        and np.isfinite(limit)
-        and (claim is None or abs(limit / claim.parameter - 1) > 0.08)
-    ):
-        levels.append(limit)
-        _draw_level(axes, limit, f"limit {limit:.4g}", color=GREY, linestyle=":")
-    axes.step(steps[:, 0], steps[:, 1], where="post", color=BLUE, linewidth=1.6)
-    draw_markers(axes, steps[-1:, 0], steps[-1:, 1], **_end_marker(result))
-    # the curve rises, so the lower right corner is free
-    axes.text(
-        0.98,
-        0.04,
-        f"{steps[-1, 1]:.4g} certified",
-        ha="right",
-        fontsize=SMALL,
-        transform=axes.transAxes,
-    )
-    low, high = steps[0, 0], steps[-1, 0]
-    top, least = max([*levels, *steps[:, 1]]) or 1.0, min([*levels, *steps[:, 1]])
-    # An axis from zero would hide the growth of a large bound.
-    y_limits = (0.0, 1.2 * top)
-    if least > 0.6 * top:
-        y_limits = (least - 0.3 * (top - least), top + 0.4 * (top - least))
-    axes.set(xscale="log", xlim=(low / 1.1, high * 1.1), ylim=y_limits)
-    set_log_ticks(axes.xaxis, low, high)
-    axes.set(
-        xlabel="runs of the mechanism", ylabel=f"certified {result.get('parameter', 'epsilon')}"
-    )
-
-
-def has_pairs(result: Json) -> bool:
-    """Return whether a result has several candidate pairs."""
-    return len(result.get("pairs") or []) > 1
-
-
-def draw_pairs(axes: Axes, result: Json) -> None:
-    """Draw the expected bound of each candidate pair: the tested pair, filled, then the best
-    others.
-    """
-    tried = sorted(
-        result["pairs"],
-        key=lambda pair: (not pair["confirmed"], -(number(pair.get("expected")) or 0.0)),
-    )[:_PAIRS]
-    claim, values = (
-        claim_of(result),
-        [max(number(pair.get("expected")) or 0.0, 0.0) for pair in tried],
-    )
-    most = (
-        max(
-            [value for value in values if np.isfinite(value)] + ([claim.parameter] if claim else [])
-        )
-        or 1.0
-    )
-    for row, (pair, value) in enumerate(zip(tried, values, strict=True)):
-        length = min(value, 1.2 * most)
-        axes.barh(
-            row,
-            length,
-            height=0.55,
-            facecolor=BLUE if pair["confirmed"] else "none",
-            edgecolor=BLUE,
-        )
-        words = (f"{value:.3g}" if np.isfinite(value) else "no bound") + (
-            ", tested" if pair["confirmed"] else ""
-        )
-        style: Any = {
-            "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.6},
-            "va": "center",
-            "fontsize": 7,
-        }
-        axes.annotate(words, (length, row), xytext=(3, 0), textcoords="offset points", **style)
-    if claim is not None:
-        axes.axvline(claim.parameter, color=INK, linestyle="--", linewidth=1.3)
-        style = {"xytext": (3, 1), "textcoords": "offset points", "fontsize": 7}
-        axes.annotate(
-            f"claimed {claim}", (claim.parameter, 1.0), xycoords=("data", "axes fraction"), **style
-        )
-    axes.set_yticks(
-        range(len(tried)), [truncated_line(pair["why"], 28) for pair in tried], fontsize=7
-    )
-    axes.set(
-        xlim=(0, 1.5 * most),
-        ylim=(len(tried) - 0.4, -0.6),
-        xlabel=f"{result.get('parameter', 'epsilon')} expected",
-    )
-    axes.grid(visible=False, axis="y")
-
-
-def draw_search(axes: Axes, result: Json) -> None:
-    """Draw the largest ratio to the claimed sensitivity bound over the search. A ratio above 1
-    violates the bound.
-    """
-    steps = np.array(result["progress"], dtype=float)
-    evaluations, ratios = (
-        np.append(steps[:, 0], max(result["evaluations"], steps[-1, 0])),
-        np.append(steps[:, 1], steps[-1, 1]),
-    )
-    _draw_level(axes, 1.0, "the claimed bound", color=INK, linestyle="--")
-    axes.step(evaluations, ratios, where="post", color=BLUE, linewidth=1.6)
-    draw_markers(axes, evaluations[-1:], ratios[-1:], **_end_marker(result))
-    axes.annotate(
-        f"{ratios[-1]:.6g} found",
-        (evaluations[-1], ratios[-1]),
-        xytext=(-4, -10),
-        textcoords="offset points",
-        ha="right",
-        va="top",
-        fontsize=SMALL,
-    )
-    axes.set(
-        xscale="log",
-        ylim=(0, 1.2 * max(1.0, ratios[-1])),
-        xlabel="pairs evaluated",
-        ylabel="attained / claimed",
-    )
-    set_log_ticks(axes.xaxis, evaluations[0], evaluations[-1])
-
-
-def draw_scaling(axes: Axes, result: Json) -> None:
-    """Draw the error over the parameter, with the fitted power law, and the claimed power law
-    through the first point.
-    """
-    points = result["points"]
-    x, y, spread = (
-        np.array([float(p[key]) for p in points])
-        for key in ("regressor", "error", "standard_error")
-    )
-    slope, claimed = float(result["estimate"]), float(result["exponent"])
-    grid = np.geomspace(x.min(), x.max(), 50)
-    axes.plot(
-        grid,
-        y[0] * (grid / x[0]) ** claimed,
-        color=INK,
-        linestyle="--",
-        linewidth=1.4,
-        label=f"claimed: power {claimed:g}",
-    )
-    label = f"fitted: power {slope:.3g} ± {2 * float(result['standard_error']):.2g}"
-    axes.plot(grid, float(result["constant"]) * grid**slope, color=BLUE, linewidth=1.4, label=label)
-    axes.errorbar(
-        x,
-        y,
-        yerr=2 * spread,
-        color=INK,
-        linestyle="none",
-        marker="o",
-        markerfacecolor="white",
-        capsize=3,
-        label="measured",
-    )
-    axes.set(
-        xscale="log", yscale="log", xlabel=truncated_line(result["regressor"], 40), ylabel="error"
-    )
-    axes.set_xticks(x, [f"{v:.4g}" for v in x])
-    set_log_ticks(axes.yaxis, *axes.get_ylim())
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, columnspacing=1.0)
-
-
-def has_scores(result: Json) -> bool:
-    """Return whether a result has histograms of canary scores."""
-    return "guessed_in" in (result.get("picture") or {})
-
-
-def draw_scores(axes: Axes, result: Json) -> None:
+def draw_scores(axes: Axes, picture: Json) -> None:
     """Draw histograms of the scores, included canaries upwards and excluded canaries downwards,
     with the guesses filled or hatched.
     """
-    picture = result["picture"]
     edges, included, out = (
         np.array(picture[key], dtype=float) for key in ("edges", "included", "left_out")
     )

@@ -248,7 +248,7 @@ def test_audit_check_trace_and_replay_of_a_program(shell):
         (["audit", "m:f", "--command", "x"], "--command cannot be combined with a target"),
         (["audit", "--command", "'x"], "must be a command line that a shell can split into words"),
         (["audit", "--command", ""], "must name a program, got ''"),
-        (["audit", "m:f", "--text"], "are for programs: give --command"),
+        (["audit", "m:f", "--text"], "--text needs --command"),
         (["audit", "--command", "x", "--text-runs", "one"], "--text-runs needs --text"),
         (
             ["audit", "--command", "x", "--in-process"],

@@ -3,7 +3,6 @@ narrow screens, no script, everybody.
 """
 
 import json
-import re
 import shlex
 import sys
 from pathlib import Path
@@ -96,34 +95,9 @@ def report(results, tmp_path_factory):
     )
 
 
-def table(page):
-    """The table as it is shown: for each head, its column."""
-    heads = page.locator(".audits thead th").all_inner_texts()
-    rows = page.evaluate(
-        "[...document.querySelectorAll('.audits tbody tr')].map(row => "
-        "[...row.cells].map(cell => cell.innerText.trim()))"
-    )
-    return dict(zip(heads, zip(*rows, strict=True), strict=True))
-
-
 def unfolded(page):
     page.get_by_role("button", name="Unfold all").click()
     return page
-
-
-def contrast(first, second):
-    """Of two colours as a browser names them: from 1 to 21, by the accessibility guidelines."""
-
-    def luminance(color):
-        shares = [int(part) / 255 for part in re.findall(r"\d+", color)[:3]]
-        linear = [
-            share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4
-            for share in shares
-        ]
-        return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
-
-    low, high = sorted((luminance(first), luminance(second)))
-    return (high + 0.05) / (low + 0.05)
 
 
 def test_filtering(opened, report):

@@ -13,10 +13,6 @@ from dpwitness.reports.comparison.intervals import BITS, VALUE, GuessCounts, int
 from dpwitness.reports.phrasing.summary import fingerprint, rules_of
 
 
-def changes(old, new):
-    return {found.name: found.changes for found in dpw.compare(report(*old), report(*new)).rows}
-
-
 @pytest.mark.parametrize("claim", ["pure:1", "approx:1,1e-3", "gdp:1", "zcdp:0.5"])
 def test_each_end_misses_as_often_as_it_says(claim):
     """3000 runs of one event, ends at error 0.05 each: misses beyond the bounds below have

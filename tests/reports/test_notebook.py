@@ -73,12 +73,7 @@ def test_a_cell_shows_the_card_of_its_result(shell, parsed, kind):
     assert not set(found.tags) & {"script", "button"} and len(found.ids) == len(set(found.ids))
     assert shown["text/plain"] == repr(ran.result) and told.split(":")[0] in shown["text/markdown"]
     assert shown["text/markdown"].startswith("### ")
-    assert page.count("<svg") == {
-        "AuditResult": 2,
-        "CertifyResult": 2,
-        "SensitivityResult": 1,
-        "TraceResult": 1,
-    }.get(kind, 0)
+    assert page.count("<svg") == {"AuditResult": 2, "CertifyResult": 2}.get(kind, 0)
 
 
 def test_a_card_has_the_pair_and_the_witness_inside(violated):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpwitness import cli
-from dpwitness.commands.inputs import dataset, pair_of
+from dpwitness.commands.loading import dataset, pair_of
 
 COUNT = "SELECT count(*) + (random() + 0.5) / 18446744073709551616.0 FROM data"  # noise of no use
 TABLE = '{"kind": "Table", "columns": {"age": [0, 120]}, "frame": "dict", "relation": "add-remove"}'
@@ -71,8 +71,8 @@ def test_a_query_is_audited_and_replayed(capsys):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--dsn", "sqlite:///:memory:"], "--dsn needs a --query"),
-        (["mine.py:size", "--query", "SELECT 1"], "--query is for databases: give --dsn"),
+        (["--dsn", "sqlite:///:memory:"], "--dsn needs --query"),
+        (["mine.py:size", "--query", "SELECT 1"], "--query needs --dsn"),
         (
             ["mine.py:size", "--domain", '{"kind": "Tabel"}'],
             "domain kind must be one of Answers, Costs, Counts",
@@ -93,10 +93,7 @@ def test_a_query_is_audited_and_replayed(capsys):
             ["mine.py:size", "--d0", "a.csv", "--d1", "b.csv", "--relation", "mine.py:size"],
             "must be a dpwitness.domains.Relation",
         ),
-        (
-            ["mine.py:size", "--relation", "mine.py:near"],
-            "to generate pairs with this relation, give --domain mine.py:near",
-        ),
+        (["mine.py:size", "--relation", "mine.py:near"], "--relation needs --d0"),
         (
             ["mine.py:size", "--domain", "mine.py:size"],
             "must be a domain or a dpwitness.domains.Relation, got an object of type function",

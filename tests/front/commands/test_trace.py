@@ -61,7 +61,7 @@ def test_a_pair_and_primitives_of_the_command_line(counts):
         (["--primitives", "["], "--primitives must be JSON"),
         (["--primitives", "[]"], "--primitives must be a JSON object"),
         (["--primitives", '{"add_noise": {"law": "x"}}'], "law must be one of"),
-        (["--no-confirm", "--trials", "5000"], "--trials is for the confirming audit"),
+        (["--no-confirm", "--trials", "5000"], "--no-confirm cannot be combined with --trials"),
         (["--pairs", "0"], "pairs"),
         (["--time-limit", "0"], "seconds"),
     ],

@@ -29,12 +29,6 @@ slow.claim = "pure:1"
 PAIR = ["--claim", "pure:1", "--d0", "[0]", "--d1", "[1]"]
 
 
-def needs(module):
-    return pytest.mark.skipif(
-        importlib.util.find_spec(module) is None, reason=f"{module} is not installed"
-    )
-
-
 @pytest.fixture(scope="module")
 def serial():
     return dpw.audit(Laplace(1.0), pair=NEAR, trials=20_000, seed=3)

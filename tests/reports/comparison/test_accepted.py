@@ -91,7 +91,7 @@ def test_an_entry_expires_after_its_day_and_says_so(tmp_path):
         ({"name": None}, "accepted[0] must have a name or a target"),
         ({"rule": '"VALU"'}, 'accepted[0].rule must be one of "VALUE", "BITS"'),
         ({"bound": "inf"}, "accepted[0].bound must be a finite number"),
-        ({"relation": "["}, "known.toml must be TOML"),
+        ({"relation": "["}, "known.toml: must be TOML"),
     ],
 )
 def test_a_bad_entry_is_one_line(fields, told, tmp_path):
