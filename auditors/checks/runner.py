@@ -49,11 +49,11 @@ from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import name_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
-    InvalidArgument,
     error_text,
     require_callable,
     require_integer,
     require_run_options,
+    require_that,
     require_type,
     short_repr,
 )
@@ -284,15 +284,17 @@ def _make_subject(
         else require_integer("trials", trials, "check_mechanism", most=10**12)
     )
     given: Any = [pair] if isinstance(pair, Pair) else [] if pair is None else pair
-    if not isinstance(given, list | tuple) or not all(isinstance(each, Pair) for each in given):
-        raise InvalidArgument(
-            f"check_mechanism: pair must be a Pair or a list of Pairs, got {short_repr(pair)}"
-        )
+    require_that(
+        isinstance(given, list | tuple) and all(isinstance(each, Pair) for each in given),
+        f"pair must be a Pair or a list of Pairs, got {short_repr(pair)}",
+        "check_mechanism",
+    )
     pairs = list(given)
     if not pairs:
         domain = getattr(mechanism, "domain", None)
-        if domain is None:
-            raise InvalidArgument("pair must be given for a mechanism without a domain, got None")
+        require_that(
+            domain is not None, "pair must be given for a mechanism without a domain, got None"
+        )
         pairs = pairs_for(domain)
     own = mechanism.trials if isinstance(mechanism, Target) else None
     stated: Claim | None = None
@@ -347,13 +349,15 @@ def _expected_failures(mechanism: Any) -> Mapping[str, str]:
 
 def _require_check_names(argument: str, names: Any) -> Any:
     """Return `names` if all are names of checks; otherwise raise InvalidArgument."""
-    if not isinstance(names, list | tuple | Set | Mapping):
-        raise InvalidArgument(f"{argument} must hold names of checks, got {short_repr(names)}")
+    require_that(
+        isinstance(names, list | tuple | Set | Mapping),
+        f"{argument} must hold names of checks, got {short_repr(names)}",
+    )
     for name in names:
-        if not isinstance(name, str) or name not in CHECKS:
-            raise InvalidArgument(
-                f"{argument} must name checks ({', '.join(CHECKS)}), got {short_repr(name)}"
-            )
+        require_that(
+            isinstance(name, str) and name in CHECKS,
+            f"{argument} must name checks ({', '.join(CHECKS)}), got {short_repr(name)}",
+        )
     return names
 
 

@@ -68,7 +68,7 @@ from dpwitness.core.values.json_reader import (
     one_of,
     text,
 )
-from dpwitness.core.values.validation import InvalidArgument, require_one_of
+from dpwitness.core.values.validation import InvalidArgument, require_one_of, require_that
 from dpwitness.core.values.wording import count, dataset, figure
 from dpwitness.mechanisms.wrappers.programs.declared import ABORTS, RAISES, FailedRun, declarations
 from dpwitness.mechanisms.wrappers.programs.target import Target
@@ -294,11 +294,11 @@ def _declared_subject(mechanism: Any, relation: str) -> Any:
     if mechanism.name not in known:
         return mechanism
     found, key = DeclaredRelations(mechanism, known[mechanism.name]), RELATIONS[relation].subject
-    if key not in found.declaration:
-        raise InvalidArgument(
-            f"replay: {mechanism.name} must declare {key!r} in TARGETS, as it did when the "
-            "witness was written"
-        )
+    require_that(
+        key in found.declaration,
+        f"{mechanism.name} must declare {key!r} in TARGETS, as it did when the witness was written",
+        "replay",
+    )
     return found.subject(key)
 
 
@@ -372,8 +372,7 @@ def _require_neighbors(raw: Json, first: Any, second: Any, d_in: Any) -> None:
     if raw["space"] is not None:
         space = space_of(raw["space"], "space")
         for i, dataset in enumerate((first, second)):
-            if not space.contains(dataset):
-                raise InvalidArgument(f"inputs[{i}] must belong to the recorded space")
+            require_that(space.contains(dataset), f"inputs[{i}] must belong to the recorded space")
     metric = metric_named(raw["input_metric"], "input_metric", "replay")
     try:
         distance = metric.measure(first, second, strict=True)
@@ -381,11 +380,11 @@ def _require_neighbors(raw: Json, first: Any, second: Any, d_in: Any) -> None:
         raise InvalidArgument(
             f"inputs must have a {raw['input_metric']} distance: {error}"
         ) from None
-    if d_in is None or not 0 < d_in < math.inf or distance > d_in**metric.root:
-        raise InvalidArgument(
-            f"inputs must be at most d_in = {raw['d_in']} apart ({raw['input_metric']}), "
-            f"they are {format_number(distance)} apart"
-        )
+    require_that(
+        d_in is not None and 0 < d_in < math.inf and distance <= d_in**metric.root,
+        f"inputs must be at most d_in = {raw['d_in']} apart ({raw['input_metric']}), "
+        f"they are {format_number(distance)} apart",
+    )
 
 
 def _recorded_map(

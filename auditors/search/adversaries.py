@@ -30,7 +30,12 @@ from dpwitness.auditors.workers.engine import stream
 from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed
-from dpwitness.core.values.validation import InvalidArgument, require_integer, short_repr
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require_integer,
+    require_that,
+    short_repr,
+)
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.sessions import (
     Adversary,
@@ -121,17 +126,17 @@ def find_adversary(
     owner = "find_adversary"
     claim = promised(mechanism, claim, owner)
     manifest = mechanism.describe() if isinstance(mechanism, Target) else {}
-    if not isinstance(mechanism, Interactive) and manifest.get("rounds") is None:
-        raise InvalidArgument(
-            f"{owner}: mechanism must be interactive, got {short_repr(mechanism)}"
-        )
+    require_that(
+        isinstance(mechanism, Interactive) or manifest.get("rounds") is not None,
+        f"mechanism must be interactive, got {short_repr(mechanism)}",
+        owner,
+    )
     queries = (
         manifest.get("queries", getattr(mechanism, "queries", None)) if queries is None else queries
     )
-    if queries is None:
-        raise InvalidArgument(
-            f"{owner}: queries must be given, or declared by the mechanism, got None"
-        )
+    require_that(
+        queries is not None, "queries must be given, or declared by the mechanism, got None", owner
+    )
     require_queries(queries)
     rounds = (
         manifest.get("rounds", getattr(mechanism, "rounds", None)) if rounds is None else rounds

@@ -43,7 +43,12 @@ from dpwitness.core.numerics.cma_es import minimize_cma_es
 from dpwitness.core.numerics.solvers import ConvergenceError
 from dpwitness.core.protocols.capabilities import HasSupport, has_capability
 from dpwitness.core.protocols.mechanism import FloatArray, WhiteBox
-from dpwitness.core.values.validation import InvalidArgument, require_callable, require_integer
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require_callable,
+    require_integer,
+    require_that,
+)
 
 # coordinates of the lattice, simple ones first: the middle, the ends and the quarters of intervals
 _LATTICE = (0.0, 1.25, -1.25, 0.625, -0.625)
@@ -409,11 +414,12 @@ def loss_score(mechanism: Any, pilot: Sequence[Pair], seed: int) -> tuple[Score,
     for pair in pilot[:6]:
         with contextlib.suppress(ConvergenceError):
             pilot_rows.append(sampled(mechanism, pair.d0, 64, np.random.default_rng(seed)))
-    if not pilot_rows:
-        raise InvalidArgument(
-            "search: mechanism must run on the domain, "
-            f"{type(mechanism).__name__} converged on none of {min(len(pilot), 6)} pairs"
-        )
+    require_that(
+        pilot_rows,
+        f"mechanism must run on the domain, {type(mechanism).__name__} converged on "
+        f"none of {min(len(pilot), 6)} pairs",
+        "search",
+    )
     discrete = has_capability(mechanism, HasSupport)
     scale = np.maximum(np.median([np.median(np.abs(r), axis=0) for r in pilot_rows], axis=0), 1e-9)
 
@@ -465,11 +471,12 @@ def pilot_score(mechanism: Any, claim: Claim, seed: int, pair: Pair) -> float:
     estimate that is not a bound. All pairs use the same randomness.
     """
     run = getattr(mechanism, "sample", mechanism)
-    if not callable(run):
-        raise InvalidArgument(
-            "search: mechanism must have log_density, or be callable as f(dataset, size, rng), got "
-            f"{type(mechanism).__name__}"
-        )
+    require_that(
+        callable(run),
+        "mechanism must have log_density, or be callable as f(dataset, size, rng), got "
+        f"{type(mechanism).__name__}",
+        "search",
+    )
     try:
         first, second = (
             run_side(run, d, 1000, stream(seed, i)) for i, d in enumerate((pair.d1, pair.d0))

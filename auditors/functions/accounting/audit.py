@@ -25,12 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 from flint import arb, ctx, fmpz
 
-from dpwitness.auditors.functions.accounting.mechanisms import (
-    FIGURES,
-    GAME_FIGURES,
-    Parameter,
-    Point,
-)
+from dpwitness.auditors.functions.accounting.mechanisms import FIGURES, GAME_FIGURES, Point
 from dpwitness.auditors.functions.accounting.profiles import Composition, Unavailable
 from dpwitness.auditors.functions.accounting.search import (
     OWNER,

@@ -45,6 +45,7 @@ from dpwitness.core.values.validation import (
     InvalidArgument,
     require_callable,
     require_positive,
+    require_that,
     require_type,
     short_repr,
 )
@@ -331,10 +332,11 @@ class _Difference:
         self, function: Callable[[Any], Any], claimed_bound: float, norm: Norm, owner: str
     ) -> None:
         require_callable("function", function, owner)
-        if not callable(norm) and not (isinstance(norm, int | float) and norm in (1, 2, math.inf)):
-            raise InvalidArgument(
-                f"{owner}: norm must be 1, 2, inf or a distance function, got {short_repr(norm)}"
-            )
+        require_that(
+            callable(norm) or (isinstance(norm, int | float) and norm in (1, 2, math.inf)),
+            f"norm must be 1, 2, inf or a distance function, got {short_repr(norm)}",
+            owner,
+        )
         self.bound = require_positive("claimed_bound", claimed_bound, owner)
         self.function, self.norm = function, norm
         self.rigorous = True
@@ -365,10 +367,11 @@ class _Difference:
             rounding = _ULPS * unit * size if self.coarse else 0.0
         else:
             size, largest, rounding = self._norm_of_difference(first, second)
-        if not math.isfinite(size):
-            raise InvalidArgument(
-                f"audit_sensitivity: function must give finite values, got a difference of {size!r}"
-            )
+        require_that(
+            math.isfinite(size),
+            f"function must give finite values, got a difference of {size!r}",
+            "audit_sensitivity",
+        )
         cancelled = 4e-16 * largest  # the difference inherits the rounding of the values
         if r0 is None or r1 is None:
             self.rigorous = False
@@ -382,10 +385,11 @@ class _Difference:
         """
         sides = [self._refine_precision(*_precision(value)) for value in (first, second)]
         shapes = [values.shape for values, _, _ in sides]
-        if shapes[0] != shapes[1]:
-            raise InvalidArgument(
-                f"audit_sensitivity: function must give one shape, got {shapes[0]} and {shapes[1]}"
-            )
+        require_that(
+            shapes[0] == shapes[1],
+            f"function must give one shape, got {shapes[0]} and {shapes[1]}",
+            "audit_sensitivity",
+        )
         (left, unit_left, coarse_left), (right, unit_right, coarse_right) = sides
         self.coarse, self.exact = (
             coarse_left or coarse_right if unit_left >= unit_right else coarse_right,
@@ -432,11 +436,11 @@ class _Difference:
         """Return the error radius as a float. Raise InvalidArgument unless it is finite and at
         least 0.
         """
-        if not (isinstance(radius, int | float | np.floating) and 0 <= radius < math.inf):
-            raise InvalidArgument(
-                "audit_sensitivity: function must give a finite error radius, at least 0, "
-                f"got {radius!r}"
-            )
+        require_that(
+            isinstance(radius, int | float | np.floating) and 0 <= radius < math.inf,
+            f"function must give a finite error radius, at least 0, got {radius!r}",
+            "audit_sensitivity",
+        )
         return float(radius)
 
 
@@ -478,10 +482,11 @@ def _precision(value: Any) -> tuple[Any, float, str]:
         raise InvalidArgument(
             f"audit_sensitivity: function must give a vector of numbers, got {type(value).__name__}"
         ) from None
-    if vector.dtype.kind not in "fO":
-        raise InvalidArgument(
-            f"audit_sensitivity: function must give a vector of numbers, got {type(value).__name__}"
-        )
+    require_that(
+        vector.dtype.kind in "fO",
+        f"function must give a vector of numbers, got {type(value).__name__}",
+        "audit_sensitivity",
+    )
     known = [kind for kind in kinds if kind.kind == "f"] or [np.dtype(np.float64)]
     coarsest = max(known, key=lambda kind: float(np.finfo(kind).eps))
     unit = float(np.finfo(coarsest).eps)

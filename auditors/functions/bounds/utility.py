@@ -38,10 +38,10 @@ from dpwitness.core.protocols.mechanism import name_of
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
 from dpwitness.core.values.json_reader import Json, anything, integer, nullable, refuse
 from dpwitness.core.values.validation import (
-    InvalidArgument,
+    require_callable,
     require_integer,
     require_probability,
-    short_repr,
+    require_type,
 )
 from dpwitness.core.values.wording import count, figure
 
@@ -182,13 +182,9 @@ def audit_utility(
     >>> audit_utility(noise, MeanBound(1.1)).verdict.value
     'NOT_REFUTED'
     """
-    if not callable(error):
-        raise InvalidArgument(f"audit_utility: error must be callable, got {short_repr(error)}")
-    if not isinstance(claim, UtilityClaim):
-        raise InvalidArgument(
-            "audit_utility: claim must be a FailureBound, MeanBound or Scaling, got "
-            f"{short_repr(claim)}"
-        )
+    require_callable("error", error, "audit_utility")
+    kinds = "be a FailureBound, MeanBound or Scaling"
+    require_type("claim", claim, UtilityClaim, kinds, "audit_utility")
     count = require_integer(
         "runs",
         claim.default_runs if runs is None else runs,

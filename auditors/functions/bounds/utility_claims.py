@@ -31,6 +31,7 @@ from dpwitness.core.values.validation import (
     require,
     require_callable,
     require_positive,
+    require_that,
     short_repr,
 )
 
@@ -208,10 +209,11 @@ class MeanBound(_Bound):
         return {"kind": "mean", "limit": self.bound}
 
     def _limits(self, values: FloatArray, alpha: float) -> tuple[float, float, float, float]:
-        if np.isinf(values).any():
-            raise InvalidArgument(
-                "audit_utility: error must be finite for a claim about its mean, got inf"
-            )
+        require_that(
+            not np.isinf(values).any(),
+            "error must be finite for a claim about its mean, got inf",
+            "audit_utility",
+        )
         estimate, spread = float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))
         if self.deviation is not None:
             return estimate, *moment_limits(values, alpha, deviation=self.deviation), spread
@@ -271,10 +273,11 @@ class Scaling(UtilityClaim):
         if (self.spread is None) == (self.statistic == "mean"):
             rule = "be given for the mean" if self.spread is None else "be left out for the median"
             raise InvalidArgument(f"Scaling: spread must {rule}, got {self.spread!r}")
-        if not isinstance(self.grid, Sequence) or isinstance(self.grid, str):
-            raise InvalidArgument(
-                f"Scaling: grid must be a sequence of numbers, got {short_repr(self.grid)}"
-            )
+        require_that(
+            isinstance(self.grid, Sequence) and not isinstance(self.grid, str),
+            f"grid must be a sequence of numbers, got {short_repr(self.grid)}",
+            "Scaling",
+        )
         require_callable("transform", self.transform, "Scaling", arguments=1, optional=True)
         values = sorted({require_positive("grid", value, "Scaling") for value in self.grid})
         if len(values) < 4 or values[-1] < 64.0 * values[0] * (1 - 1e-12):
@@ -285,11 +288,12 @@ class Scaling(UtilityClaim):
             )
         object.__setattr__(self, "grid", tuple(values))
         for value in values:
-            if not self.regressor(value) > 0:
-                raise InvalidArgument(
-                    "Scaling: transform must be positive on the grid, got "
-                    f"{self.regressor(value)!r} at {value!r}"
-                )
+            require_that(
+                self.regressor(value) > 0,
+                f"transform must be positive on the grid, got {self.regressor(value)!r} "
+                f"at {value!r}",
+                "Scaling",
+            )
 
     def regressor(self, value: float) -> float:
         """Return the transformed parameter, of which the error is a power."""
@@ -400,33 +404,34 @@ class Scaling(UtilityClaim):
                 value, middle, float(bootstrap_medians.std(ddof=1)), *median_limits(errors, alpha)
             )
         else:
-            if errors.min() < 0:
-                raise InvalidArgument(
-                    "audit_utility: error must be at least 0 where spread is stated, got "
-                    f"{errors.min():.6g}"
-                )
+            require_that(
+                errors.min() >= 0,
+                f"error must be at least 0 where spread is stated, got {errors.min():.6g}",
+                "audit_utility",
+            )
             point = UtilityPoint(
                 value,
                 float(errors.mean()),
                 float(errors.std(ddof=1) / math.sqrt(len(errors))),
                 *moment_limits(errors, alpha, spread=self.spread),
             )
-        if not (math.isfinite(point.error) and point.error > 0):
-            raise InvalidArgument(
-                "audit_utility: error must be positive and finite for the regression, got "
-                f"{point.error!r} as the {self.statistic} error at {self.parameter} = {value:g}"
-            )
+        require_that(
+            math.isfinite(point.error) and point.error > 0,
+            f"error must be positive and finite for the regression, got {point.error!r} "
+            f"as the {self.statistic} error at {self.parameter} = {value:g}",
+            "audit_utility",
+        )
         return point
 
 
 def _errors(values: Any, runs: int) -> FloatArray:
     """Return the errors as an array. Raise InvalidArgument unless there is one number per run."""
     errors = np.asarray(values, dtype=np.float64)
-    if errors.shape != (runs,):
-        raise InvalidArgument(
-            f"audit_utility: error must return one number per run, shape ({runs},), got "
-            f"shape {errors.shape}"
-        )
+    require_that(
+        errors.shape == (runs,),
+        f"error must return one number per run, shape ({runs},), got shape {errors.shape}",
+        "audit_utility",
+    )
     if np.isnan(errors).any():
         raise InvalidArgument(
             "audit_utility: error must be a number, got nan in run "

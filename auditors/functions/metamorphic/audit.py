@@ -38,6 +38,7 @@ from dpwitness.core.values.validation import (
     require_nonnegative,
     require_one_of,
     require_probability,
+    require_that,
     short_repr,
 )
 from dpwitness.mechanisms.wrappers.programs.declared import FailedRun
@@ -461,8 +462,7 @@ def audit_metamorphic(
         ):
             continue
         cases = relation.cases(inputs)
-        if not cases:
-            raise InvalidArgument(f"{_OWNER}: {key} needs datasets: give domain or datasets")
+        require_that(cases, f"{key} needs datasets: give domain or datasets", _OWNER)
         found.append(check_relation(key, given[relation.subject], cases, options, name))
     if sequential is not None:
         found.append(
@@ -475,11 +475,12 @@ def audit_metamorphic(
                 name=name,
             )
         )
-    if not found:
-        raise InvalidArgument(
-            f"{_OWNER}: no relation applies: give a mechanism, at_epsilon, noise, or a "
-            "function with unordered or row_wise"
-        )
+    require_that(
+        found,
+        "no relation applies: give a mechanism, at_epsilon, noise, or a function with "
+        "unordered or row_wise",
+        _OWNER,
+    )
     return tuple(found)
 
 

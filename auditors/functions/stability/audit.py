@@ -42,6 +42,7 @@ from dpwitness.core.values.validation import (
     error_text,
     require_callable,
     require_integer,
+    require_that,
     require_type,
     short_repr,
 )
@@ -124,11 +125,12 @@ def audit_stability(
     """
     require_callable("stability_map", stability_map, _OWNER)
     used_seed, _ = require_settings(_OWNER, 0 if seed is None else seed, seconds, name=name)
-    if not callable(transformation) and not callable(getattr(transformation, "apply_all", None)):
-        raise InvalidArgument(
-            f"{_OWNER}: transformation must be callable, or have apply_all(datasets), got "
-            f"{short_repr(transformation)}"
-        )
+    require_that(
+        callable(transformation) or callable(getattr(transformation, "apply_all", None)),
+        "transformation must be callable, or have apply_all(datasets), got "
+        f"{short_repr(transformation)}",
+        _OWNER,
+    )
     measure_in, measure_out = (
         metric_named(value, key, _OWNER)
         for key, value in (("input_metric", input_metric), ("output_metric", output_metric))
@@ -207,20 +209,22 @@ def _require_inputs(inputs: Any, input_domain: InputSpace | Domain) -> Sequence[
     of an InputSpace.
     """
     given = () if inputs is None else inputs
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise InvalidArgument(
-            f"{_OWNER}: inputs must be a list of datasets, got {short_repr(inputs)}"
-        )
-    if inputs is not None and isinstance(input_domain, Domain):
-        raise InvalidArgument(
-            f"{_OWNER}: inputs must be left out for a Domain, whose pairs are catalogued: "
-            "give an InputSpace"
-        )
+    require_that(
+        isinstance(given, Sequence) and not isinstance(given, str),
+        f"inputs must be a list of datasets, got {short_repr(inputs)}",
+        _OWNER,
+    )
+    require_that(
+        inputs is None or not isinstance(input_domain, Domain),
+        "inputs must be left out for a Domain, whose pairs are catalogued: give an InputSpace",
+        _OWNER,
+    )
     for i, dataset in enumerate(given):
-        if not input_domain.contains(dataset):
-            raise InvalidArgument(
-                f"{_OWNER}: inputs[{i}] must belong to the input domain, got {short_repr(dataset)}"
-            )
+        require_that(
+            input_domain.contains(dataset),
+            f"inputs[{i}] must belong to the input domain, got {short_repr(dataset)}",
+            _OWNER,
+        )
     return given
 
 
@@ -246,11 +250,11 @@ def map_values(
                 skipped.append(f"d_in = {format_number(d)}: the map is infinite and claims nothing")
             else:
                 bounds[d] = Fraction(bound)
-    if not bounds:
-        raise InvalidArgument(
-            f"{_OWNER}: stability_map must give a finite distance at some d_in: "
-            f"{'; '.join(skipped)}"
-        )
+    require_that(
+        bounds,
+        f"stability_map must give a finite distance at some d_in: {'; '.join(skipped)}",
+        _OWNER,
+    )
     return bounds, tuple(skipped)
 
 
@@ -384,14 +388,11 @@ def audit_chains(
     InvalidArgument
         If an argument is invalid, or no two steps can follow each other.
     """
-    if (
-        not isinstance(steps, Sequence)
-        or not steps
-        or not all(isinstance(step, Step) for step in steps)
-    ):
-        raise InvalidArgument(
-            f"audit_chains: steps must be a list of Steps, got {short_repr(steps)}"
-        )
+    require_that(
+        isinstance(steps, Sequence) and steps and all(isinstance(step, Step) for step in steps),
+        f"steps must be a list of Steps, got {short_repr(steps)}",
+        "audit_chains",
+    )
     count = require_integer("count", count, "audit_chains", least=1, most=10**6)
     length = require_integer("length", length, "audit_chains", least=2, most=100)
     used_seed, _ = require_settings("audit_chains", 0 if seed is None else seed, seconds)
@@ -410,11 +411,11 @@ def audit_chains(
             chain = chain.then(steps[places[-1]])
         if len(places) > 1:
             chains[tuple(places)] = chain
-    if not chains:
-        raise InvalidArgument(
-            "audit_chains: steps must contain two that can follow each other: metrics and "
-            "spaces have to agree"
-        )
+    require_that(
+        chains,
+        "steps must contain two that can follow each other: metrics and spaces have to agree",
+        "audit_chains",
+    )
     return tuple(
         audit_stability(
             chain.function,

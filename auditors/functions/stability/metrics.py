@@ -20,7 +20,7 @@ from typing import Any
 from dpwitness.core.datasets.records import exact as exact_key
 from dpwitness.core.domains.spaces import to_f32
 from dpwitness.core.values.dataframe_backends import library_name, to_parts, values_of
-from dpwitness.core.values.validation import InvalidArgument, short_repr
+from dpwitness.core.values.validation import InvalidArgument, require_that, short_repr
 
 Exact = Fraction | int | float  # a float is an infinity
 
@@ -396,11 +396,11 @@ def metric_named(name: Any, argument: str, owner: str) -> Metric:
     hows = {"per-group": "max", "per-group-sum": "sum", "per-group-count": "count"}
     if prefix in hows and inner:
         found, how = metric_named(inner, argument, owner), hows[prefix]
-        if how == "sum" and found.root != 1:
-            raise InvalidArgument(
-                f"{owner}: {argument} must not sum square roots, got {short_repr(name)}: use "
-                f"per-group:{inner}"
-            )
+        require_that(
+            how != "sum" or found.root == 1,
+            f"{argument} must not sum square roots, got {short_repr(name)}: use per-group:{inner}",
+            owner,
+        )
         return Metric(name, _grouped(found, how), found.root if how == "max" else 1)
     if prefix == "user" and inner:
         return Metric(name, _grouped(_NAMED["symmetric"], "count", inner), column=inner)

@@ -22,7 +22,7 @@ from dpwitness.core.datasets.records import exact
 from dpwitness.core.domains import Domain
 from dpwitness.core.domains.base import without
 from dpwitness.core.domains.spaces import NUMBER_TYPES, InputSpace
-from dpwitness.core.values.validation import InvalidArgument, short_repr
+from dpwitness.core.values.validation import InvalidArgument, require_that, short_repr
 
 Distance = Fraction | int | float
 Row = tuple[Any, ...]
@@ -92,10 +92,11 @@ class DomainPairs(Neighbors):
                 return
             except Incomparable as error:
                 problem = error
-        if problem is not None:
-            raise InvalidArgument(
-                f"audit_stability: input_metric {metric.name} must apply to the domain: {problem}"
-            )
+        require_that(
+            problem is None,
+            f"input_metric {metric.name} must apply to the domain: {problem}",
+            "audit_stability",
+        )
 
     def adversarial(self, inputs: Sequence[Any]) -> Iterator[Group]:
         return filter(None, map(self._group, self.space.catalogue()))
@@ -487,11 +488,12 @@ def neighbors_of(
     """
     if isinstance(space, Domain):
         return DomainPairs(space, metric, d_in)
-    if not isinstance(space, InputSpace):
-        raise InvalidArgument(
-            f"{owner}: input_domain must be an InputSpace such as VectorOf(Atom('f64')), or a "
-            f"Domain, got {short_repr(space)}"
-        )
+    require_that(
+        isinstance(space, InputSpace),
+        "input_domain must be an InputSpace such as VectorOf(Atom('f64')), or a "
+        f"Domain, got {short_repr(space)}",
+        owner,
+    )
     known: dict[str, type[RowEdits]] = {"discrete": RowEdits}
     if space.form != "scalar":
         known |= dict.fromkeys(("symmetric", "insert-delete", "change-one", "hamming"), RowEdits)
@@ -501,9 +503,9 @@ def neighbors_of(
     if space.form == "frame" and space.size is None:
         known |= {f"user:{column}": UserEdits for column in space.columns}
         known |= {f"by:{column}:symmetric": ColumnEdits for column in space.columns}
-    if metric.name not in known:
-        raise InvalidArgument(
-            f"{owner}: input_metric of these inputs must be one of {', '.join(known)}, got "
-            f"{metric.name}"
-        )
+    require_that(
+        metric.name in known,
+        f"input_metric of these inputs must be one of {', '.join(known)}, got {metric.name}",
+        owner,
+    )
     return known[metric.name](space, metric, d_in, hints)

@@ -46,7 +46,7 @@ from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
 from dpwitness.auditors.workers.fresh_processes import STATES, in_new_processes, memos_of
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument, require_that
 from dpwitness.mechanisms.wrappers.programs.declared import FailedRun
 
 _SECONDS = 0.5  # time limit of the runs in fresh states
@@ -157,8 +157,7 @@ class LawTest:
             )
         except (KeyError, TypeError) as error:
             raise InvalidArgument(f"law is damaged: {error}") from None
-        if not valid:
-            raise InvalidArgument("law is damaged: its counts are impossible")
+        require_that(valid, "law is damaged: its counts are impossible")
         return found
 
 
