@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import random
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -16,12 +17,12 @@ from dpwitness.auditors.functions.metamorphic import random_relations, relations
 from dpwitness.auditors.functions.metamorphic.relations import (
     Cases,
     RelationOutcome,
-    outcome,
     row_count,
     rows,
 )
 from dpwitness.auditors.functions.stability.metrics import metric_named
 from dpwitness.auditors.functions.stability.neighbors import RowEdits, neighbors_of
+from dpwitness.auditors.functions.stability.search import outcome
 from dpwitness.auditors.search.catalogue import pairs_for, require_domain, require_settings
 from dpwitness.auditors.witnesses.result import FunctionResult, named
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
@@ -491,9 +492,10 @@ def check_relation(
     takes.
     """
     begin, known = time.perf_counter(), RELATIONS[relation]
-    found = known.check(
-        subject, cases, **{key: options[key] for key in known.options if key in options}
-    )
+    taken = {key: options[key] for key in known.options if key in options}
+    with warnings.catch_warnings():  # unusual inputs are meant
+        warnings.simplefilter("ignore")
+        found = known.check(subject, cases, **taken)
     verdict = (
         Verdict.VIOLATED if found.finding else Verdict.NOT_REFUTED if found.tried else Verdict.ERROR
     )

@@ -16,8 +16,8 @@ from dpwitness.auditors.functions.metamorphic.relations import (
     NotRun,
     RelationOutcome,
     first_broken,
-    outcome,
 )
+from dpwitness.auditors.functions.stability.search import outcome
 from dpwitness.auditors.statistics.anytime import log_dependence
 from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
 from dpwitness.auditors.witnesses.verdicts import Verdict

@@ -4,9 +4,7 @@ epsilon, parallel composition; and the comparison of two outputs."""
 from __future__ import annotations
 
 import contextlib
-import copy
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,26 +12,13 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.functions.stability.metrics import Incomparable, metric_named
+from dpwitness.auditors.functions.stability.search import outcome
 from dpwitness.core.values.dataframe_backends import library
 from dpwitness.core.values.json_codec import to_jsonable
 from dpwitness.core.values.validation import InvalidArgument, short_repr
 from dpwitness.mechanisms.wrappers.programs.declared import FailedRun
 
 _SLACK = 1e-9  # relative difference of two floating-point numbers that is called rounding
-
-
-def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the value of a call on copies of its arguments, or a FailedRun; warnings on unusual
-    inputs are not shown.
-    """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return function(*(copy.deepcopy(argument) for argument in arguments))
-    except (KeyboardInterrupt, MemoryError):
-        raise
-    except BaseException as error:
-        return FailedRun.of(error)
 
 
 def difference(first: Any, second: Any) -> float:

@@ -38,7 +38,6 @@ from dpwitness.auditors.functions.stability.search import (
     Comparisons,
     Excess,
     FoundInputs,
-    compared,
     outcomes_of,
 )
 from dpwitness.auditors.statistics.anytime import log_dependence, mean_evidence
@@ -87,7 +86,7 @@ def is_kept(found: FoundInputs, tested: Comparisons) -> bool:
     in some fresh state.
     """
     return found.excess.kind == EXCEEDS and any(
-        compared(tested.metric, tested.bounds[found.d_in], *outcomes) != found.excess
+        tested.excess(found.d_in, outcomes) != found.excess
         for outcomes in fresh_outcomes(tested.transformation, [found.first, found.second])
     )
 
@@ -96,17 +95,14 @@ def depends(indicator: NDArray[np.bool_], fresh: NDArray[np.bool_]) -> bool:
     """Return whether runs depend on each other: those of a test, in their order, or those of fresh
     states in comparison.
     """
-    # consecutive runs of one input that are compared with the others
     logs, size = list[float](), 2
-    # smallest number of blocks
+    # blocks of consecutive runs of one input, at least four, are compared with each other
     while len(indicator) // size >= 4:
         counts = indicator[: len(indicator) // size * size].reshape(-1, size).sum(axis=1)
         logs.append(log_dependence(np.column_stack([counts, size - counts])))
         size *= 2
-    groups = [
-        [int(indicator.sum()), int((~indicator).sum())],
-        *([int(each), int(not each)] for each in fresh),
-    ]
+    yes = np.concatenate([[indicator.sum()], fresh])
+    groups = np.column_stack([yes, np.concatenate([[len(indicator)], np.ones(len(fresh))]) - yes])
     # evidence from which runs are not taken as independent
     return mean_evidence([log_dependence(groups), mean_evidence(logs)]) > math.log(1000)
 
@@ -221,7 +217,7 @@ def try_pairs(
         outcomes = _runs(tested, [first, second], 64, rng)
         event = _event(tested, (first, second, d_in), *outcomes)
         # an excess by rounding shows nothing
-        if event and compared(tested.metric, tested.bounds[d_in], *event.shown).kind == EXCEEDS:
+        if event and tested.excess(d_in, event.shown).kind == EXCEEDS:
             events.append(event)
         if time.monotonic() > deadline:
             break
@@ -233,11 +229,8 @@ def try_pairs(
         return None, None, STATE
     if test is None or not test.refuted:
         return None, test, ""
-    excess = compared(tested.metric, tested.bounds[event.d_in], *event.shown)
-    found = FoundInputs(
-        event.first, event.second, event.d_in, event.shown, excess._replace(kind=LAW)
-    )
-    return found, test, ""
+    excess = tested.excess(event.d_in, event.shown)._replace(kind=LAW)
+    return FoundInputs(event.first, event.second, event.d_in, event.shown, excess), test, ""
 
 
 def _runs(
