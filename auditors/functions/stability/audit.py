@@ -42,6 +42,7 @@ from dpwitness.core.values.validation import (
     error_text,
     require_callable,
     require_integer,
+    require_positive,
     require_that,
     require_type,
     short_repr,
@@ -135,7 +136,13 @@ def audit_stability(
         metric_named(value, key, _OWNER)
         for key, value in (("input_metric", input_metric), ("output_metric", output_metric))
     )
-    _require_distances(d_in)
+    require_that(
+        isinstance(d_in, Sequence) and not isinstance(d_in, str) and d_in,
+        f"d_in must be a list of positive numbers, got {short_repr(d_in)}",
+        _OWNER,
+    )
+    for d in d_in:
+        require_positive("d_in", d, _OWNER)
     bounds, skipped = map_values(stability_map, sorted(set(d_in)))
     near = neighbors_of(
         input_domain, measure_in, list(bounds), constants_of(transformation), _OWNER
@@ -189,21 +196,6 @@ def audit_stability(
     )
 
 
-def _require_distances(d_in: Any) -> None:
-    """Raise InvalidArgument unless `d_in` is a list of positive numbers."""
-    listed = isinstance(d_in, Sequence) and not isinstance(d_in, str)
-    wrong = [
-        d
-        for d in (d_in if listed else ())
-        if isinstance(d, bool) or not isinstance(d, int | float | Fraction) or not 0 < d < math.inf
-    ]
-    if not listed or not d_in or wrong:
-        raise InvalidArgument(
-            f"{_OWNER}: d_in must be a list of positive numbers, got "
-            f"{short_repr(wrong[0] if wrong else d_in)}"
-        )
-
-
 def _require_inputs(inputs: Any, input_domain: InputSpace | Domain) -> Sequence[Any]:
     """Return the given datasets, or none. Raise InvalidArgument unless they are a list of datasets
     of an InputSpace.
@@ -237,19 +229,21 @@ def map_values(
     bounds: dict[Any, Exact] = {}
     skipped = []
     for d in d_in:
+        problem = ""
         try:
             bound = exact(plain(stability_map(d)))
             if bound < 0:
-                raise Incomparable(f"a distance is at least 0, got {bound}")
-        except Incomparable as error:
-            skipped.append(f"d_in = {format_number(d)}: the map gives no distance: {error}")
-        except Exception as error:
-            skipped.append(f"d_in = {format_number(d)}: the map raises {error_text(error)}")
-        else:
-            if bound == math.inf:
-                skipped.append(f"d_in = {format_number(d)}: the map is infinite and claims nothing")
+                problem = f"gives no distance: a distance is at least 0, got {bound}"
+            elif bound == math.inf:
+                problem = "is infinite and claims nothing"
             else:
                 bounds[d] = Fraction(bound)
+        except Incomparable as error:
+            problem = f"gives no distance: {error}"
+        except Exception as error:
+            problem = f"raises {error_text(error)}"
+        if problem:
+            skipped.append(f"d_in = {format_number(d)}: the map {problem}")
     require_that(
         bounds,
         f"stability_map must give a finite distance at some d_in: {'; '.join(skipped)}",
