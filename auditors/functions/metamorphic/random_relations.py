@@ -66,9 +66,9 @@ def zero_epsilon_is_constant(
         The first case with different laws.
     """
     mechanism = outcome(at_epsilon, 0.0)
+    sampler = getattr(mechanism, "sample", mechanism)
     raised: list[Any] = [mechanism]
     if not isinstance(mechanism, FailedRun):
-        sampler = getattr(mechanism, "sample", mechanism)
         raised = [_raises(sampler, dataset, [seed], 1) for case in cases[:1] for dataset in case]
     if raised and all(raised):
         return RelationOutcome(tried=1, notes=(f"epsilon 0 is refused: {raised[0]}",))
