@@ -141,8 +141,11 @@ def p_value(
         return upper_tail
     # 2 is a typical v w_v
     share = max(0.01, canaries * delta / (canaries * delta + 2.0))
-    larger = np.maximum(upper_tail / (1 - share), delta_term / share)
-    return np.where(np.asarray(right) > 0, np.minimum(larger, 1.0), 1.0)
+    return np.where(
+        np.asarray(right) > 0,
+        np.minimum(np.maximum(upper_tail / (1 - share), delta_term / share), 1.0),
+        1.0,
+    )
 
 
 def _terms(

@@ -215,16 +215,16 @@ def _require_independent_ids(runs: Sequence[Run], ids: Sequence[Sequence[Hashabl
     ]
     ends = np.cumsum([0, *map(len, places)])
     signs = np.concatenate([np.where(coins, 1, -1) for _, _, coins in named])
-    shape = (len(named), len(codes))
-    coins = csr_array((signs, np.concatenate(places), ends), shape=shape)
+    coins = csr_array((signs, np.concatenate(places), ends), shape=(len(named), len(codes)))
     present = abs(coins)
     alpha = 2.0**-_MIN_BITS / len(named) ** 2
     for i in range(1, len(named)):
         row, known = coins[[i], :].toarray()[0], present[[i], :].toarray()[0]
         shared = np.asarray(present[:i, :] @ known)
         agree = (shared + np.asarray(coins[:i, :] @ row)) // 2
-        extreme = np.maximum(agree, shared - agree)
-        conspicuous = np.flatnonzero(2 * binom.sf(extreme - 1, shared, 0.5) < alpha)
+        conspicuous = np.flatnonzero(
+            2 * binom.sf(np.maximum(agree, shared - agree) - 1, shared, 0.5) < alpha
+        )
         if conspicuous.size:
             j = int(conspicuous[0])
             raise InvalidArgument(

@@ -439,8 +439,7 @@ def shares(truth: Claim, canaries: int) -> tuple[np.ndarray, np.ndarray]:
     mu = truth.parameter
     guesses = np.unique(np.geomspace(4, canaries, 40).astype(int))
     grid = np.linspace(mu / 2, mu / 2 + 12, 4_000)  # thresholds of the guess "in"
-    guessed_share = 0.5 * (ndtr(-grid) + ndtr(mu - grid))
-    at = np.interp(-guesses / (2 * canaries), -guessed_share, grid)
+    at = np.interp(-guesses / (2 * canaries), -(0.5 * (ndtr(-grid) + ndtr(mu - grid))), grid)
     return guesses, ndtr(mu - at) / (ndtr(-at) + ndtr(mu - at))
 
 
@@ -459,10 +458,9 @@ def detectable(claim: Claim, canaries: int, alpha: float, delta: float, by_curve
             else shares(PureDP(epsilon), most)
         )
         if lines is None:
-            right = binom.ppf(0.1, guesses, p)
             return not bool(
                 (
-                    p_value(right, guesses, claim.parameter, delta, canaries)
+                    p_value(binom.ppf(0.1, guesses, p), guesses, claim.parameter, delta, canaries)
                     # the number of guesses is not known in advance
                     <= 0.8 * alpha
                 ).any()
@@ -473,5 +471,4 @@ def detectable(claim: Claim, canaries: int, alpha: float, delta: float, by_curve
                 return False
         return True
 
-    low = claim.epsilon_at(delta)
-    return math.inf if missed(64.0) else largest(missed, low)
+    return math.inf if missed(64.0) else largest(missed, claim.epsilon_at(delta))

@@ -375,9 +375,9 @@ def _guesses_by_label(first: Labels, second: Labels) -> dict[int, int]:
 
     Only labels whose log-ratio is at least half of the largest are included.
     """
-    values = np.unique(np.concatenate([first, second]))
     ratio = {
-        int(v): float(np.log((np.sum(first == v) + 1) / (np.sum(second == v) + 1))) for v in values
+        int(v): float(np.log((np.sum(first == v) + 1) / (np.sum(second == v) + 1)))
+        for v in np.unique(np.concatenate([first, second]))
     }
     most = max(map(abs, ratio.values()), default=0.0)
     return {v: 1 if r > 0 else -1 for v, r in ratio.items() if most > 0.5 and abs(r) >= most / 2}

@@ -420,8 +420,13 @@ class _DrawCounter:
     def __call__(self, dataset: Any, size: int, rng: Generator) -> NDArray[np.int64]:
         if isinstance(self.mechanism, Target):
             return self.mechanism.draws(dataset, size, rng)
-        run = getattr(self.mechanism, "sample", self.mechanism)
-        return np.array([_words(run, dataset, 1, rng) for _ in range(size)], dtype=np.int64)
+        return np.array(
+            [
+                _words(getattr(self.mechanism, "sample", self.mechanism), dataset, 1, rng)
+                for _ in range(size)
+            ],
+            dtype=np.int64,
+        )
 
 
 def _words(run: Callable[..., Any], dataset: Any, size: int, rng: Generator) -> int:

@@ -334,10 +334,10 @@ def _with_time_budget(
         trials = found.trials(seconds, pairs)
         require_enough_trials(found, trials, pairs, seconds, clock, "check_mechanism")
     if announce is not None:
-        expected = format_duration(found.time(trials, pairs))
         announce(
             f"{subject.name}: {trials:,} runs at "
-            f"{format_duration(found.run)}{of_clock(clock)} each, about {expected} expected"
+            f"{format_duration(found.run)}{of_clock(clock)} each, about "
+            f"{format_duration(found.time(trials, pairs))} expected"
         )
     return dataclasses.replace(subject, trials=trials)
 

@@ -172,14 +172,18 @@ def _accountant_facts(result: Json) -> Facts:
         both = f"{figure(loosest.get('figure'), 8)}, exact {figure(loosest.get('exact'), 8)}"
         facts.append(Fact("loosest figure", f"{both} at {_describe_point(loosest.get('at'))}"))
     failed = f", {count(result['failed'])} calls failed" if result.get("failed") else ""
-    budget = f"{count(result.get('compared'))} figures compared{failed}"
-    return [*facts, Fact("budget", budget), *run_facts(result)]
+    return [
+        *facts,
+        Fact("budget", f"{count(result.get('compared'))} figures compared{failed}"),
+        *run_facts(result),
+    ]
 
 
 def _describe_point(at: object) -> str:
     """Return the parameters of a figure as text."""
-    found = at.items() if isinstance(at, Mapping) else ()
-    return ", ".join(f"{key} = {value}" for key, value in found)
+    return ", ".join(
+        f"{key} = {value}" for key, value in (at.items() if isinstance(at, Mapping) else ())
+    )
 
 
 def _recompute_accountant(result: Json) -> Recomputed:

@@ -67,8 +67,9 @@ def pairs_for(domain: Domain) -> list[Pair]:
 
 def require_domain(domain: Domain, owner: str) -> None:
     """Raise InvalidArgument unless `domain` is a Domain."""
-    kinds = f"be one of {', '.join(domain_kinds())} or a Relation"
-    require_type("domain", domain, Domain, kinds, owner)
+    require_type(
+        "domain", domain, Domain, f"be one of {', '.join(domain_kinds())} or a Relation", owner
+    )
 
 
 def require_settings(

@@ -167,8 +167,13 @@ class Exploration:
         if value > self.best:
             self.trace.append((self.evaluations, value))
         others = [c for c in self.candidates if c.pair.why != pair.why]
-        same = [c for c in self.candidates if c.pair.why == pair.why]
-        winner = max([*same, Candidate(pair, value, output)], key=lambda c: c.value)
+        winner = max(
+            [
+                *[c for c in self.candidates if c.pair.why == pair.why],
+                Candidate(pair, value, output),
+            ],
+            key=lambda c: c.value,
+        )
         self.candidates = sorted([*others, winner], key=_rank)[: self.max_candidates]
 
     def settled_if_close(self, candidate: Candidate | None, why: str) -> None:

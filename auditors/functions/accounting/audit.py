@@ -452,8 +452,9 @@ def audit_accountant(
     begin = time.perf_counter()
     question, names = _asked(function, mechanism, returns, parameters, ranges)
     found = search(question, seconds=seconds, evaluations=evaluations, seed=seed)
-    label = name or name_of(function)
-    return _result(function, mechanism, returns, names, found, seed, label, begin)
+    return _result(
+        function, mechanism, returns, names, found, seed, name or name_of(function), begin
+    )
 
 
 def compare_at(
@@ -546,10 +547,9 @@ def _notes(found: SearchState, returns: str) -> tuple[str, ...]:
             "needs)"
         )
     if found.violation is not None and returns == "epsilon" and found.violation.figure < 0:
-        needed = -math.expm1(found.violation.figure)
         notes.append(
-            f"a negative epsilon needs a delta of at least 1 - e^epsilon, here {needed:.6g}, "
-            "and more for this mechanism"
+            "a negative epsilon needs a delta of at least 1 - e^epsilon, here "
+            f"{-math.expm1(found.violation.figure):.6g}, and more for this mechanism"
         )
     if found.unavailable and found.compared:
         notes.append(

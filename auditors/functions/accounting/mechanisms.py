@@ -104,8 +104,7 @@ def compose(line: Line, base: Profile, steps: int) -> Composed:
             ([(q, p) for p, q in backward], -origin - below),
         ):
             start, masses = _on_grid(cells, lowest, step)
-            first = down(steps * (lowest + start * arb(step)))
-            grids.append(_powered(masses, steps, first, step))
+            grids.append(_powered(masses, steps, down(steps * (lowest + start * arb(step))), step))
     return Composed(base, steps, tuple(grids))
 
 

@@ -279,8 +279,15 @@ def sensitivity_at(
     try:
         return _result(measure, pair, name, progress=(), skipped=0, evaluations=1)
     except ConvergenceError as error:
-        notes = (f"the function did not converge on the pair: {error}",)
-        return _result(measure, None, name, progress=(), skipped=0, evaluations=0, notes=notes)
+        return _result(
+            measure,
+            None,
+            name,
+            progress=(),
+            skipped=0,
+            evaluations=0,
+            notes=(f"the function did not converge on the pair: {error}",),
+        )
 
 
 def _result(
@@ -524,8 +531,9 @@ def _recompute(result: Json) -> Recomputed:
         raise_contradiction(
             result, f"its ratio {ratio:.6g} lies outside its limits, {lower:.6g} and {upper:.6g}"
         )
-    why = f"a ratio of at least {lower:.9g}"
-    require_verdict(result, Verdict(result["verdict"]), lower > 1 + _SLACK, why)
+    require_verdict(
+        result, Verdict(result["verdict"]), lower > 1 + _SLACK, f"a ratio of at least {lower:.9g}"
+    )
     return Recomputed(values={"ratio_lower": lower})
 
 

@@ -183,8 +183,9 @@ def audit_utility(
     'NOT_REFUTED'
     """
     require_callable("error", error, "audit_utility")
-    kinds = "be a FailureBound, MeanBound or Scaling"
-    require_type("claim", claim, UtilityClaim, kinds, "audit_utility")
+    require_type(
+        "claim", claim, UtilityClaim, "be a FailureBound, MeanBound or Scaling", "audit_utility"
+    )
     count = require_integer(
         "runs",
         claim.default_runs if runs is None else runs,
@@ -259,8 +260,9 @@ def _recompute(result: Json) -> Recomputed:
     refuted = lower > limit and (
         "margin" not in claimed or float(result["estimate"]) > limit + claimed["margin"]
     )
-    why = f"a lower limit of {lower:.6g} against {result['claim']}"
-    require_verdict(result, verdict, refuted, why)
+    require_verdict(
+        result, verdict, refuted, f"a lower limit of {lower:.6g} against {result['claim']}"
+    )
     return Recomputed(bool(values), values)
 
 
@@ -274,8 +276,7 @@ def _replay(case: Replay, function: Any, options: RunOptions) -> tuple[Any, str,
         if raw["transform"] is not None:
             if not isinstance(claim, Scaling):
                 refuse("transform", "be null: only a scaling claim has one", raw["transform"])
-            transform = case.load_function(raw["transform"], "transform")
-            claim = replace(claim, transform=transform)
+            claim = replace(claim, transform=case.load_function(raw["transform"], "transform"))
     result = case.measure(
         function,
         lambda: audit_utility(

@@ -72,8 +72,13 @@ def inputs_of(
     rng = random.Random(seed)
     pairs: list[tuple[Any, ...]] = []
     if isinstance(domain, InputSpace):
-        metric = metric_named(input_metric, "input_metric", owner)
-        near = neighbors_of(domain, metric, [d_in], constants_of(function), owner)
+        near = neighbors_of(
+            domain,
+            metric_named(input_metric, "input_metric", owner),
+            [d_in],
+            constants_of(function),
+            owner,
+        )
         assert isinstance(near, RowEdits)
         kept: dict[int, list[Any]] = {}
         for each in islice(near.bases(), 600):
@@ -192,8 +197,11 @@ class MetamorphicResult(FunctionResult):
         }
 
     def _finding_advice(self) -> str:
-        suspected = self.verdict is Verdict.SUSPECT
-        return "" if suspected else "no change is needed on this evidence, which is not a proof"
+        return (
+            ""
+            if self.verdict is Verdict.SUSPECT
+            else "no change is needed on this evidence, which is not a proof"
+        )
 
     def _summary(self) -> str:
         if not self.finding:

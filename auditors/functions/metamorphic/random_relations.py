@@ -88,8 +88,7 @@ def zero_epsilon_is_constant(
         # SUSPECT if the mechanism's own claim, which is not audited, is a guess
         if found.verdict not in (Verdict.VIOLATED, Verdict.SUSPECT):
             return None
-        bound = found.epsilon_lower
-        return f"the laws on two datasets differ: epsilon > {bound:.4g} certified", ()
+        return f"the laws on two datasets differ: epsilon > {found.epsilon_lower:.4g} certified", ()
 
     return first_broken(compare, cases, error=1 - confidence)
 
@@ -174,8 +173,12 @@ def _distances(
 
     def run() -> FloatArray:
         mechanism = at_epsilon(epsilon)
-        sampler = getattr(mechanism, "sample", mechanism)
-        return np.array([_pair_distances(sampler(dataset, size, rng), size) for _ in range(_CALLS)])
+        return np.array(
+            [
+                _pair_distances(getattr(mechanism, "sample", mechanism)(dataset, size, rng), size)
+                for _ in range(_CALLS)
+            ]
+        )
 
     found = outcome(run)
     return None if isinstance(found, FailedRun) or not np.all(np.isfinite(found)) else found

@@ -186,9 +186,9 @@ class RowEdits(Neighbors):
 
     def random_row(self, rng: random.Random) -> Row:
         """Return a random row."""
-        atoms = self.space.columns.values()
         return tuple(
-            atom.draw(rng, values) for atom, values in zip(atoms, self.columns, strict=True)
+            atom.draw(rng, values)
+            for atom, values in zip(self.space.columns.values(), self.columns, strict=True)
         )
 
     def random_rows(self, rng: random.Random) -> Table:
@@ -449,8 +449,11 @@ class UserEdits(RowEdits):
         counts = [n for n in self.counts if n <= len(self.groups)]
         for value in self.values:
             for copies in _COPIES:
-                users = self.groups[: max(counts, default=0)]
-                added = [self.owned(value, user) for user in users for _ in range(copies)]
+                added = [
+                    self.owned(value, user)
+                    for user in self.groups[: max(counts, default=0)]
+                    for _ in range(copies)
+                ]
                 yield self._group([(0, rows), *((n, rows + added[: n * copies]) for n in counts)])
 
     def _edit(self, rows: Table, rng: random.Random, repeated: Row | None) -> tuple[int, Table]:

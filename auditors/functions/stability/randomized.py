@@ -214,8 +214,7 @@ def try_pairs(
     """Train an event on each pair of inputs and distance, and test the best: see `find_law`."""
     events = []
     for first, second, d_in in pairs:
-        outcomes = _runs(tested, [first, second], 64, rng)
-        event = _event(tested, (first, second, d_in), *outcomes)
+        event = _event(tested, (first, second, d_in), *_runs(tested, [first, second], 64, rng))
         # an excess by rounding shows nothing
         if event and tested.excess(d_in, event.shown).kind == EXCEEDS:
             events.append(event)

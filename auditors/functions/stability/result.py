@@ -200,10 +200,10 @@ class StabilityResult(FunctionResult):
                 f"no two inputs were found whose random outputs move too far, in {self.pairs:,} "
                 f"pairs with {self.inputs:,} runs"
             )
-        distances = ", ".join(map(format_number, self.audited))
         return (
             f"largest ratio found {self.ratio:.6g} of the map in {self.pairs:,} pairs of "
-            f"{self.inputs:,} inputs ({self.input_metric} distance {distances})"
+            f"{self.inputs:,} inputs ({self.input_metric} distance "
+            f"{', '.join(map(format_number, self.audited))})"
         )
 
     def pair_json(self) -> Json | None:

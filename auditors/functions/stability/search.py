@@ -201,8 +201,9 @@ def search(
             if excess.ratio < math.inf:
                 highest = max(highest, excess.ratio)
             if excess.kind in SEVERITY and excess.kind not in found:
-                pair = group.datasets[i], group.datasets[j]
-                found[excess.kind] = FoundInputs(*pair, d_in, sides, excess)
+                found[excess.kind] = FoundInputs(
+                    group.datasets[i], group.datasets[j], d_in, sides, excess
+                )
         furthest.append((highest, group.datasets[-1]))
         furthest.sort(key=lambda entry: -entry[0])
         del furthest[32:]
