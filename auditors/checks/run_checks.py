@@ -243,6 +243,12 @@ def _shared_audit(subject: Subject) -> AuditResult:
 
 
 _TINY = 5e-324
+_SPECIAL = {
+    "-0.0": -0.0,
+    "the least positive number": _TINY,
+    "the greatest negative number": -_TINY,
+    "1e-310": 1e-310,
+}
 
 
 @check(Tag.CLAIM, share=0.06)
@@ -325,7 +331,7 @@ def check_values_outside_domain(subject: Subject) -> None:
             f"{name} in the data is accepted, but makes outputs NaN or infinite that "
             "are finite on ordinary data",
         )
-    pairs = [pair for pair in admitted if pair is not None]
+    pairs = list(filter(None, admitted))
     if pairs and Tag.CLAIM.is_met_by(subject):
         subject.small(pairs, "values outside the bounds, which the domain admits, break the claim")
 
@@ -357,31 +363,27 @@ def check_few_records(subject: Subject) -> None:
     """
     pair = subject.pairs[0]
     if pair.relation == "add-remove":
-        more, less = (pair.d1, pair.d0) if len(pair.d1) > len(pair.d0) else (pair.d0, pair.d1)
-        low, high = more[:1], more[-1:]
-        found = [
+        less, more = sorted((pair.d0, pair.d1), key=len)
+        found = (
             _pair_or_none(subject.domain, pair, less[:0], record, "one record against none")
-            for record in (low, high)
-        ]
+            for record in (more[:1], more[-1:])
+        )
         pairs = [
             p
-            for p in found
-            if p is not None and not (_is_refused(subject, p.d0) and _is_refused(subject, p.d1))
+            for p in filter(None, found)
+            if not (_is_refused(subject, p.d0) and _is_refused(subject, p.d1))
         ]
         if pairs and subject.stated is not None:
             subject.small(pairs, "one record against none breaks the claim")
         return
-    at = int(
-        np.flatnonzero([a.tobytes() != b.tobytes() for a, b in zip(pair.d0, pair.d1, strict=True)])[
-            0
-        ]
-    )
+    both = zip(pair.d0, pair.d1, strict=True)
+    at = next(i for i, (a, b) in enumerate(both) if a.tobytes() != b.tobytes())
     alone = [d[at : at + 1] for d in (pair.d0, pair.d1)]
     refused = [_is_refused(subject, d) for d in alone]
     fail_unless(
         refused[0] == refused[1],
-        f"of the two single records {alone[0].tolist()} and {alone[1].tolist()}, only "
-        "one is refused",
+        f"of the two single records {alone[0].tolist()} and {alone[1].tolist()}, only one is "
+        "refused",
     )
     # the number of records is public, so the run may raise, but must not hang or end the process
     _is_refused(subject, pair.d0[:0])
@@ -455,13 +457,7 @@ def _values_inside(domain: Domain | None) -> dict[str, float]:
     if bounds is None:
         return {}
     low, high = bounds
-    values = {
-        "-0.0": -0.0,
-        "the least positive number": _TINY,
-        "the greatest negative number": -_TINY,
-        "1e-310": 1e-310,
-    }
-    return {name: value for name, value in values.items() if low <= value <= high} | {
+    return {name: value for name, value in _SPECIAL.items() if low <= value <= high} | {
         "the number above the lower bound": float(np.nextafter(low, high)),
         "the number below the upper bound": float(np.nextafter(high, low)),
     }
@@ -497,11 +493,8 @@ def special_pairs(domain: Domain | None, base: Pair) -> list[Pair]:
     """Return pairs inside the domain that contain a negative zero, a denormal number or a number
     next to a bound.
     """
-    found = [
-        _changed_pair(domain, base, name, changed)
-        for name, changed in _with_values(base, _values_inside(domain))
-    ]
-    return [pair for pair in found if pair is not None]
+    changes = _with_values(base, _values_inside(domain))
+    return list(filter(None, (_changed_pair(domain, base, *change) for change in changes)))
 
 
 def _changed_pair(domain: Domain | None, pair: Pair, name: str, changed: Any) -> Pair | None:

@@ -44,7 +44,7 @@ from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import Inline, MechanismFailed, Phase, Stage
 from dpwitness.auditors.workers.loading import describe_target
-from dpwitness.core.claims import Claim, PureDP, promised
+from dpwitness.core.claims import PureDP, promised
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import name_of
 from dpwitness.core.values.json_reader import Json
@@ -278,18 +278,15 @@ def _make_subject(
     require_run_options(executor, None, None, "check_mechanism")
     require_attributes(mechanism)
     seed = require_integer("seed", seed, "check_mechanism", least=0)
-    trials = (
-        None
-        if trials is None
-        else require_integer("trials", trials, "check_mechanism", most=10**12)
-    )
-    given: Any = [pair] if isinstance(pair, Pair) else [] if pair is None else pair
+    if trials is not None:
+        trials = require_integer("trials", trials, "check_mechanism", most=10**12)
+    pairs: Any = [pair] if isinstance(pair, Pair) else pair
     require_that(
-        isinstance(given, list | tuple) and all(isinstance(each, Pair) for each in given),
+        pairs is None
+        or (isinstance(pairs, list | tuple) and all(isinstance(each, Pair) for each in pairs)),
         f"pair must be a Pair or a list of Pairs, got {short_repr(pair)}",
         "check_mechanism",
     )
-    pairs = list(given)
     if not pairs:
         domain = getattr(mechanism, "domain", None)
         require_that(
@@ -297,11 +294,10 @@ def _make_subject(
         )
         pairs = pairs_for(domain)
     own = mechanism.trials if isinstance(mechanism, Target) else None
-    stated: Claim | None = None
-    if getattr(mechanism, "claim", None) is not None:
-        stated = promised(mechanism, None, "check_mechanism")
+    states = getattr(mechanism, "claim", None) is not None
+    stated = promised(mechanism, None, "check_mechanism") if states else None
     runs = trials or (2 * own if own else TRIALS)
-    return Subject(mechanism, name_of(mechanism), stated, pairs, seed, runs, executor)
+    return Subject(mechanism, name_of(mechanism), stated, list(pairs), seed, runs, executor)
 
 
 def _with_time_budget(
@@ -503,9 +499,11 @@ def _table(result: Json) -> CardTable | None:
 
 
 def _failures(result: Json) -> list[tuple[str, str]]:
-    findings = result.get("findings") or []
-    failed = [finding for finding in findings if finding.get("status") == "failed"]
-    return [(f"{finding.get('check')}: {finding.get('reason')}", "") for finding in failed]
+    return [
+        (f"{finding.get('check')}: {finding.get('reason')}", "")
+        for finding in result.get("findings") or []
+        if finding.get("status") == "failed"
+    ]
 
 
 def _recompute(result: Json) -> Recomputed:

@@ -137,11 +137,8 @@ class SensitivityResult(FunctionResult):
         )
         where = self.pair.why if self.pair else "no pair"
         if self.verdict is Verdict.VIOLATED:
-            times = next(
-                text
-                for text in (f"{self.ratio_lower:.6g}", f"{self.ratio_lower:.17g}")
-                if text != "1"
-            )
+            short = f"{self.ratio_lower:.6g}"
+            times = f"{self.ratio_lower:.17g}" if short == "1" else short
             return (
                 f"the function moves by {times} times the claimed {self.bound:.6g} ({how}; {where})"
             )
@@ -293,17 +290,14 @@ def sensitivity_at(
 def _result(
     measure: _Difference, pair: Pair | None, name: str | None, seed: int = 0, **fields: Any
 ) -> SensitivityResult:
-    bound = measure.bound
-    size, error = measure(pair) if pair is not None else (math.nan, 0.0)
-    lower = max(size - error, 0.0) / bound if pair is not None else math.nan
-    slack = 1e-12 if measure.exact else _SLACK  # of exact numbers, only the norm is rounded
-    verdict_found = Verdict.VIOLATED if lower > 1 + slack else Verdict.NOT_REFUTED
-    if (
-        pair is not None
-        and verdict_found is Verdict.NOT_REFUTED
-        and measure.coarse
-        and size / bound > 1 + _SLACK
-    ):
+    bound, verdict = measure.bound, Verdict.ERROR
+    size, error, lower = math.nan, 0.0, math.nan
+    if pair is not None:
+        size, error = measure(pair)
+        lower = max(size - error, 0.0) / bound
+        slack = 1e-12 if measure.exact else _SLACK  # of exact numbers, only the norm is rounded
+        verdict = Verdict.VIOLATED if lower > 1 + slack else Verdict.NOT_REFUTED
+    if verdict is Verdict.NOT_REFUTED and measure.coarse and size / bound > 1 + _SLACK:
         note = (
             f"the function moves by {size / bound:.9g} times the claimed bound, an excess within "
             f"the rounding of {measure.coarse} ({error:.3g} at these values): add the rounding to "
@@ -312,7 +306,7 @@ def _result(
         fields["notes"] = (*fields.get("notes", ()), note)
     return SensitivityResult(
         name=name or name_of(measure.function),
-        verdict=verdict_found if pair is not None else Verdict.ERROR,
+        verdict=verdict,
         bound=bound,
         norm=getattr(measure.norm, "__name__", str(measure.norm)),
         ratio=size / bound,
