@@ -450,8 +450,8 @@ def _require_scores(scores_in: Any, scores_out: Any, sides: list[FloatArray], wh
         f"{both} a mask and its complement, or products of scores with them: {_CORRECT_CALL}",
         _OWNER,
     )
-    rounded = [side.astype(np.float32).astype(float) for side in sides]
-    equal = np.array_equal(*rounded) and _log_equal_orders(rounded[0]) < _LOG_COINCIDENCE
+    one, other = (side.astype(np.float32).astype(float) for side in sides)
+    equal = np.array_equal(one, other) and _log_equal_orders(one) < _LOG_COINCIDENCE
     require_that(not equal, f"{both} the same array twice: {_CORRECT_CALL}", _OWNER)
 
 

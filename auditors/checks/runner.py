@@ -49,6 +49,7 @@ from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import name_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
+    InvalidArgument,
     error_text,
     require_callable,
     require_integer,
@@ -289,9 +290,8 @@ def _make_subject(
     )
     if not pairs:
         domain = getattr(mechanism, "domain", None)
-        require_that(
-            domain is not None, "pair must be given for a mechanism without a domain, got None"
-        )
+        if domain is None:
+            raise InvalidArgument("pair must be given for a mechanism without a domain, got None")
         pairs = pairs_for(domain)
     own = mechanism.trials if isinstance(mechanism, Target) else None
     states = getattr(mechanism, "claim", None) is not None

@@ -119,9 +119,8 @@ def audited_pairs(
             if isinstance(domain, Domain) and (wrong := domain.other_columns(dataset)):
                 raise InvalidArgument(f"pair: {side.upper()} is not in the domain: {wrong}")
         return list(candidates)
-    require_that(
-        domain is not None, "pair must be given, or a domain to take pairs from, got neither"
-    )
+    if domain is None:
+        raise InvalidArgument("pair must be given, or a domain to take pairs from, got neither")
     require_domain(domain, "audit")
     return pairs_for(domain)
 

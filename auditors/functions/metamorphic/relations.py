@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +33,7 @@ def difference(first: Any, second: Any) -> float:
     if (frames and type(first) is not type(second)) or (arrays and first.shape != second.shape):
         return math.inf
     left, right = _parts(first), _parts(second)
+    both: Iterable[tuple[Any, Any]]
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         same = left.keys() == right.keys() if frames else list(left) == list(right)
         both = ((left[key], right.get(key)) for key in left)
@@ -338,7 +339,7 @@ def first_broken(
     compare: Compare, cases: Cases, rounding: str = "", error: float = 0.0
 ) -> RelationOutcome:
     """Return the first case that breaks a relation, at this probability of a false finding."""
-    failed, notes = 0, ()
+    failed, notes = 0, tuple[str, ...]()
     for number, case in enumerate(cases, 1):
         try:
             found = compare(*case)
