@@ -68,7 +68,12 @@ from dpwitness.core.values.json_reader import (
     one_of,
     text,
 )
-from dpwitness.core.values.validation import InvalidArgument, require_one_of, require_that
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require_callable,
+    require_one_of,
+    require_that,
+)
 from dpwitness.core.values.wording import count, dataset, figure
 from dpwitness.mechanisms.wrappers.programs.declared import ABORTS, RAISES, FailedRun, declarations
 from dpwitness.mechanisms.wrappers.programs.target import Target
@@ -234,13 +239,6 @@ def _metamorphic_facts(result: Json) -> Facts:
 # -- replay
 
 
-def _function(found: Any) -> Any:
-    """Return the function of a witness. Raise InvalidArgument unless it can be called."""
-    if not callable(found):
-        raise InvalidArgument(f"replay: target must be a function, got {type(found).__name__}")
-    return found
-
-
 def _replay_figure(
     case: Replay, mechanism: Any, options: RunOptions
 ) -> tuple[Any, str, tuple[str, ...]]:
@@ -249,9 +247,10 @@ def _replay_figure(
     """
     raw, name = case.raw, case.mechanism_name(mechanism)
     with case.naming():
-        declared = isinstance(mechanism, Target)
         result = compare_at(
-            DeclaredAccountant.of(mechanism) if declared else _function(mechanism),
+            DeclaredAccountant.of(mechanism)
+            if isinstance(mechanism, Target)
+            else require_callable("target", mechanism, "replay"),
             raw["mechanism"],
             raw["returns"],
             raw["parameters"],
@@ -317,7 +316,7 @@ def _replay_pair(
         if isinstance(mechanism, Target):
             transformation, name = DeclaredTransformation.of(mechanism), mechanism.name
         else:
-            transformation = _function(mechanism)
+            transformation = require_callable("target", mechanism, "replay")
         first, second = (
             from_jsonable(each, f"inputs[{i}]", case.trust.resolve_class)
             for i, each in enumerate(raw["inputs"])
@@ -400,10 +399,7 @@ def _recorded_map(
     if isinstance(transformation, DeclaredTransformation):
         return transformation.stability_map, library_notes(transformation.target)
     if raw["map"] is not None:
-        found = trust.plan(raw["map"], "map").load()
-        if not callable(found):
-            raise InvalidArgument(f"map must name a function, got {raw['map']['target']}")
-        return found, ()
+        return require_callable("map", trust.plan(raw["map"], "map").load()), ()
     bound = read_number(raw["bound"])
     return lambda _: bound, (
         f"the map is not importable: the recorded value {raw['bound']} was used",
