@@ -37,14 +37,14 @@ from dpwitness.auditors.canaries.result import (
     best_of,
     result_of_counts,
 )
-from dpwitness.core.claims import GDP, Claim, parse_claim, resolved
+from dpwitness.core.claims import GDP, Claim, promised, resolved
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
-    InvalidArgument,
     require_finite,
     require_integer,
     require_probability,
+    require_that,
     require_type,
 )
 
@@ -91,12 +91,9 @@ def ordered(scores: FloatArray, coins: np.ndarray, rng: np.random.Generator) -> 
     unit = 0.7413 * (high - low) or float(np.std(scores)) or 1.0
     distance = np.clip((scores - middle) / unit, -_CLIP, _CLIP)
     features = np.stack([np.ones(n), distance, np.abs(distance)], axis=1)
-    sample = (
-        rng.choice(training, _MAX_FITTED, replace=False)
-        if training.size > _MAX_FITTED
-        else training
-    )
-    odds = np.clip(features @ _fit(features[sample], coins[sample]), -_CLIP, _CLIP)
+    if training.size > _MAX_FITTED:
+        training = rng.choice(training, _MAX_FITTED, replace=False)
+    odds = np.clip(features @ _fit(features[training], coins[training]), -_CLIP, _CLIP)
     remaining = shuffled[~revealed[shuffled]]
     chosen = remaining[np.argsort(-np.abs(odds[remaining]), kind="stable")]
     return GuessOrder(chosen, odds[chosen] > 0, np.abs(odds[chosen]))
@@ -203,20 +200,17 @@ def audit_canaries(
     <Verdict.VIOLATED: 'VIOLATED'>
     """
     begin = time.perf_counter()
-    claim = (
-        parse_claim(claim)
-        if isinstance(claim, str)
-        else require_type("claim", claim, Claim, "be a claim", _OWNER)
-    )
+    claim = promised(None, claim, _OWNER)
     claim_notes = resolved(claim, None)[1]
     alpha = 1 - require_probability("confidence", confidence, _OWNER)
     seed = require_integer("seed", seed, _OWNER, least=0)
     require_type("name", name, str, "be a text", _OWNER, optional=True)
-    if require_finite("inclusion", inclusion, _OWNER) != 0.5:
-        raise InvalidArgument(
-            f"{_OWNER}: inclusion must be 0.5, the probability that the theorems are proved "
-            f"for, got {inclusion!r}"
-        )
+    require_that(
+        require_finite("inclusion", inclusion, _OWNER) == 0.5,
+        f"inclusion must be 0.5, the probability that the theorems are proved for, got "
+        f"{inclusion!r}",
+        _OWNER,
+    )
     claim = claim.for_canaries(_OWNER)
     delta = (
         claim.delta_budget if claim.bounds_epsilon else require_probability("delta", delta, _OWNER)
@@ -240,7 +234,7 @@ def audit_canaries(
     method = "curve" if by_curve else "counting"
     theorem = Theorem(method, claim, size, delta, fixed=guesses is not None or by_curve)
     tested = [
-        GuessTest(r, int(right[r]), share, theorem.refuted([int(right[r])], [r], share)[0])
+        GuessTest(r, int(right[r]), share, theorem.refuted(int(right[r]), r, share))
         for r, share in (
             [(guesses, alpha)] if guesses is not None else _planned_guesses(theorem, guessed, alpha)
         )
@@ -323,23 +317,12 @@ def _picture(canaries: Canaries, guessed: GuessOrder, best: GuessTest) -> Canary
     count the scores beyond the edges.
     """
     low, high = np.quantile(canaries.scores, [0.001, 0.999])
-    edges = (
-        np.linspace(low, high, _HISTOGRAM_CELLS + 1)
-        if high > low
-        else np.linspace(low - 0.5, high + 0.5, _HISTOGRAM_CELLS + 1)
-    )
+    margin = 0.0 if high > low else 0.5
+    edges = np.linspace(low - margin, high + margin, _HISTOGRAM_CELLS + 1)
     cell = np.clip(
         np.searchsorted(edges, canaries.scores, side="right") - 1, 0, _HISTOGRAM_CELLS - 1
     )
     chosen, is_in = guessed.chosen[: best.guesses], guessed.included[: best.guesses]
-    included, left_out, guessed_in, guessed_out = (
-        tuple(np.bincount(cell[counted], minlength=_HISTOGRAM_CELLS).tolist())
-        for counted in (canaries.coins, ~canaries.coins, chosen[is_in], chosen[~is_in])
-    )
-    return CanaryPicture(
-        edges=tuple(edges.tolist()),
-        included=included,
-        left_out=left_out,
-        guessed_in=guessed_in,
-        guessed_out=guessed_out,
-    )
+    sides = (canaries.coins, ~canaries.coins, chosen[is_in], chosen[~is_in])
+    counts = (np.bincount(cell[side], minlength=_HISTOGRAM_CELLS).tolist() for side in sides)
+    return CanaryPicture(tuple(edges.tolist()), *map(tuple, counts))

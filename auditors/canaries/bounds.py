@@ -87,7 +87,7 @@ the walk ends when B stops growing. In experiments, m = 10^6 took a few thousand
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,7 +99,7 @@ from dpwitness.auditors.statistics.mean_limits import bracket, bracket_each
 from dpwitness.core.claims import Claim
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.values.validation import InvalidArgument, require_one_of
+from dpwitness.core.values.validation import InvalidArgument, require_one_of, require_that
 
 
 def log_mass(right: ArrayLike, guesses: ArrayLike, epsilon: ArrayLike) -> FloatArray:
@@ -141,8 +141,11 @@ def p_value(
         return upper_tail
     # 2 is a typical v w_v
     share = max(0.01, canaries * delta / (canaries * delta + 2.0))
-    larger = np.maximum(upper_tail / (1 - share), delta_term / share)
-    return np.where(np.asarray(right) > 0, np.minimum(larger, 1.0), 1.0)
+    return np.where(
+        np.asarray(right) > 0,
+        np.minimum(np.maximum(upper_tail / (1 - share), delta_term / share), 1.0),
+        1.0,
+    )
 
 
 def _terms(
@@ -217,15 +220,17 @@ def tests_curve(claim: Claim, method: str, owner: str) -> bool:
     InvalidArgument if the claim or the method does not allow either.
     """
     require_one_of("method", method, ("best", "curve"), owner)
-    if not (claim.has_tangents or claim.bounds_epsilon):
-        raise InvalidArgument(
-            f"{owner}: claim must be pure, approx, gdp or a curve, which bound how often "
-            f"guesses are right, got {claim}"
-        )
-    if claim.is_pure and method == "curve":
-        raise InvalidArgument(
-            f"{owner}: method must be 'best' for a claim without delta, got 'curve'"
-        )
+    require_that(
+        claim.has_tangents or claim.bounds_epsilon,
+        "claim must be pure, approx, gdp or a curve, which bound how often guesses are right, got "
+        f"{claim}",
+        owner,
+    )
+    require_that(
+        method == "best" or not claim.is_pure,
+        "method must be 'best' for a claim without delta, got 'curve'",
+        owner,
+    )
     return claim.has_tangents or method == "curve"
 
 
@@ -252,20 +257,15 @@ class Theorem:
     def _counting_law(self) -> Law:
         return chance if self.fixed else p_value
 
-    def refuted(self, right: Sequence[int], guesses: Sequence[int], alpha: float) -> list[float]:
-        """Return the largest parameter that each number of right guesses refutes."""
-        size, delta = self.canaries, self.delta
+    def refuted(self, right: int, guesses: int, alpha: float) -> float:
+        """Return the largest parameter that a number of right guesses refutes."""
         if self.method == "counting":
-            return [
-                float(e)
-                for e in epsilons_refuted(
-                    np.array(right), np.array(guesses), delta, size, alpha, self._counting_law
+            return float(
+                epsilons_refuted(
+                    right, guesses, self.delta, self.canaries, alpha, self._counting_law
                 )
-            ]
-        return [
-            parameter_refuted(self.claim, v, r, size, alpha)
-            for v, r in zip(right, guesses, strict=True)
-        ]
+            )
+        return parameter_refuted(self.claim, right, guesses, self.canaries, alpha)
 
     def smallest_error(self, right: int, guesses: int) -> float:
         """Return the smallest error probability at which the counts refute the claim."""
@@ -282,8 +282,8 @@ class Theorem:
 
 
 def epsilons_refuted(
-    right: FloatArray,
-    guesses: FloatArray,
+    right: ArrayLike,
+    guesses: ArrayLike,
     delta: float,
     canaries: int,
     alpha: float,
@@ -292,12 +292,12 @@ def epsilons_refuted(
     """Return the largest epsilon that each pair of counts refutes by the counting theorem, rounded
     down; 0 where no epsilon is refuted.
     """
-    right, guesses = np.asarray(right, dtype=float), np.asarray(guesses, dtype=float)
 
     def refuted(epsilon: FloatArray) -> np.ndarray:
         return np.asarray(law(right, guesses, epsilon, delta, canaries) <= alpha)
 
-    low, high = np.zeros_like(right), np.full_like(right, _MAX_EPSILON)
+    low = np.zeros(np.shape(right))
+    high = np.full_like(low, _MAX_EPSILON)
     return np.where(refuted(low), bracket_each(refuted, low, high, _HALVINGS)[0], 0.0)
 
 

@@ -51,20 +51,14 @@ def require_independent(
     `ids` are the names of the canaries of each run, or None; `given` are the scores of each run
     before standardization.
     """
-    if len(runs) < 2:
-        return
     _require_independent_ids(runs, ids)
     tables = [_table(*run) for run in runs]
-    first = _first_repeat(tables)
-    if first is not None:
+    if first := _first_repeat(tables):
         times = Counter(key for key, _ in tables).most_common(1)[0][1]
-        proof = (
-            f"{times} times among {len(tables)} runs; the first two are runs {first[0]} and "
-            f"{first[1]}"
-        )
         raise InvalidArgument(
-            f"{_OWNER}: runs must be independent, the same scores with the same coins are "
-            f"given {proof}: {_ADVICE}"
+            f"{_OWNER}: runs must be independent, the same scores with the same coins are given "
+            f"{times} times among {len(tables)} runs; the first two are runs {first[0]} and "
+            f"{first[1]}: {_ADVICE}"
         )
     _require_independent_ranks(runs, range(len(runs)), len(runs) ** 2)
     _require_independent_parts(runs, given)
@@ -74,10 +68,10 @@ def require_independent(
     ]
     if _first_repeat(sizes) is not None:
         (size, included), times = Counter(key for key, _ in sizes).most_common(1)[0]
-        proof = f"{times} of {len(runs)} runs include exactly {included} of {size} canaries"
         raise InvalidArgument(
-            f"{_OWNER}: runs must have new fair coins each, {proof}, as one set of coins or "
-            f"a fixed number does: {_ADVICE}"
+            f"{_OWNER}: runs must have new fair coins each, {times} of {len(runs)} runs include "
+            f"exactly {included} of {size} canaries, as one set of coins or a fixed number does: "
+            f"{_ADVICE}"
         )
 
 
@@ -89,20 +83,17 @@ def _first_repeat(keyed: Sequence[tuple[Hashable, float]]) -> tuple[int, int] | 
     all partitions of the runs into as many classes.
     """
     seen: dict[Hashable, int] = {}
-    evidence, first = 0.0, None
-    for k, (key, bits) in enumerate(keyed):
-        if key in seen:
-            evidence += bits
-            first = first or (seen[key], k)
-        else:
-            seen[key] = k
-    runs, classes = len(keyed), len(seen)
-    repeated = runs - classes
-    if not repeated:
+    repeats = [
+        (seen[key], k, bits) for k, (key, bits) in enumerate(keyed) if seen.setdefault(key, k) < k
+    ]
+    if not repeats:
         return None
+    runs, classes, repeated = len(keyed), len(seen), len(repeats)
+    evidence = sum(bits for _, _, bits in repeats)
     by_class = runs * math.log2(classes) - math.lgamma(classes + 1) / math.log(2)
     by_repeat = repeated * math.log2(math.e * runs**2 / repeated)
-    return first if evidence - min(by_class, by_repeat) - math.log2(runs) > _MIN_BITS else None
+    improbable = evidence - min(by_class, by_repeat) - math.log2(runs) > _MIN_BITS
+    return repeats[0][:2] if improbable else None
 
 
 def _table(scores: FloatArray, coins: np.ndarray) -> tuple[Hashable, float]:
@@ -147,10 +138,10 @@ def _require_independent_parts(runs: Sequence[Run], given: Sequence[FloatArray])
     for i, j, count in zip(*shared.coords, shared.data, strict=True):
         # runs share half of their scores if these depend on the coin only
         if i < j and count >= max(_MIN_SIZE, 0.75 * min(sizes[i], sizes[j])):
-            both, first, second = np.intersect1d(
-                singles[i][0], singles[j][0], assume_unique=True, return_indices=True
-            )
-            sides = [(both, singles[i][1][first]), (both, singles[j][1][second])]
+            both = np.intersect1d(singles[i][0], singles[j][0], assume_unique=True)
+            sides = [
+                (both, coins[np.isin(values, both)]) for values, coins in (singles[i], singles[j])
+            ]
             _require_independent_ranks(sides, (int(i), int(j)), len(runs) ** 2)
 
 
@@ -193,14 +184,11 @@ def _require_independent_ranks(runs: Sequence[Run], run_numbers: Sequence[int], 
                 copies = np.flatnonzero(improbable & (differ <= 0.25 * expected))
                 if copies.size:
                     j = int(copies[0])
-                    which = f"runs {run_numbers[group[j]]} and {run_numbers[group[i]]}"
-                    proof = (
-                        f"{which} order included and left-out canaries alike: {differ[j]:.0f} of "
-                        f"{size} ranks differ"
-                    )
                     raise InvalidArgument(
-                        f"{_OWNER}: runs must be independent, {proof}, where independent "
-                        f"coins differ at about {expected[j]:.0f}: {_ADVICE}"
+                        f"{_OWNER}: runs must be independent, runs {run_numbers[group[j]]} and "
+                        f"{run_numbers[group[i]]} order included and left-out canaries alike: "
+                        f"{differ[j]:.0f} of {size} ranks differ, where independent coins differ "
+                        f"at about {expected[j]:.0f}: {_ADVICE}"
                     )
 
 
@@ -208,44 +196,39 @@ def _require_independent_ids(runs: Sequence[Run], ids: Sequence[Sequence[Hashabl
     """Raise InvalidArgument if the coins of canaries with the same id agree too often, or too
     rarely, between two runs.
     """
-    named: list[tuple[int, Sequence[Hashable]]] = [
-        (k, each) for k, each in enumerate(ids) if each is not None
-    ]
+    named = [(k, names, runs[k][1]) for k, names in enumerate(ids) if names is not None]
     if len(named) < 2:
         return
+    numbers = [k for k, _, _ in named]
     masks = [
-        (frozenset(zip(each, runs[k][1].tolist(), strict=True)), float(len(each)))
-        for k, each in named
+        (frozenset(zip(names, coins.tolist(), strict=True)), float(len(names)))
+        for _, names, coins in named
     ]
-    first = _first_repeat(masks)
-    if first is not None:
-        proof = (
-            f"runs {named[first[0]][0]} and {named[first[1]][0]} include exactly the same "
-            "canaries, by their ids"
+    if first := _first_repeat(masks):
+        raise InvalidArgument(
+            f"{_OWNER}: runs must have new fair coins each, runs {numbers[first[0]]} and "
+            f"{numbers[first[1]]} include exactly the same canaries, by their ids: {_ADVICE}"
         )
-        raise InvalidArgument(f"{_OWNER}: runs must have new fair coins each, {proof}: {_ADVICE}")
     codes: dict[Hashable, int] = {}
     places: list[Any] = [
-        [codes.setdefault(each, len(codes)) for each in names] for _, names in named
+        [codes.setdefault(each, len(codes)) for each in names] for _, names, _ in named
     ]
-    ends = np.cumsum([0, *(len(each) for each in places)])
-    signs = np.concatenate([np.where(runs[k][1], 1, -1) for k, _ in named])
-    shape = (len(named), len(codes))
-    coins = csr_array((signs, np.concatenate(places), ends), shape=shape)
+    ends = np.cumsum([0, *map(len, places)])
+    signs = np.concatenate([np.where(coins, 1, -1) for _, _, coins in named])
+    coins = csr_array((signs, np.concatenate(places), ends), shape=(len(named), len(codes)))
     present = abs(coins)
     alpha = 2.0**-_MIN_BITS / len(named) ** 2
     for i in range(1, len(named)):
         row, known = coins[[i], :].toarray()[0], present[[i], :].toarray()[0]
         shared = np.asarray(present[:i, :] @ known)
         agree = (shared + np.asarray(coins[:i, :] @ row)) // 2
-        extreme = np.maximum(agree, shared - agree)
-        conspicuous = np.flatnonzero(2 * binom.sf(extreme - 1, shared, 0.5) < alpha)
+        conspicuous = np.flatnonzero(
+            2 * binom.sf(np.maximum(agree, shared - agree) - 1, shared, 0.5) < alpha
+        )
         if conspicuous.size:
             j = int(conspicuous[0])
-            proof = (
-                f"the coins of runs {named[j][0]} and {named[i][0]} agree for {agree[j]} of "
-                f"{shared[j]} canaries with the same id"
-            )
             raise InvalidArgument(
-                f"{_OWNER}: runs must have new fair coins each, {proof}: {_ADVICE}"
+                f"{_OWNER}: runs must have new fair coins each, the coins of runs {numbers[j]} and "
+                f"{numbers[i]} agree for {agree[j]} of {shared[j]} canaries with the same id: "
+                f"{_ADVICE}"
             )

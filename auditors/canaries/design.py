@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,17 +25,16 @@ from dpwitness.auditors.canaries.bounds import (
     tests_curve,
 )
 from dpwitness.auditors.witnesses.verdicts import SCHEMA, strict
-from dpwitness.core.claims import GDP, Claim, PureDP, parse_claim
+from dpwitness.core.claims import GDP, Claim, PureDP, promised
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
-    InvalidArgument,
     require,
     require_integer,
     require_numbers,
     require_one_of,
     require_probability,
-    require_type,
+    require_that,
 )
 
 
@@ -88,17 +86,15 @@ class GradientCanaries:
             "kind", ["dirac", "orthogonal"]
         )
         require_integer("seed", self.seed, "GradientCanaries", least=0)
-        if self.count > self.dimension:
-            raise InvalidArgument(
-                f"GradientCanaries: count must be at most dimension, {self.dimension}, got "
-                f"{self.count}"
-            )
+        require_that(
+            self.count <= self.dimension,
+            f"count must be at most dimension, {self.dimension}, got {self.count}",
+            "GradientCanaries",
+        )
         system = np.empty((0, self.dimension))
         if self.kind == "orthogonal":
-            random_labels = np.random.default_rng(self.seed).normal(
-                size=(self.dimension, self.count)
-            )
-            system = np.linalg.qr(random_labels)[0].T
+            gradients = np.random.default_rng(self.seed).normal(size=(self.dimension, self.count))
+            system = np.linalg.qr(gradients)[0].T
         object.__setattr__(self, "_system", system)
 
     def rows(self, which: ArrayLike) -> FloatArray:
@@ -119,14 +115,12 @@ class GradientCanaries:
         Negate an update that points against the gradient, such as a change of the model's
         parameters: large scores must indicate included canaries.
         """
-        values = np.asarray(
-            require_numbers("update", update, "GradientCanaries"), dtype=float
-        ).ravel()
-        if values.size != self.dimension:
-            raise InvalidArgument(
-                "GradientCanaries: update must have as many entries as gradients, "
-                f"{self.dimension}, got {values.size}"
-            )
+        values = require_numbers("update", update, "GradientCanaries").ravel()
+        require_that(
+            values.size == self.dimension,
+            f"update must have as many entries as gradients, {self.dimension}, got {values.size}",
+            "GradientCanaries",
+        )
         return (
             values[: self.count].copy()
             if self.kind == "dirac"
@@ -178,22 +172,23 @@ def canary_records(
     [True, True]
     """
     owner = "canary_records"
-    table = np.asarray(require_numbers("features", features, owner), dtype=float)
-    label_array = np.asarray(labels)
-    if table.ndim != 2 or not len(table):
-        raise InvalidArgument(
-            f"{owner}: features must be a table with one row per record, got shape {table.shape}"
-        )
-    if label_array.shape != (len(table),):
-        raise InvalidArgument(
-            f"{owner}: labels must have one entry per record, {len(table)}, got shape "
-            f"{label_array.shape}"
-        )
+    table, label_array = require_numbers("features", features, owner), np.asarray(labels)
+    require_that(
+        table.ndim == 2 and len(table),
+        f"features must be a table with one row per record, got shape {table.shape}",
+        owner,
+    )
+    require_that(
+        label_array.shape == (len(table),),
+        f"labels must have one entry per record, {len(table)}, got shape {label_array.shape}",
+        owner,
+    )
     require_integer("count", count, owner)
     require_one_of("kind", kind, ["mislabelled", "blank", "extreme"], owner)
     kinds, codes = np.unique(label_array, return_inverse=True)
-    if len(kinds) < 2:
-        raise InvalidArgument(f"{owner}: labels must be of at least two kinds, all are {kinds[0]}")
+    require_that(
+        len(kinds) >= 2, f"labels must be of at least two kinds, all are {kinds[0]}", owner
+    )
     rng = np.random.default_rng(require_integer("seed", seed, owner, least=0))
     if kind == "mislabelled":
         permutations = [rng.permutation(len(table)) for _ in range(-(-count // len(table)))]
@@ -246,28 +241,28 @@ def prediction_scores(
     array([-0.127, -1.313])
     """
     owner = "prediction_scores"
-    values = np.asarray(require_numbers("predictions", predictions, owner), dtype=float)
-    label_array = np.asarray(require_numbers("labels", labels, owner), dtype=float)
+    values = require_numbers("predictions", predictions, owner)
+    label_array = require_numbers("labels", labels, owner)
     require_one_of("kind", kind, ["margin", "loss"], owner)
-    if values.ndim not in (1, 2) or label_array.shape != values.shape[:1]:
-        raise InvalidArgument(
-            f"{owner}: labels must have one entry per row of predictions, got shapes "
-            f"{label_array.shape} and {values.shape}"
-        )
+    require_that(
+        values.ndim in (1, 2) and label_array.shape == values.shape[:1],
+        f"labels must have one entry per row of predictions, got shapes {label_array.shape} and "
+        f"{values.shape}",
+        owner,
+    )
+    classes = values.shape[-1]
+    known, rule = range(classes), f"0 to {classes - 1}, of at least two classes"
     if values.ndim == 1:
-        if not np.isin(label_array, (-1, 1)).all():
-            raise InvalidArgument(
-                f"{owner}: labels must be -1 or 1 for one number per canary, got "
-                f"{_describe_wrong(label_array, (-1, 1))}"
-            )
+        known, rule = range(-1, 2, 2), "-1 or 1 for one number per canary"
+    wrong = label_array[~np.isin(label_array, known)]
+    require_that(
+        len(known) >= 2 and not len(wrong),
+        f"labels must be {rule}, got {wrong[0] if len(wrong) else label_array[0]:g}",
+        owner,
+    )
+    if values.ndim == 1:
         margins = label_array * values
         return np.asarray(margins if kind == "margin" else -np.logaddexp(0.0, -margins))
-    classes = values.shape[1]
-    if classes < 2 or not np.isin(label_array, np.arange(classes)).all():
-        raise InvalidArgument(
-            f"{owner}: labels must be 0 to {classes - 1}, of at least two classes, got "
-            f"{_describe_wrong(label_array, range(classes))}"
-        )
     label_index = np.arange(len(values)), label_array.astype(int)
     label_values = values[label_index]
     if kind == "loss":
@@ -275,14 +270,6 @@ def prediction_scores(
     others = values.copy()
     others[label_index] = -np.inf
     return np.asarray(label_values - others.max(axis=1))
-
-
-def _describe_wrong(labels: FloatArray, allowed: Any) -> str:
-    """Return the first label outside `allowed`, or the number of allowed classes, for an error
-    message.
-    """
-    wrong = labels[~np.isin(labels, list(allowed))]
-    return f"{wrong[0]:g}" if len(wrong) else f"{len(list(allowed))} class"
 
 
 MOST = 10**7  # canaries
@@ -323,14 +310,16 @@ class CanaryLimit:
         """Return a one-line summary."""
         runs = f"each of {self.runs} runs" if self.runs > 1 else "one run"
         at = f" at delta = {self.delta:g}" if self.delta else ""
-        found = f"a true epsilon of {self.detectable:.4g} refutes the claim with probability 0.9"
-        if math.isinf(self.detectable):
-            found = "no epsilon refutes the claim with probability 0.9"
+        which = (
+            "no epsilon"
+            if math.isinf(self.detectable)
+            else f"a true epsilon of {self.detectable:.4g}"
+        )
         return (
             f"at most epsilon = {self.epsilon:.3g} of {self.true:.4g}{at} is certified by "
             f"{self.canaries:,} canaries in {runs} "
             f"(median, {self.guesses:,} guesses, {self.claim}, confidence "
-            f"{self.confidence:g}); {found}"
+            f"{self.confidence:g}); {which} refutes the claim with probability 0.9"
         )
 
     def to_json(self) -> Json:
@@ -405,12 +394,7 @@ def canary_limit(
     (3.0, 4.8)
     """
     owner = "canary_limit"
-    claim = (
-        parse_claim(claim)
-        if isinstance(claim, str)
-        else require_type("claim", claim, Claim, "be a claim", owner)
-    )
-    claim = claim.for_canaries(owner)
+    claim = promised(None, claim, owner).for_canaries(owner)
     size = require_integer("canaries", canaries, owner, least=10, most=MOST)
     run_count = require_integer("runs", runs, owner, most=10**6)
     alpha = 1 - require_probability("confidence", confidence, owner)
@@ -455,8 +439,7 @@ def shares(truth: Claim, canaries: int) -> tuple[np.ndarray, np.ndarray]:
     mu = truth.parameter
     guesses = np.unique(np.geomspace(4, canaries, 40).astype(int))
     grid = np.linspace(mu / 2, mu / 2 + 12, 4_000)  # thresholds of the guess "in"
-    guessed_share = 0.5 * (ndtr(-grid) + ndtr(mu - grid))
-    at = np.interp(-guesses / (2 * canaries), -guessed_share, grid)
+    at = np.interp(-guesses / (2 * canaries), -(0.5 * (ndtr(-grid) + ndtr(mu - grid))), grid)
     return guesses, ndtr(mu - at) / (ndtr(-at) + ndtr(mu - at))
 
 
@@ -475,10 +458,9 @@ def detectable(claim: Claim, canaries: int, alpha: float, delta: float, by_curve
             else shares(PureDP(epsilon), most)
         )
         if lines is None:
-            right = binom.ppf(0.1, guesses, p)
             return not bool(
                 (
-                    p_value(right, guesses, claim.parameter, delta, canaries)
+                    p_value(binom.ppf(0.1, guesses, p), guesses, claim.parameter, delta, canaries)
                     # the number of guesses is not known in advance
                     <= 0.8 * alpha
                 ).any()
@@ -489,5 +471,4 @@ def detectable(claim: Claim, canaries: int, alpha: float, delta: float, by_curve
                 return False
         return True
 
-    low = claim.epsilon_at(delta)
-    return math.inf if missed(64.0) else largest(missed, low)
+    return math.inf if missed(64.0) else largest(missed, claim.epsilon_at(delta))

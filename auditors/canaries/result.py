@@ -37,7 +37,7 @@ from dpwitness.core.values.json_reader import (
     refuse,
     text,
 )
-from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.core.values.validation import require_that
 from dpwitness.core.values.wording import count, figure
 from dpwitness.core.values.wording import number as as_number
 
@@ -189,19 +189,15 @@ class CanaryResult(ClaimResult):
 
     def headline(self) -> str:
         """Return the verdict, the bound, the confidence and the counts in one line."""
-        symbol, confidence_text = self.claim.symbol, f"confidence {self.confidence:.12g}"
-        epsilon_text = (
-            f" (epsilon > {self.epsilon_lower:.4g} at delta = {self.delta:g})"
-            if symbol != "epsilon"
-            else ""
-        )
+        bound = f"{self.claim.symbol} > {self.parameter_lower:.4g}"
+        if self.claim.symbol != "epsilon":
+            bound += f" (epsilon > {self.epsilon_lower:.4g} at delta = {self.delta:g})"
         of = (
-            f"{self.right} of {self.guesses} guesses right, {self.canaries:,} canaries, "
-            f"{self.runs} run{'s' if self.runs > 1 else ''}"
+            f"(confidence {self.confidence:.12g}; {self.right} of {self.guesses} guesses right, "
+            f"{self.canaries:,} canaries, {self.runs} run{'s' if self.runs > 1 else ''})"
         )
-        bound = f"{symbol} > {self.parameter_lower:.4g}{epsilon_text} certified"
         if self.verdict is Verdict.VIOLATED:
-            return f"VIOLATED: {bound} against the claim {self.claim} ({confidence_text}; {of})"
+            return f"VIOLATED: {bound} certified against the claim {self.claim} {of}"
         law = "Gaussian noise" if self.delta else "randomized response"
         found = (
             f"with this few canaries, no epsilon of {law} would be found with probability 0.9"
@@ -209,10 +205,7 @@ class CanaryResult(ClaimResult):
             else f"{law} of epsilon = {self.detectable:.4g} on isolated canaries would have been "
             "found with probability 0.9"
         )
-        return (
-            f"NOT REFUTED: no violation of {self.claim} found; {bound} ({confidence_text}; "
-            f"{of}); {found}"
-        )
+        return f"NOT REFUTED: no violation of {self.claim} found; {bound} certified {of}; {found}"
 
     def _fields(self) -> Json:
         return {
@@ -315,34 +308,34 @@ def _recompute(document: Json) -> Recomputed:
         require_field(document, "evidence", "statistical", document["evidence"])
     if "tested" not in document or "fixed" not in document:
         return Recomputed()
-    verdict = Verdict(document["verdict"])
-    claim, size = (
-        exact_claim(document["claim"], document["claim_numbers"]).for_canaries("canaries"),
-        int(document["canaries"]),
-    )
-    delta, tested = float(document["delta"]), document["tested"]
+    claim = exact_claim(document["claim"], document["claim_numbers"]).for_canaries("canaries")
+    size, delta, tested = int(document["canaries"]), float(document["delta"]), document["tested"]
     theorem = Theorem(document["method"], claim, size, delta, bool(document["fixed"]))
     require_allowed_error(
         document, sum(float(each["alpha"]) for each in tested), 1 - float(document["confidence"])
     )
     largest_bound = 0.0
     for each in tested:
-        right, guesses, alpha = int(each["right"]), int(each["guesses"]), float(each["alpha"])
-        if not 0 <= right <= guesses <= size:
-            raise InvalidArgument(
-                f"canaries: counts must have right <= guesses <= canaries, got {right}, "
-                f"{guesses} and {size}"
-            )
-        (lower,) = theorem.refuted([right], [guesses], alpha)
+        right, guesses = int(each["right"]), int(each["guesses"])
+        require_that(
+            0 <= right <= guesses <= size,
+            f"counts must have right <= guesses <= canaries, got {right}, {guesses} and {size}",
+            "canaries",
+        )
+        lower = theorem.refuted(right, guesses, float(each["alpha"]))
         require_stated_value({"name": document["name"]} | each, "lower", lower, _RELATIVE_TOLERANCE)
         largest_bound = max(largest_bound, lower)
-    require_stated_value(document, "parameter_lower", largest_bound, _RELATIVE_TOLERANCE)
     stated = float(document["parameter_lower"])
-    require_stated_value(
-        document, "epsilon_lower", certified_epsilon(claim, stated, delta), _RELATIVE_TOLERANCE
-    )
+    for key, value in (
+        ("parameter_lower", largest_bound),
+        ("epsilon_lower", certified_epsilon(claim, stated, delta)),
+    ):
+        require_stated_value(document, key, value, _RELATIVE_TOLERANCE)
     require_verdict(
-        document, verdict, stated > claim.parameter, f"a bound of {stated:.6g} against {claim}"
+        document,
+        Verdict(document["verdict"]),
+        stated > claim.parameter,
+        f"a bound of {stated:.6g} against {claim}",
     )
     return Recomputed(True, {"parameter_lower": largest_bound})
 
@@ -356,21 +349,18 @@ def _replay(case: Replay, mechanism: Any, options: RunOptions) -> tuple[Any, str
         claim = exact_claim(raw["claim"], raw["claim_numbers"]).for_canaries("witness")
         counts, alpha, delta = raw["counts"], raw["alpha"], raw["delta"]
         size, guesses, right = (counts[key] for key in ("canaries", "guesses", "right"))
-        if right > guesses:
-            refuse("counts.guesses", f"be at least {right}", guesses)
-        if guesses > size:
-            refuse("counts.canaries", f"be at least {guesses}", size)
-        if counts["included"] > size:
-            refuse("counts.included", f"be at most {size}", counts["included"])
+        for key, most in (("right", guesses), ("guesses", size), ("included", size)):
+            if counts[key] > most:
+                refuse(f"counts.{key}", f"be at most {most}", counts[key])
         if alpha > (1 - raw["confidence"]) * (1 + 1e-9):
             refuse("alpha", f"be at most 1 - confidence, {1 - raw['confidence']:g}", alpha)
         theorem = Theorem(raw["method"], claim, size, delta, raw["fixed"])
-        (lower,) = theorem.refuted([right], [guesses], alpha)
+        lower = theorem.refuted(right, guesses, alpha)
         if not math.isclose(lower, float(raw["bound"]), rel_tol=_RELATIVE_TOLERANCE):
             refuse("bound", f"be what the counts certify, {lower:.9g}", raw["bound"])
         if confidence != raw["confidence"]:  # keep each tested bound's share of the error
             alpha *= (1 - confidence) / (1 - raw["confidence"])
-            (lower,) = theorem.refuted([right], [guesses], alpha)
+            lower = theorem.refuted(right, guesses, alpha)
         result = result_of_counts(
             theorem,
             [GuessTest(guesses, right, alpha, lower)],
@@ -382,11 +372,12 @@ def _replay(case: Replay, mechanism: Any, options: RunOptions) -> tuple[Any, str
             p_value=math.nan,
             notes=(ASSUMED,),
         )
-    note = (
+    return (
+        result,
         "replay of a canary witness: its bound, recomputed from the counts in the file; nothing "
-        "was run"
+        "was run",
+        (),
     )
-    return result, note, ()
 
 
 KIND = Kind(

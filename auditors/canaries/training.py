@@ -53,13 +53,13 @@ from dpwitness.auditors.density.result import CertifyResult
 from dpwitness.auditors.statistics.anytime import lower_limit
 from dpwitness.auditors.statistics.regression import fit_logistic
 from dpwitness.auditors.witnesses.verdicts import SCHEMA, Verdict, strict
-from dpwitness.core.claims import Claim, parse_claim
+from dpwitness.core.claims import Claim, promised
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
-    InvalidArgument,
     require_integer,
     require_numbers,
     require_probability,
+    require_that,
     require_type,
 )
 from dpwitness.mechanisms.textbook.gradient_steps import GradientSteps, step_epsilon
@@ -121,24 +121,19 @@ class CanaryMonitor:
     """
 
     def __init__(self, claim: Claim | str, canaries: int, confidence: float = 0.95) -> None:
-        claim = (
-            parse_claim(claim)
-            if isinstance(claim, str)
-            else require_type("claim", claim, Claim, "be a claim", "CanaryMonitor")
-        )
-        self.claim = claim
+        self.claim = claim = promised(None, claim, "CanaryMonitor")
         self.canaries = require_integer("canaries", canaries, "CanaryMonitor", least=1)
         alpha = 1 - require_probability("confidence", confidence, "CanaryMonitor")
         # a tenth of alpha for the flags of a claim without a delta of its own
         self.delta = claim.delta_budget if claim.bounds_epsilon else 0.1 * alpha / self.canaries
         self.epsilon = claim.epsilon_at(self.delta)
         self.error = alpha - self.canaries * self.delta
-        if self.error <= 0:
-            raise InvalidArgument(
-                "CanaryMonitor: canaries * delta must be below 1 - confidence = "
-                f"{alpha:.3g}, got {self.canaries} * {self.delta:g}; "
-                "use fewer canaries or a smaller delta"
-            )
+        require_that(
+            self.error > 0,
+            f"canaries * delta must be below 1 - confidence = {alpha:.3g}, got {self.canaries} * "
+            f"{self.delta:g}; use fewer canaries or a smaller delta",
+            "CanaryMonitor",
+        )
         self._scores, self._coins = np.empty(0), np.empty(0, dtype=bool)
         self._right = self._wrong = 0
         self._lower = 0.0
@@ -166,20 +161,19 @@ class CanaryMonitor:
         InvalidArgument
             If the sizes differ, a score is not finite, or more canaries are revealed than planned.
         """
-        values, coins = (
-            require_numbers("scores", scores, "CanaryMonitor").ravel(),
-            np.asarray(included).ravel(),
+        values = require_numbers("scores", scores, "CanaryMonitor").ravel()
+        coins = np.asarray(included).ravel()
+        require_that(
+            len(values) == len(coins) and coins.dtype == bool,
+            f"included must hold one bool for each of {len(values)} scores, got {len(coins)}",
+            "CanaryMonitor",
         )
-        if len(values) != len(coins) or coins.dtype != bool:
-            raise InvalidArgument(
-                f"CanaryMonitor: included must hold one bool for each of {len(values)} "
-                f"scores, got {len(coins)}"
-            )
-        if len(self._coins) + len(coins) > self.canaries:
-            raise InvalidArgument(
-                f"CanaryMonitor: at most canaries = {self.canaries} coins may be revealed, "
-                f"each once, got {len(self._coins) + len(coins)}"
-            )
+        revealed = len(self._coins) + len(coins)
+        require_that(
+            revealed <= self.canaries,
+            f"at most canaries = {self.canaries} coins may be revealed, each once, got {revealed}",
+            "CanaryMonitor",
+        )
         guesses = np.zeros(len(values), dtype=np.int8)  # 1, -1, or 0 to abstain
         # the first coins are revealed without a guess, to learn what scores mean
         if len(self._coins) >= 16 and 0 < self._coins.sum() < len(self._coins):
@@ -327,13 +321,12 @@ def implied_training(
         "result", result, (AuditResult, CertifyResult), "be a result of audit or certify", _OWNER
     )
     require_type("step", step, GradientSteps, "be a GradientSteps", _OWNER)
-    if step.steps != 1:
-        raise InvalidArgument(f"{_OWNER}: step must be one step, got {step.steps} steps")
-    if result.claim != step.claim:
-        raise InvalidArgument(
-            f"{_OWNER}: result must be about the claim of the step, {step.claim}, got "
-            f"{result.claim}"
-        )
+    require_that(step.steps == 1, f"step must be one step, got {step.steps} steps", _OWNER)
+    require_that(
+        result.claim == step.claim,
+        f"result must be about the claim of the step, {step.claim}, got {result.claim}",
+        _OWNER,
+    )
     steps = require_integer("steps", steps, _OWNER, most=10**7)
     require_probability("delta", delta, _OWNER)
     noise, lower = step.noise_multiplier, float(result.epsilon_lower)
@@ -343,12 +336,8 @@ def implied_training(
 
     # the epsilon of a step falls as the noise grows
     if result.verdict is Verdict.VIOLATED and excess(noise) < 0:
-        negligible = 1e-3 * noise
-        noise = (
-            negligible
-            if excess(negligible) < 0
-            else float(brentq(excess, negligible, noise, xtol=1e-9))
-        )
+        least = 1e-3 * noise
+        noise = least if excess(least) < 0 else float(brentq(excess, least, noise, xtol=1e-9))
     composed = replace(step, steps=steps, delta=delta, update=None)
     return ImpliedTraining(
         verdict=result.verdict,

@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import enum
+import itertools
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -63,11 +64,11 @@ class Subject:
 
     def require(self, least: int) -> None:
         """Raise Skip unless the current check has at least `least` runs."""
-        if self.runs < least:
-            raise Skip(
-                f"the check needs {least:,} runs, but its share of {self.trials:,} is "
-                f"{self.runs:,}: raise trials"
-            )
+        skip_unless(
+            self.runs >= least,
+            f"the check needs {least:,} runs, but its share of {self.trials:,} is {self.runs:,}: "
+            "raise trials",
+        )
 
     @property
     def run(self) -> Callable[..., Any]:
@@ -93,12 +94,13 @@ class Subject:
         run returns an output.
         """
         if not self.raised:
-            tried: list[Outputs] = []
-            for dataset in (d for pair in self.pairs[:4] for d in (pair.d1, pair.d0)):
-                tried.append(self.outputs(dataset, 2, 9))
-                if not all_raise(tried[-1]):
-                    break
-            self.raised.append(tried[0].structures()[0] if all_raise(tried[-1]) else "")
+            tried = (
+                self.outputs(dataset, 2, 9)
+                for pair in self.pairs[:4]
+                for dataset in (pair.d1, pair.d0)
+            )
+            found = [each.structures()[0] for each in itertools.takewhile(all_raise, tried)]
+            self.raised.append(found[0] if len(found) == 2 * len(self.pairs[:4]) else "")
         return self.raised[0]
 
     def audit(self, pairs: list[Pair], trials: int, *, bits: bool = False) -> AuditResult:
@@ -129,8 +131,7 @@ class Subject:
             with suppress(InvalidArgument):  # a claim by distance says nothing at distance 0
                 self.claim.on(pair)
                 promised_pairs.append(pair)
-        if not promised_pairs:
-            raise Skip("the claim makes no promise about these pairs")
+        skip_unless(promised_pairs, "the claim makes no promise about these pairs")
         result = self.audit(promised_pairs, self.runs)
         if result.verdict in (Verdict.VIOLATED, Verdict.SUSPECT):
             assert result.pair is not None
@@ -166,6 +167,18 @@ class CheckFailed(AssertionError):
         self.violation = violation or (result is not None and result.verdict is Verdict.VIOLATED)
 
 
+def skip_unless(right: object, reason: str) -> None:
+    """Raise Skip with this reason unless `right` is true."""
+    if not right:
+        raise Skip(reason)
+
+
+def fail_unless(right: object, reason: str) -> None:
+    """Raise CheckFailed with this reason unless `right` is true."""
+    if not right:
+        raise CheckFailed(reason)
+
+
 class SideChannel(CheckFailed):
     """Difference in what is not an output, such as the number of draws: a failure only for a caller
     who asks for it, otherwise a note.
@@ -185,7 +198,7 @@ class Tag(enum.Enum):
 
     def is_met_by(self, subject: Subject) -> bool:
         """Return whether `subject` meets this requirement."""
-        it, is_target = subject.mechanism, isinstance(subject.mechanism, Target)
+        it = subject.mechanism
         numbers = all(
             isinstance(d, np.ndarray) and d.ndim > 0 and d.dtype.kind == "f"
             for pair in subject.pairs
@@ -197,7 +210,7 @@ class Tag(enum.Enum):
             Tag.SEED: bool(getattr(it, "seeded", True)),
             Tag.DENSITY: has_capability(it, WhiteBox),
             Tag.PARAMETERS: dataclasses.is_dataclass(it) and not isinstance(it, type | Target),
-            Tag.TRAVELS: not is_target,
+            Tag.TRAVELS: not isinstance(it, Target),
             Tag.NUMBERS: numbers,
             Tag.RECORDS: numbers and records,
         }
@@ -229,11 +242,10 @@ class Check:
         check.
         """
         for tag in self.needs:
-            if not tag.is_met_by(subject):
-                raise Skip(tag.value)
-        needs_outputs = Tag.PARAMETERS not in self.needs and self.group != CLAIM
-        if needs_outputs and (raised := subject.always_raises()):
-            raise CheckFailed(f"every run {raised}")
+            skip_unless(tag.is_met_by(subject), tag.value)
+        if Tag.PARAMETERS not in self.needs and self.group != CLAIM:
+            raised = subject.always_raises()
+            fail_unless(not raised, f"every run {raised}")
         # one check must not affect another
         self.function(dataclasses.replace(subject, pairs=copy.deepcopy(subject.pairs)))
 
@@ -295,6 +307,12 @@ def require_indistinguishable(
     batch = getattr(mechanism, "batch", None) if isinstance(mechanism, Target) else None
     # enough calls to show noise that the runs of a call share
     chunk = min(rounds // _CALLS, batch or rounds)
+
+    def labels(stage: Stage, chunks: range) -> list[Any]:
+        """Return the labels of the outputs on D1 and D0 of all these chunks."""
+        futures = [executor.submit(_labels_of_chunk, stage, i, label) for i in chunks]
+        return [collect(future, stage) for future in futures]
+
     try:
         for index, pair in enumerate(subject.pairs):
             # includes a second run of the training third, if a batch raises
@@ -305,26 +323,22 @@ def require_indistinguishable(
                 run or subject.run, pair, subject.seed, (8, index, 0), 3 * rounds // 2, chunk, 600.0
             )
             train = max(1, stage.chunks // 3)
-            sides = _all_labels(executor, stage, label, range(train))
+            sides = labels(stage, range(train))
             # a batch raises: run one at a time from here on
             if any(side is None for part in sides for side in part):
                 stage, spent = dataclasses.replace(stage, single=True), spent + rounds // 2
-                sides = _all_labels(executor, stage, label, range(train))
-            guess = _guesses_by_label(
-                *(np.concatenate([part[side] for part in sides]) for side in (0, 1))
-            )
+                sides = labels(stage, range(train))
+            guess = _guesses_by_label(*map(np.concatenate, zip(*sides, strict=True)))
             if not guess:
                 continue
-            sides = _all_labels(executor, stage, label, range(train, stage.chunks))
+            sides = labels(stage, range(train, stage.chunks))
             tables = [_guesses_by_call(sides, guess, side) for side in (0, 1)]
             check_calls([log_dependence(*tables)])
-            (no_guess, right, wrong), (none_on_d0, wrong_on_d0, right_on_d0) = (
-                map(int, table.sum(axis=0)) for table in tables
-            )
-            right, wrong = right + right_on_d0, wrong + wrong_on_d0
             tested = stage.rounds - train * stage.chunk
+            # guesses (none, right, wrong) on both datasets together
+            no_guess, right, wrong = (tables[0] + tables[1][:, [0, 2, 1]]).sum(axis=0).tolist()
             # rounds of batches that raised for the first time in the test count as wrong guesses
-            lost = tested - (right + wrong + no_guess + none_on_d0)
+            lost = tested - (no_guess + right + wrong)
             claim = subject.claim.on(pair)
             lower = float(certified(claim, right, wrong + lost, tested, alpha, lost=lost))
             if lower > claim.parameter:
@@ -336,14 +350,6 @@ def require_indistinguishable(
     finally:
         if subject.executor is None:
             executor.shutdown(wait=False)
-
-
-def _all_labels(
-    executor: Executor, stage: Stage, label: Callable[[Any], Labels], chunks: range
-) -> list[Any]:
-    """Return the labels of the outputs of all these chunks of `stage`."""
-    futures = [executor.submit(_labels_of_chunk, stage, i, label) for i in chunks]
-    return [collect(future, stage) for future in futures]
 
 
 def _labels_of_chunk(
@@ -369,9 +375,9 @@ def _guesses_by_label(first: Labels, second: Labels) -> dict[int, int]:
 
     Only labels whose log-ratio is at least half of the largest are included.
     """
-    values = np.unique(np.concatenate([first, second]))
     ratio = {
-        int(v): float(np.log((np.sum(first == v) + 1) / (np.sum(second == v) + 1))) for v in values
+        int(v): float(np.log((np.sum(first == v) + 1) / (np.sum(second == v) + 1)))
+        for v in np.unique(np.concatenate([first, second]))
     }
     most = max(map(abs, ratio.values()), default=0.0)
     return {v: 1 if r > 0 else -1 for v, r in ratio.items() if most > 0.5 and abs(r) >= most / 2}

@@ -34,7 +34,9 @@ from dpwitness.auditors.checks.check import (
     Tag,
     all_raise,
     check,
+    fail_unless,
     require_indistinguishable,
+    skip_unless,
 )
 from dpwitness.auditors.density.density_check import check_oracle
 from dpwitness.auditors.events.outputs import Outputs, encode, row_keys
@@ -74,11 +76,11 @@ def check_same_stream_same_output(subject: Subject) -> None:
     first = subject.outputs(dataset, size, 1)
     if isinstance(subject.mechanism, Target):
         subject.mechanism.close()
-    if not same_outputs(first, subject.outputs(dataset, size, 1)):
-        raise CheckFailed(
-            "two calls with equal generators differ: some randomness does not come from rng, "
-            "or the mechanism keeps state between calls"
-        )
+    fail_unless(
+        same_outputs(first, subject.outputs(dataset, size, 1)),
+        "two calls with equal generators differ: some randomness does not come from "
+        "rng, or the mechanism keeps state between calls",
+    )
 
 
 @check(Tag.SEED, share=0.008)
@@ -88,10 +90,10 @@ def check_other_data_leave_no_trace(subject: Subject) -> None:
         size = subject.few(146) // 5 + 4
         first = subject.outputs(pair.d1, size, 5)
         subject.outputs(pair.d0, 7, 6)
-        if not same_outputs(first, subject.outputs(pair.d1, size, 5)):
-            raise CheckFailed(
-                "outputs on D1 change after a run on D0: the mechanism keeps state between calls"
-            )
+        fail_unless(
+            same_outputs(first, subject.outputs(pair.d1, size, 5)),
+            "outputs on D1 change after a run on D0: the mechanism keeps state between calls",
+        )
 
 
 @check(share=0.03)
@@ -114,8 +116,9 @@ def check_dataset_is_left_alone(subject: Subject) -> None:
     for dataset in (subject.pairs[0].d0, subject.pairs[0].d1):
         before = repr(to_jsonable(dataset))
         subject.outputs(dataset, 8, 3)
-        if repr(to_jsonable(dataset)) != before:
-            raise CheckFailed("the mechanism changes the dataset in place")
+        fail_unless(
+            repr(to_jsonable(dataset)) == before, "the mechanism changes the dataset in place"
+        )
 
 
 @check(Tag.PARAMETERS)
@@ -129,8 +132,7 @@ def check_parameters_are_validated(subject: Subject) -> None:
         for f in dataclasses.fields(mechanism)
         if isinstance(getattr(mechanism, f.name), float)
     ]
-    if not names:
-        raise Skip("the mechanism has no float parameter")
+    skip_unless(names, "the mechanism has no float parameter")
     for name in names:
         for value in (float("nan"), float("inf")):
             try:
@@ -154,10 +156,10 @@ def check_survives_pickling(subject: Subject) -> None:
             f"the mechanism cannot be pickled for worker processes: {error}"
         ) from None
     dataset = subject.pairs[0].d0
-    if not same_outputs(
-        run_side(subject.run, dataset, 16, stream(0)), run_side(copy, dataset, 16, stream(0))
-    ):
-        raise CheckFailed("the pickled copy of the mechanism behaves differently")
+    fail_unless(
+        same_outputs(*(run_side(run, dataset, 16, stream(0)) for run in (subject.run, copy))),
+        "the pickled copy of the mechanism behaves differently",
+    )
 
 
 @check(Tag.DENSITY, share=0.1)
@@ -208,8 +210,10 @@ def check_noise_played_back(subject: Subject) -> None:
     or draws are not an output: they are a note unless they are asked for, because findings after
     them compare noise that the two runs do not share.
     """
-    if isinstance(subject.mechanism, Target) and subject.mechanism.command:
-        raise Skip("the noise of a program cannot be recorded")
+    skip_unless(
+        not (isinstance(subject.mechanism, Target) and subject.mechanism.command),
+        "the noise of a program cannot be recorded",
+    )
     subject.require(40)  # runs of a trace of a few pairs
     result = trace(
         subject.mechanism,
@@ -227,8 +231,7 @@ def check_noise_played_back(subject: Subject) -> None:
         calls = [finding for finding in found if finding.kind in _CALLS]
         error, first = (SideChannel, calls[0]) if calls else (CheckFailed, found[0])
         raise error(f"TRACE {first} on the pair '{result.pair.why if result.pair else ''}'")
-    if not result.calls:
-        raise Skip("none of the mechanism's noise comes from a known primitive")
+    skip_unless(result.calls, "none of the mechanism's noise comes from a known primitive")
 
 
 def _shared_audit(subject: Subject) -> AuditResult:
@@ -240,6 +243,12 @@ def _shared_audit(subject: Subject) -> AuditResult:
 
 
 _TINY = 5e-324
+_SPECIAL = {
+    "-0.0": -0.0,
+    "the least positive number": _TINY,
+    "the greatest negative number": -_TINY,
+    "1e-310": 1e-310,
+}
 
 
 @check(Tag.CLAIM, share=0.06)
@@ -275,8 +284,9 @@ def check_draws_do_not_tell(subject: Subject) -> None:
     one, many = (
         words(subject.pairs[0].d1, size, Generator(SFC64(subject.seed))) for size in (1, 64)
     )
-    if many <= one:
-        raise Skip("the mechanism draws from another generator, whose words cannot be counted")
+    skip_unless(
+        many > one, "the mechanism draws from another generator, whose words cannot be counted"
+    )
     require_indistinguishable(
         subject,
         _draw_labels,
@@ -292,8 +302,7 @@ def check_special_values_inside(subject: Subject) -> None:
     the bounds.
     """
     pairs = special_pairs(subject.domain, subject.pairs[0])
-    if not pairs:
-        raise Skip("the domain holds whole numbers or labels only")
+    skip_unless(pairs, "the domain holds whole numbers or labels only")
     subject.small(pairs, "special values inside the domain break the claim")
 
 
@@ -317,12 +326,12 @@ def check_values_outside_domain(subject: Subject) -> None:
             continue
         width = min(ordinary.values.shape[1], outputs.values.shape[1])
         sound = np.isfinite(ordinary.values[:, :width]).all(axis=0)
-        if (sound & ~np.isfinite(outputs.values[:, :width]).any(axis=0)).any():
-            raise CheckFailed(
-                f"{name} in the data is accepted, but makes outputs NaN or infinite that are "
-                "finite on ordinary data"
-            )
-    pairs = [pair for pair in admitted if pair is not None]
+        fail_unless(
+            not (sound & ~np.isfinite(outputs.values[:, :width]).any(axis=0)).any(),
+            f"{name} in the data is accepted, but makes outputs NaN or infinite that "
+            "are finite on ordinary data",
+        )
+    pairs = list(filter(None, admitted))
     if pairs and Tag.CLAIM.is_met_by(subject):
         subject.small(pairs, "values outside the bounds, which the domain admits, break the claim")
 
@@ -330,15 +339,19 @@ def check_values_outside_domain(subject: Subject) -> None:
 @check(share=0.02)
 def check_huge_counts(subject: Subject) -> None:
     """Check that whole numbers beyond the precision of floats are refused or still get noise."""
-    if subject.domain is None or not subject.domain.counts:
-        raise Skip("the mechanism's datasets are not counts")
+    skip_unless(
+        subject.domain is not None and subject.domain.counts,
+        "the mechanism's datasets are not counts",
+    )
     for power in (53, 60, 62):
         count = np.zeros_like(subject.pairs[0].d0)
         count[0] = 2**power + 2 ** (power - 53)
         outputs, ordinary = (subject.outputs(data, 64, 7) for data in (count, subject.pairs[0].d0))
         refused = any(name.startswith("raises ") for name in outputs.structures())
-        if not refused and _count_distinct(outputs) == 1 < _count_distinct(ordinary):
-            raise CheckFailed(f"the count {count[0]} is published without noise: 64 runs are equal")
+        fail_unless(
+            refused or _count_distinct(outputs) > 1 or _count_distinct(ordinary) == 1,
+            f"the count {count[0]} is published without noise: 64 runs are equal",
+        )
 
 
 @check(Tag.RECORDS, share=0.06)
@@ -350,32 +363,28 @@ def check_few_records(subject: Subject) -> None:
     """
     pair = subject.pairs[0]
     if pair.relation == "add-remove":
-        more, less = (pair.d1, pair.d0) if len(pair.d1) > len(pair.d0) else (pair.d0, pair.d1)
-        low, high = more[:1], more[-1:]
-        found = [
+        less, more = sorted((pair.d0, pair.d1), key=len)
+        found = (
             _pair_or_none(subject.domain, pair, less[:0], record, "one record against none")
-            for record in (low, high)
-        ]
+            for record in (more[:1], more[-1:])
+        )
         pairs = [
             p
-            for p in found
-            if p is not None and not (_is_refused(subject, p.d0) and _is_refused(subject, p.d1))
+            for p in filter(None, found)
+            if not (_is_refused(subject, p.d0) and _is_refused(subject, p.d1))
         ]
         if pairs and subject.stated is not None:
             subject.small(pairs, "one record against none breaks the claim")
         return
-    at = int(
-        np.flatnonzero([a.tobytes() != b.tobytes() for a, b in zip(pair.d0, pair.d1, strict=True)])[
-            0
-        ]
-    )
+    both = zip(pair.d0, pair.d1, strict=True)
+    at = next(i for i, (a, b) in enumerate(both) if a.tobytes() != b.tobytes())
     alone = [d[at : at + 1] for d in (pair.d0, pair.d1)]
     refused = [_is_refused(subject, d) for d in alone]
-    if refused[0] != refused[1]:
-        raise CheckFailed(
-            f"of the two single records {alone[0].tolist()} and {alone[1].tolist()}, only "
-            "one is refused"
-        )
+    fail_unless(
+        refused[0] == refused[1],
+        f"of the two single records {alone[0].tolist()} and {alone[1].tolist()}, only one is "
+        "refused",
+    )
     # the number of records is public, so the run may raise, but must not hang or end the process
     _is_refused(subject, pair.d0[:0])
 
@@ -413,8 +422,13 @@ class _DrawCounter:
     def __call__(self, dataset: Any, size: int, rng: Generator) -> NDArray[np.int64]:
         if isinstance(self.mechanism, Target):
             return self.mechanism.draws(dataset, size, rng)
-        run = getattr(self.mechanism, "sample", self.mechanism)
-        return np.array([_words(run, dataset, 1, rng) for _ in range(size)], dtype=np.int64)
+        return np.array(
+            [
+                _words(getattr(self.mechanism, "sample", self.mechanism), dataset, 1, rng)
+                for _ in range(size)
+            ],
+            dtype=np.int64,
+        )
 
 
 def _words(run: Callable[..., Any], dataset: Any, size: int, rng: Generator) -> int:
@@ -443,13 +457,7 @@ def _values_inside(domain: Domain | None) -> dict[str, float]:
     if bounds is None:
         return {}
     low, high = bounds
-    values = {
-        "-0.0": -0.0,
-        "the least positive number": _TINY,
-        "the greatest negative number": -_TINY,
-        "1e-310": 1e-310,
-    }
-    return {name: value for name, value in values.items() if low <= value <= high} | {
+    return {name: value for name, value in _SPECIAL.items() if low <= value <= high} | {
         "the number above the lower bound": float(np.nextafter(low, high)),
         "the number below the upper bound": float(np.nextafter(high, low)),
     }
@@ -485,11 +493,8 @@ def special_pairs(domain: Domain | None, base: Pair) -> list[Pair]:
     """Return pairs inside the domain that contain a negative zero, a denormal number or a number
     next to a bound.
     """
-    found = [
-        _changed_pair(domain, base, name, changed)
-        for name, changed in _with_values(base, _values_inside(domain))
-    ]
-    return [pair for pair in found if pair is not None]
+    changes = _with_values(base, _values_inside(domain))
+    return list(filter(None, (_changed_pair(domain, base, *change) for change in changes)))
 
 
 def _changed_pair(domain: Domain | None, pair: Pair, name: str, changed: Any) -> Pair | None:

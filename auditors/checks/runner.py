@@ -44,7 +44,7 @@ from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import Inline, MechanismFailed, Phase, Stage
 from dpwitness.auditors.workers.loading import describe_target
-from dpwitness.core.claims import Claim, PureDP, promised
+from dpwitness.core.claims import PureDP, promised
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import name_of
 from dpwitness.core.values.json_reader import Json
@@ -54,6 +54,7 @@ from dpwitness.core.values.validation import (
     require_callable,
     require_integer,
     require_run_options,
+    require_that,
     require_type,
     short_repr,
 )
@@ -278,28 +279,25 @@ def _make_subject(
     require_run_options(executor, None, None, "check_mechanism")
     require_attributes(mechanism)
     seed = require_integer("seed", seed, "check_mechanism", least=0)
-    trials = (
-        None
-        if trials is None
-        else require_integer("trials", trials, "check_mechanism", most=10**12)
+    if trials is not None:
+        trials = require_integer("trials", trials, "check_mechanism", most=10**12)
+    pairs: Any = [pair] if isinstance(pair, Pair) else pair
+    require_that(
+        pairs is None
+        or (isinstance(pairs, list | tuple) and all(isinstance(each, Pair) for each in pairs)),
+        f"pair must be a Pair or a list of Pairs, got {short_repr(pair)}",
+        "check_mechanism",
     )
-    given: Any = [pair] if isinstance(pair, Pair) else [] if pair is None else pair
-    if not isinstance(given, list | tuple) or not all(isinstance(each, Pair) for each in given):
-        raise InvalidArgument(
-            f"check_mechanism: pair must be a Pair or a list of Pairs, got {short_repr(pair)}"
-        )
-    pairs = list(given)
     if not pairs:
         domain = getattr(mechanism, "domain", None)
         if domain is None:
             raise InvalidArgument("pair must be given for a mechanism without a domain, got None")
         pairs = pairs_for(domain)
     own = mechanism.trials if isinstance(mechanism, Target) else None
-    stated: Claim | None = None
-    if getattr(mechanism, "claim", None) is not None:
-        stated = promised(mechanism, None, "check_mechanism")
+    states = getattr(mechanism, "claim", None) is not None
+    stated = promised(mechanism, None, "check_mechanism") if states else None
     runs = trials or (2 * own if own else TRIALS)
-    return Subject(mechanism, name_of(mechanism), stated, pairs, seed, runs, executor)
+    return Subject(mechanism, name_of(mechanism), stated, list(pairs), seed, runs, executor)
 
 
 def _with_time_budget(
@@ -332,10 +330,10 @@ def _with_time_budget(
         trials = found.trials(seconds, pairs)
         require_enough_trials(found, trials, pairs, seconds, clock, "check_mechanism")
     if announce is not None:
-        expected = format_duration(found.time(trials, pairs))
         announce(
             f"{subject.name}: {trials:,} runs at "
-            f"{format_duration(found.run)}{of_clock(clock)} each, about {expected} expected"
+            f"{format_duration(found.run)}{of_clock(clock)} each, about "
+            f"{format_duration(found.time(trials, pairs))} expected"
         )
     return dataclasses.replace(subject, trials=trials)
 
@@ -347,13 +345,15 @@ def _expected_failures(mechanism: Any) -> Mapping[str, str]:
 
 def _require_check_names(argument: str, names: Any) -> Any:
     """Return `names` if all are names of checks; otherwise raise InvalidArgument."""
-    if not isinstance(names, list | tuple | Set | Mapping):
-        raise InvalidArgument(f"{argument} must hold names of checks, got {short_repr(names)}")
+    require_that(
+        isinstance(names, list | tuple | Set | Mapping),
+        f"{argument} must hold names of checks, got {short_repr(names)}",
+    )
     for name in names:
-        if not isinstance(name, str) or name not in CHECKS:
-            raise InvalidArgument(
-                f"{argument} must name checks ({', '.join(CHECKS)}), got {short_repr(name)}"
-            )
+        require_that(
+            isinstance(name, str) and name in CHECKS,
+            f"{argument} must name checks ({', '.join(CHECKS)}), got {short_repr(name)}",
+        )
     return names
 
 
@@ -499,9 +499,11 @@ def _table(result: Json) -> CardTable | None:
 
 
 def _failures(result: Json) -> list[tuple[str, str]]:
-    findings = result.get("findings") or []
-    failed = [finding for finding in findings if finding.get("status") == "failed"]
-    return [(f"{finding.get('check')}: {finding.get('reason')}", "") for finding in failed]
+    return [
+        (f"{finding.get('check')}: {finding.get('reason')}", "")
+        for finding in result.get("findings") or []
+        if finding.get("status") == "failed"
+    ]
 
 
 def _recompute(result: Json) -> Recomputed:

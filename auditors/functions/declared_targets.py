@@ -63,8 +63,9 @@ def with_guess(result: Result, guess: object) -> Result:
     guessed.
     """
     if result.verdict is Verdict.VIOLATED and isinstance(guess, str) and guess:
-        notes = (f"not confirmed: {guess}", *result.notes)
-        return replace(result, verdict=Verdict.SUSPECT, notes=notes)
+        return replace(
+            result, verdict=Verdict.SUSPECT, notes=(f"not confirmed: {guess}", *result.notes)
+        )
     return result
 
 

@@ -68,7 +68,12 @@ from dpwitness.core.values.json_reader import (
     one_of,
     text,
 )
-from dpwitness.core.values.validation import InvalidArgument, require_one_of
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require_callable,
+    require_one_of,
+    require_that,
+)
 from dpwitness.core.values.wording import count, dataset, figure
 from dpwitness.mechanisms.wrappers.programs.declared import ABORTS, RAISES, FailedRun, declarations
 from dpwitness.mechanisms.wrappers.programs.target import Target
@@ -172,14 +177,18 @@ def _accountant_facts(result: Json) -> Facts:
         both = f"{figure(loosest.get('figure'), 8)}, exact {figure(loosest.get('exact'), 8)}"
         facts.append(Fact("loosest figure", f"{both} at {_describe_point(loosest.get('at'))}"))
     failed = f", {count(result['failed'])} calls failed" if result.get("failed") else ""
-    budget = f"{count(result.get('compared'))} figures compared{failed}"
-    return [*facts, Fact("budget", budget), *run_facts(result)]
+    return [
+        *facts,
+        Fact("budget", f"{count(result.get('compared'))} figures compared{failed}"),
+        *run_facts(result),
+    ]
 
 
 def _describe_point(at: object) -> str:
     """Return the parameters of a figure as text."""
-    found = at.items() if isinstance(at, Mapping) else ()
-    return ", ".join(f"{key} = {value}" for key, value in found)
+    return ", ".join(
+        f"{key} = {value}" for key, value in (at.items() if isinstance(at, Mapping) else ())
+    )
 
 
 def _recompute_accountant(result: Json) -> Recomputed:
@@ -230,13 +239,6 @@ def _metamorphic_facts(result: Json) -> Facts:
 # -- replay
 
 
-def _function(found: Any) -> Any:
-    """Return the function of a witness. Raise InvalidArgument unless it can be called."""
-    if not callable(found):
-        raise InvalidArgument(f"replay: target must be a function, got {type(found).__name__}")
-    return found
-
-
 def _replay_figure(
     case: Replay, mechanism: Any, options: RunOptions
 ) -> tuple[Any, str, tuple[str, ...]]:
@@ -245,9 +247,10 @@ def _replay_figure(
     """
     raw, name = case.raw, case.mechanism_name(mechanism)
     with case.naming():
-        declared = isinstance(mechanism, Target)
         result = compare_at(
-            DeclaredAccountant.of(mechanism) if declared else _function(mechanism),
+            DeclaredAccountant.of(mechanism)
+            if isinstance(mechanism, Target)
+            else require_callable("target", mechanism, "replay"),
             raw["mechanism"],
             raw["returns"],
             raw["parameters"],
@@ -294,11 +297,11 @@ def _declared_subject(mechanism: Any, relation: str) -> Any:
     if mechanism.name not in known:
         return mechanism
     found, key = DeclaredRelations(mechanism, known[mechanism.name]), RELATIONS[relation].subject
-    if key not in found.declaration:
-        raise InvalidArgument(
-            f"replay: {mechanism.name} must declare {key!r} in TARGETS, as it did when the "
-            "witness was written"
-        )
+    require_that(
+        key in found.declaration,
+        f"{mechanism.name} must declare {key!r} in TARGETS, as it did when the witness was written",
+        "replay",
+    )
     return found.subject(key)
 
 
@@ -313,7 +316,7 @@ def _replay_pair(
         if isinstance(mechanism, Target):
             transformation, name = DeclaredTransformation.of(mechanism), mechanism.name
         else:
-            transformation = _function(mechanism)
+            transformation = require_callable("target", mechanism, "replay")
         first, second = (
             from_jsonable(each, f"inputs[{i}]", case.trust.resolve_class)
             for i, each in enumerate(raw["inputs"])
@@ -372,8 +375,7 @@ def _require_neighbors(raw: Json, first: Any, second: Any, d_in: Any) -> None:
     if raw["space"] is not None:
         space = space_of(raw["space"], "space")
         for i, dataset in enumerate((first, second)):
-            if not space.contains(dataset):
-                raise InvalidArgument(f"inputs[{i}] must belong to the recorded space")
+            require_that(space.contains(dataset), f"inputs[{i}] must belong to the recorded space")
     metric = metric_named(raw["input_metric"], "input_metric", "replay")
     try:
         distance = metric.measure(first, second, strict=True)
@@ -381,11 +383,11 @@ def _require_neighbors(raw: Json, first: Any, second: Any, d_in: Any) -> None:
         raise InvalidArgument(
             f"inputs must have a {raw['input_metric']} distance: {error}"
         ) from None
-    if d_in is None or not 0 < d_in < math.inf or distance > d_in**metric.root:
-        raise InvalidArgument(
-            f"inputs must be at most d_in = {raw['d_in']} apart ({raw['input_metric']}), "
-            f"they are {format_number(distance)} apart"
-        )
+    require_that(
+        d_in is not None and 0 < d_in < math.inf and distance <= d_in**metric.root,
+        f"inputs must be at most d_in = {raw['d_in']} apart ({raw['input_metric']}), "
+        f"they are {format_number(distance)} apart",
+    )
 
 
 def _recorded_map(
@@ -397,10 +399,7 @@ def _recorded_map(
     if isinstance(transformation, DeclaredTransformation):
         return transformation.stability_map, library_notes(transformation.target)
     if raw["map"] is not None:
-        found = trust.plan(raw["map"], "map").load()
-        if not callable(found):
-            raise InvalidArgument(f"map must name a function, got {raw['map']['target']}")
-        return found, ()
+        return require_callable("map", trust.plan(raw["map"], "map").load()), ()
     bound = read_number(raw["bound"])
     return lambda _: bound, (
         f"the map is not importable: the recorded value {raw['bound']} was used",

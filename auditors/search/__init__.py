@@ -1,5 +1,5 @@
-"""Search for the neighboring pair with the largest privacy loss: catalog, optimizer, lattice,
-simplifier.
+"""Search for the neighboring pair with the largest privacy loss: catalog, optimizer, random
+changes, simplifier.
 
-Each domain defines its own catalog, random pairs and lattice; see `core/domains`.
+Each domain defines its own catalog, random pairs and coordinates; see `core/domains`.
 """

@@ -12,6 +12,7 @@ from the runs that certify: only a fresh audit proves anything.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections import Counter
@@ -30,7 +31,12 @@ from dpwitness.auditors.workers.engine import stream
 from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed
-from dpwitness.core.values.validation import InvalidArgument, require_integer, short_repr
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require_integer,
+    require_that,
+    short_repr,
+)
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.sessions import (
     Adversary,
@@ -121,22 +127,20 @@ def find_adversary(
     owner = "find_adversary"
     claim = promised(mechanism, claim, owner)
     manifest = mechanism.describe() if isinstance(mechanism, Target) else {}
-    if not isinstance(mechanism, Interactive) and manifest.get("rounds") is None:
-        raise InvalidArgument(
-            f"{owner}: mechanism must be interactive, got {short_repr(mechanism)}"
-        )
-    queries = (
-        manifest.get("queries", getattr(mechanism, "queries", None)) if queries is None else queries
+    require_that(
+        isinstance(mechanism, Interactive) or manifest.get("rounds") is not None,
+        f"mechanism must be interactive, got {short_repr(mechanism)}",
+        owner,
     )
-    if queries is None:
-        raise InvalidArgument(
-            f"{owner}: queries must be given, or declared by the mechanism, got None"
-        )
+    own = {key: manifest.get(key, getattr(mechanism, key, None)) for key in ("queries", "rounds")}
+    queries = own["queries"] if queries is None else queries
+    require_that(
+        queries is not None, "queries must be given, or declared by the mechanism, got None", owner
+    )
     require_queries(queries)
-    rounds = (
-        manifest.get("rounds", getattr(mechanism, "rounds", None)) if rounds is None else rounds
+    rounds = require_integer(
+        "rounds", own["rounds"] if rounds is None else rounds, owner, most=10**6
     )
-    rounds = require_integer("rounds", rounds, owner, most=10**6)
     seed, evaluations = require_settings(owner, seed, seconds, evaluations)
     pairs = audited_pairs(mechanism, pair)
     searched = pairs if pair is not None else pairs[:_MAX_PAIRS]
@@ -149,17 +153,19 @@ def find_adversary(
     counts = Counter(map(answer_kind, chain(*(each for each in found if type(each) is list))))
     # The empty kind comes first: an adversary whose usual answer is empty never moves to its
     # next stage.
-    search.kinds = ("", *(kind for kind, _ in counts.most_common(4)))
+    search = replace(search, kinds=("", *(kind for kind, _ in counts.most_common(4))))
     best: list[_ScoredAdversary] = []
-    for adversary, place in search.candidates(best, rng):
+    candidates, tried = search.candidates(best, rng), 0
+    while tried == 0 or (tried < evaluations and time.monotonic() <= deadline):
+        (adversary, place), tried = next(candidates), tried + 1
         # All adversaries get the same randomness, so that scores differ by the adversary alone.
-        value = search.expected(adversary, place, 1000, search.summaries)
-        best.append(_ScoredAdversary(adversary, place, value))
+        best.append(
+            _ScoredAdversary(
+                adversary, place, search.expected(adversary, place, 1000, search.summaries)
+            )
+        )
         best.sort(key=lambda scored: -scored.value)
         del best[4 * _FINALISTS :]
-        search.tried += 1
-        if search.tried >= evaluations or time.monotonic() > deadline:
-            break
     finalists = [
         _ScoredAdversary(adversary, place, search.expected(adversary, place, 3000, list))
         for adversary, place, _ in best[:_FINALISTS]
@@ -170,7 +176,7 @@ def find_adversary(
         winner.adversary,
         searched[winner.pair],
         winner.value,
-        search.tried,
+        tried,
     )
 
 
@@ -182,11 +188,9 @@ class _ScoredAdversary(NamedTuple):
     value: float
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Search:
-    """State of one search: what is searched, how many adversaries were scored, and the kinds of
-    answers seen.
-    """
+    """What is searched, and the kinds of answers seen."""
 
     mechanism: Any
     claim: Claim
@@ -194,7 +198,6 @@ class _Search:
     queries: Any  # a list, or a convex set of vectors (a box or a ball)
     rounds: int
     seed: int
-    tried: int = 0
     kinds: tuple[str, ...] = ("",)
 
     def candidates(
@@ -209,17 +212,12 @@ class _Search:
         for number, query in enumerate(listed[:_SINGLE_QUERIES]):
             yield Adversary([[query]], self.rounds), number % count
         if listed:
-            yield (
-                Adversary(
-                    [listed],
-                    max(self.rounds, len(listed)) if len(listed) <= self.rounds else self.rounds,
-                ),
-                0,
-            )
+            yield Adversary([listed], self.rounds), 0
         for pair in range(count):
             yield self.random_adversary(rng), pair
-        while True:
-            if not best or rng.random() < (0.5 if self.tried < _SINGLE_QUERIES else 0.1):
+        first = min(len(listed), _SINGLE_QUERIES) + bool(listed) + count
+        for number in itertools.count(first):
+            if rng.random() < (0.5 if number < _SINGLE_QUERIES else 0.1):
                 yield self.random_adversary(rng), int(rng.integers(count))
                 continue
             parent = best[int(rng.integers(min(_PARENTS, len(best))))]

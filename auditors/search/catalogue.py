@@ -20,6 +20,7 @@ from dpwitness.core.values.validation import (
     InvalidArgument,
     require_integer,
     require_positive,
+    require_that,
     require_type,
     short_repr,
 )
@@ -60,18 +61,15 @@ def pairs_for(domain: Domain) -> list[Pair]:
     for pair in _deduplicated(map(draw, range(domain.random_pairs)), seen):
         pairs += [pair, *islice(shapes, 2)]
     pairs += shapes
-    if not pairs:
-        raise InvalidArgument(f"domain must have neighbors, {domain} has none")
+    require_that(pairs, f"domain must have neighbors, {domain} has none")
     return pairs
 
 
 def require_domain(domain: Domain, owner: str) -> None:
     """Raise InvalidArgument unless `domain` is a Domain."""
-    if not isinstance(domain, Domain):
-        raise InvalidArgument(
-            f"{owner}: domain must be one of {', '.join(domain_kinds())} or a Relation, got "
-            f"{short_repr(domain)}"
-        )
+    require_type(
+        "domain", domain, Domain, f"be one of {', '.join(domain_kinds())} or a Relation", owner
+    )
 
 
 def require_settings(
@@ -109,14 +107,12 @@ def audited_pairs(
     domain = getattr(mechanism, "domain", None) if domain is None else domain
     if pair is not None:
         candidates = [pair] if isinstance(pair, Pair) else pair
-        if (
-            not isinstance(candidates, list | tuple)
-            or not candidates
-            or not all(isinstance(p, Pair) for p in candidates)
-        ):
-            raise InvalidArgument(
-                f"pair must be a Pair or a non-empty list of Pairs, got {short_repr(pair)}"
-            )
+        require_that(
+            isinstance(candidates, list | tuple)
+            and candidates
+            and all(isinstance(p, Pair) for p in candidates),
+            f"pair must be a Pair or a non-empty list of Pairs, got {short_repr(pair)}",
+        )
         for side, dataset in (
             (side, getattr(p, side)) for p in candidates for side in ("d0", "d1")
         ):

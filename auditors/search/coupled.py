@@ -225,26 +225,19 @@ class Drafts:
         self.domain, self.inner, self.rng = domain, inner, rng
         own = [float(c) for c in constants if isinstance(c, int | float) and abs(c) < 1e300]
         numbers = [*own, *_combined(own)]
-        around = [
-            number + move * (1.0 if number == int(number) else 1e-6 * abs(number))
-            for number in numbers
-            for move in (0, -1, 1)
-        ]
         self.width = len(inner.columns) + bool(inner.labels)
         # from the code, and others
+        specs = [*held, *[None] * len(inner.columns)]
+        around = _neighbors(numbers)
         self.values = [
-            self._column_values(j, held[j] if j < len(held) else None, constants, around)
-            for j in range(len(inner.columns))
+            self._column_values(j, specs[j], constants, around) for j in range(len(inner.columns))
         ]
         if inner.labels:
             self.values.append((np.empty(0), np.array(sorted(set(inner.labels)))))
         self.replaced = inner.relation != "add-remove"  # whether a row changes, or is added
         sizes = {n + step for n in numbers if n == int(n) for step in (-2, -1, 0)}
-        self.sizes = (
-            [most]
-            if domain.fixes_size
-            else sorted({int(n) for n in (*_SIZES, *sizes, most) if 0 <= n <= most})
-        )
+        known = (most,) if domain.fixes_size else (*_SIZES, *sizes, most)
+        self.sizes = sorted({int(n) for n in known if 0 <= n <= most})
         # large datasets take long to build: a few of them show what many show
         likely = 1 / (1 + np.array(self.sizes) / 40)
         self.likely = likely / likely.sum()
@@ -409,6 +402,15 @@ def _combined(numbers: Sequence[float]) -> list[float]:
     first = [number for number in numbers[:8] if number not in (0.0, 1.0, -1.0)]
     both = [(a, b) for a in first for b in first if a != b]
     return list(filter(math.isfinite, [a * b for a, b in both] + [a / b for a, b in both]))
+
+
+def _neighbors(numbers: Sequence[float]) -> list[float]:
+    """Return some numbers, and those next to them: at a distance of 1 from whole numbers."""
+    return [
+        number + move * (1.0 if number == int(number) else 1e-6 * abs(number))
+        for number in numbers
+        for move in (0, -1, 1)
+    ]
 
 
 def _inside(values: Sequence[float], low: float, high: float) -> FloatArray:

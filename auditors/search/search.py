@@ -6,25 +6,19 @@ The stages are:
 1. the shapes of the domain's catalog;
 2. CMA-ES over the changed record, the common records, their multiplicities and the output;
 3. random pairs, and random changes of the best of them;
-4. a lattice of the same coordinates on which Hypothesis maximizes the score and shrinks the result;
-5. simplification of the best pair."""
+4. simplification of the best pair."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import math
-import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from hypothesis import HealthCheck, Phase, find, settings, target
-from hypothesis import strategies as st
-from hypothesis.errors import Flaky, NoSuchExample
 
 from dpwitness.auditors.density.search import PairLoss, sampled, support_rows, worst_output
 from dpwitness.auditors.events.learning import expected_certificate
@@ -43,10 +37,12 @@ from dpwitness.core.numerics.cma_es import minimize_cma_es
 from dpwitness.core.numerics.solvers import ConvergenceError
 from dpwitness.core.protocols.capabilities import HasSupport, has_capability
 from dpwitness.core.protocols.mechanism import FloatArray, WhiteBox
-from dpwitness.core.values.validation import InvalidArgument, require_callable, require_integer
-
-# coordinates of the lattice, simple ones first: the middle, the ends and the quarters of intervals
-_LATTICE = (0.0, 1.25, -1.25, 0.625, -0.625)
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require_callable,
+    require_integer,
+    require_that,
+)
 
 Score = Callable[[Pair, FloatArray], tuple[float, FloatArray | None]]
 
@@ -83,53 +79,57 @@ def explore(
     seconds: float,
     seed: int,
     max_candidates: int = 3,
-    stop: float = math.inf,
 ) -> Exploration:
-    """Maximize a score over the pairs of a domain, until a limit is reached or a final value
-    reaches `stop`.
+    """Maximize a score over the pairs of a domain, until a limit is reached.
 
     ``score(pair, z)`` returns a value and an output that belongs to it, where `z` has `extra` free
     coordinates that are optimized along with the pair. ``settle(pair, output)`` returns the final
     value, which costs more than the score; without `settle`, the score is final. At most
     `max_candidates` candidates are returned.
     """
-    found = Exploration(
-        domain, score, extra, settle, evaluations, seconds, seed, max_candidates, stop
-    )
+    found = Exploration(domain, score, extra, settle, evaluations, seconds, seed, max_candidates)
     found.catalogue()
     found.evolution()
     found.restarts()
-    found.lattice()
     found.simplify()
     return found
 
 
-@dataclass(slots=True)
 class Exploration:
-    """One search: its settings, and its results so far. Each stage is a method."""
+    """One search, and its results so far. Each stage is a method.
 
-    domain: Domain
-    score: Score
-    extra: int
-    settle: FinalScore | None
-    budget: int
-    seconds: float
-    seed: int
-    max_candidates: int
-    stop: float
-    deadline: float = field(init=False)
-    restart_share: float = field(init=False)  # share of the evaluations for random restarts
-    candidates: list[Candidate] = field(default_factory=list)  # the best candidates, best first
-    # number of evaluations and best value, at each improvement
-    trace: list[tuple[int, float]] = field(default_factory=list)
-    evaluations: int = 0  # number of scored pairs
-    skipped: int = 0  # number of these pairs on which a solver did not converge
-    reason: str = ""  # message of the last skipped pair
+    Attributes
+    ----------
+    candidates : list of Candidate
+        The best candidates, best first.
+    trace : list of (int, float)
+        Number of evaluations and best value, at each improvement.
+    evaluations, skipped : int
+        Number of scored pairs, and of those on which a solver did not converge.
+    reason : str
+        Message of the last skipped pair.
+    """
 
-    def __post_init__(self) -> None:
-        self.deadline = time.monotonic() + self.seconds
-        # CMA-ES cannot optimize over categories
-        self.restart_share = 0.6 if self.domain.unordered else 0.15
+    def __init__(
+        self,
+        domain: Domain,
+        score: Score,
+        extra: int,
+        settle: FinalScore | None,
+        budget: int,
+        seconds: float,
+        seed: int,
+        max_candidates: int,
+    ) -> None:
+        self.domain, self.score, self.extra, self.settle = domain, score, extra, settle
+        self.budget, self.seconds, self.seed = budget, seconds, seed
+        self.max_candidates, self.deadline = max_candidates, time.monotonic() + seconds
+        # share of the evaluations for random restarts: CMA-ES cannot optimize over categories
+        self.restart_share = 0.6 if domain.unordered else 0.15
+        self.candidates: list[Candidate] = []
+        self.trace: list[tuple[int, float]] = []
+        self.evaluations = self.skipped = 0
+        self.reason = ""
 
     @property
     def best(self) -> float:
@@ -167,8 +167,13 @@ class Exploration:
         if value > self.best:
             self.trace.append((self.evaluations, value))
         others = [c for c in self.candidates if c.pair.why != pair.why]
-        same = [c for c in self.candidates if c.pair.why == pair.why]
-        winner = max([*same, Candidate(pair, value, output)], key=lambda c: c.value)
+        winner = max(
+            [
+                *[c for c in self.candidates if c.pair.why == pair.why],
+                Candidate(pair, value, output),
+            ],
+            key=lambda c: c.value,
+        )
         self.candidates = sorted([*others, winner], key=_rank)[: self.max_candidates]
 
     def settled_if_close(self, candidate: Candidate | None, why: str) -> None:
@@ -182,7 +187,7 @@ class Exploration:
         return (
             self.evaluations >= self.budget
             or time.monotonic() > self.deadline
-            or self.best >= self.stop
+            or self.best == math.inf
         )
 
     def catalogue(self) -> None:
@@ -273,7 +278,7 @@ class Exploration:
             return found
 
         cost(starts)
-        if best is not None and best.value < self.stop:
+        if best is not None and best.value < math.inf:
             minimize_cma_es(
                 cost,
                 best_point,
@@ -292,82 +297,38 @@ class Exploration:
         drafts = Drafts(self.domain, (), rng) if isinstance(self.domain, Tabular | Table) else None
         most = min(self.budget, self.evaluations + int(self.restart_share * self.budget))
         until = self.deadline - 0.1 * self.seconds
+
+        def proposed(step: int, draft: Draft | None) -> tuple[Draft | None, Pair | None]:
+            """Return a random pair; after a dozen, a change of the best draft."""
+            if drafts is None:
+                return None, draw(next(turns))
+            new = drafts.draft() if step < 12 or draft is None else drafts.changed(draft)
+            return new, drafts.pair(new)
+
         for number in itertools.count():
             best: Candidate | None = None
             draft: Draft | None = None
             idle = 0  # changes without improvement
-            for step in itertools.count():
+            for step in range(12) if drafts is None else itertools.count():
                 if self.over or self.evaluations >= most or time.monotonic() > until:
                     break
-                new = None
-                if drafts is not None:
-                    new = drafts.draft() if step < 12 or draft is None else drafts.changed(draft)
-                if step >= 12 and (new is None or idle > 200):
+                new, pair = proposed(step, draft)
+                if idle > 200:
                     break
-                pair = draw(next(turns)) if drafts is None or new is None else drafts.pair(new)
                 idle += 1
-                if pair is None:
-                    continue
-                found = self.evaluate(pair)
-                if best is None or found.value > best.value:
-                    best, draft, idle = found, new, 0
-                elif found.value == best.value:
+                found = None if pair is None else self.evaluate(pair)
+                if found is not None and (best is None or found.value >= best.value):
+                    idle = 0 if best is None or found.value > best.value else idle
                     best, draft = found, new
             if best is None:
                 return
             self.settled_if_close(best, f"found by search, restart {number}")
 
-    def lattice(self) -> None:
-        """Add the simplest pair of the lattice that exceeds the best value so far, if there is
-        one.
-        """
-        remaining = min(self.deadline - time.monotonic(), 0.15 * self.seconds)
-        if remaining <= 0 or self.over:
-            return
-        above = self.best + 1e-3 * abs(self.best) if math.isfinite(self.best) else 0.0
-        deadline = time.monotonic() + remaining
-        simplest: list[Candidate] = []
-
-        def points(turn: int) -> st.SearchStrategy[tuple[SearchSpace, list[float]]]:
-            shape = self.domain.shape(np.random.default_rng([self.seed, turn]), turn)
-            point = st.lists(st.sampled_from(_LATTICE), min_size=shape.size, max_size=shape.size)
-            return st.tuples(st.just(shape), point)
-
-        def exceeds(drawn: tuple[SearchSpace, list[float]]) -> bool:
-            pair = drawn[0].decode(np.array(drawn[1], dtype=float))
-            # past the deadline, let the remaining examples pass without a score
-            if pair is None or time.monotonic() > deadline:
-                return False
-            found = self.evaluate(pair)
-            if math.isfinite(found.value):
-                target(found.value)
-            if found.value > above:
-                simplest[:] = [found]
-            return found.value > above
-
-        # Flaky: past the deadline a pair that exceeded no longer does. The pair remains valid.
-        with contextlib.suppress(NoSuchExample, Flaky):
-            find(
-                st.integers(0, 11).flatmap(points),
-                exceeds,
-                settings=settings(
-                    max_examples=int(np.clip(self.budget // 20, 20, 400)),
-                    deadline=None,
-                    database=None,
-                    phases=(Phase.generate, Phase.target, Phase.shrink),
-                    suppress_health_check=list(HealthCheck),
-                    print_blob=False,
-                ),
-                random=random.Random(self.seed),
-            )
-        for found in simplest:
-            self.settled(found, "simplest found on a lattice")
-
     def simplify(self) -> None:
         """Replace the best candidate by a simpler pair that keeps its value within a relative loss
         of 3e-4.
         """
-        if not math.isfinite(self.best) or self.best <= 0:
+        if not 0 < self.best < math.inf:
             return
         pair, best, output = self.candidates[0]
 
@@ -379,9 +340,8 @@ class Exploration:
             except ConvergenceError:
                 return -math.inf
 
-        end = time.monotonic() + min(
-            max(0.1 * self.seconds, self.deadline - time.monotonic()), 0.25 * self.seconds
-        )
+        left = max(0.1 * self.seconds, self.deadline - time.monotonic())
+        end = time.monotonic() + min(left, 0.25 * self.seconds)
         simple = shrunk(
             pair,
             self.domain.simpler,
@@ -409,11 +369,12 @@ def loss_score(mechanism: Any, pilot: Sequence[Pair], seed: int) -> tuple[Score,
     for pair in pilot[:6]:
         with contextlib.suppress(ConvergenceError):
             pilot_rows.append(sampled(mechanism, pair.d0, 64, np.random.default_rng(seed)))
-    if not pilot_rows:
-        raise InvalidArgument(
-            "search: mechanism must run on the domain, "
-            f"{type(mechanism).__name__} converged on none of {min(len(pilot), 6)} pairs"
-        )
+    require_that(
+        pilot_rows,
+        f"mechanism must run on the domain, {type(mechanism).__name__} converged on "
+        f"none of {min(len(pilot), 6)} pairs",
+        "search",
+    )
     discrete = has_capability(mechanism, HasSupport)
     scale = np.maximum(np.median([np.median(np.abs(r), axis=0) for r in pilot_rows], axis=0), 1e-9)
 
@@ -465,11 +426,12 @@ def pilot_score(mechanism: Any, claim: Claim, seed: int, pair: Pair) -> float:
     estimate that is not a bound. All pairs use the same randomness.
     """
     run = getattr(mechanism, "sample", mechanism)
-    if not callable(run):
-        raise InvalidArgument(
-            "search: mechanism must have log_density, or be callable as f(dataset, size, rng), got "
-            f"{type(mechanism).__name__}"
-        )
+    require_that(
+        callable(run),
+        "mechanism must have log_density, or be callable as f(dataset, size, rng), got "
+        f"{type(mechanism).__name__}",
+        "search",
+    )
     try:
         first, second = (
             run_side(run, d, 1000, stream(seed, i)) for i, d in enumerate((pair.d1, pair.d0))
@@ -571,43 +533,32 @@ def search(
     require_callable("score", score, "search", arguments=1, optional=True)
     keep = require_integer("keep", keep, "search")
     seed, evaluations = require_settings("search", seed, seconds, evaluations)
+    limits: dict[str, Any] = {
+        "evaluations": evaluations,
+        "seconds": seconds,
+        "seed": seed,
+        "max_candidates": keep,
+    }
     black_box = not has_capability(mechanism, WhiteBox)
     if score is not None or black_box or not claim.is_pure:
         estimate = pilot_score if black_box else profile_score
         given = score or partial(estimate, mechanism, claim, seed)
-        found = explore(
-            domain,
-            lambda pair, _: (given(pair), None),
-            evaluations=evaluations,
-            seconds=seconds,
-            seed=seed,
-            max_candidates=keep,
-        )
+        found = explore(domain, lambda pair, _: (given(pair), None), **limits)
         return [(c.pair, c.value) for c in found.candidates]
-    loss, width = loss_score(mechanism, pairs_for(domain), seed)
 
     def settle(
         pair: Pair, output: FloatArray | None, thorough: bool = True
     ) -> tuple[float, FloatArray | None]:
-        starts = None if output is None else output[None, :]
         worst = worst_output(
             mechanism,
             pair,
             seed=seed,
-            starts=starts,
+            starts=None if output is None else output[None, :],
             samples=128 if thorough else 16,
             thorough=thorough,
         )
         return worst.loss, worst.output
 
-    found = explore(
-        domain,
-        loss,
-        extra=width,
-        settle=settle,
-        evaluations=evaluations,
-        seconds=seconds,
-        seed=seed,
-        max_candidates=keep,
-    )
+    loss, width = loss_score(mechanism, pairs_for(domain), seed)
+    found = explore(domain, loss, extra=width, settle=settle, **limits)
     return [(c.pair, c.value) for c in found.candidates]

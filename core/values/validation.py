@@ -222,6 +222,12 @@ def require_numbers(name: str, value: Any, owner: str = "") -> Any:
     raise _fail(name, "be an array of finite numbers", value, owner)
 
 
+def require_that(right: object, rule: str, owner: str = "") -> None:
+    """Raise InvalidArgument with the rule that is broken unless `right` is true."""
+    if not right:
+        raise InvalidArgument(f"{owner}: {rule}" if owner else rule)
+
+
 def require_run_options(executor: Any, progress: Any, name: Any, owner: str) -> None:
     """Raise InvalidArgument unless executor, callback ``progress(done, planned)`` and name are
     valid; each may be None.

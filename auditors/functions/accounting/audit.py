@@ -17,8 +17,9 @@ from __future__ import annotations
 import itertools
 import math
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,16 +31,14 @@ from dpwitness.auditors.functions.accounting.search import (
     OWNER,
     Call,
     FigureComparison,
+    Question,
     SearchState,
     arguments_of,
     caller,
-    compared,
-    narrowed,
     number_of,
     plain,
     question_of,
     read_point,
-    require_inside,
     search,
 )
 from dpwitness.auditors.search.catalogue import require_settings
@@ -50,9 +49,9 @@ from dpwitness.core.balls.profiles import GaussianProfile, normal_cdf
 from dpwitness.core.protocols.mechanism import name_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
-    InvalidArgument,
     require_callable,
     require_one_of,
+    require_that,
     short_repr,
 )
 
@@ -61,230 +60,207 @@ _SEQUENCES = (("epsilons", "deltas"), ("other_epsilons", "other_deltas"))
 
 
 @dataclass(frozen=True, slots=True)
-class Game:
-    """Game that tests a tool: the arguments, those that it needs, the parameter that is the claimed
-    probability, the points to try, and the check of recorded points.
+class Game(Question):
+    """Game that tests a tool: the tool's arguments, those that it needs, and the parameter that is
+    the claimed probability.
 
     In its comparisons, the figure is the probability that the tool claims, and the exact figure is
-    the true one. `exact` returns the exact figure and the problems of failed calls; it raises
-    ValueError if no figure can be computed from the answers.
+    the true one.
     """
 
-    arguments: tuple[str, ...]
-    needed: tuple[str, ...]
-    claimed: str
-    points: Callable[[int], Iterator[Point]]
-    exact: Callable[[Call, Point], tuple[float, list[str]]]
-    require_point: Callable[[Mapping[str, Any]], Point]
+    arguments: ClassVar[tuple[str, ...]]
+    needed: ClassVar[tuple[str, ...]]
+    claimed: ClassVar[str]
+    parameters = ()
 
-    def search(self, call: Call, seconds: float, evaluations: int, seed: int) -> SearchState:
-        """Compare claimed and exact probabilities, until the search budget is spent or an exact one
-        is larger, which is then shown with the shortest lists.
+    call: Call
+
+    @abstractmethod
+    def exact(self, at: Point) -> tuple[float, list[str]]:
+        """Return a lower bound on the true probability, and the problems of failed calls. Raise
+        ValueError if no figure can be computed from the answers.
         """
-        end, found = time.monotonic() + seconds, SearchState()
-        for at in itertools.islice(self.points(seed), evaluations):
-            found = self.compared(found, call, at)
-            if found.violation is not None or time.monotonic() > end:
-                break
-        return narrowed(
-            found, lambda at: self.compared(SearchState(), call, at).violation, (), seconds / 2
-        )
 
-    def compared(self, found: SearchState, call: Call, at: Point) -> SearchState:
+    def compared(self, found: SearchState, batch: Sequence[Point], end: float) -> SearchState:
         """Return the state of a search after the comparison at one point."""
+        (at,) = batch
         try:
-            exact, problems = self.exact(call, at)
+            exact, problems = self.exact(at)
         except Unavailable:
             return replace(found, unavailable=found.unavailable + 1)
         except ValueError as error:
             return found.with_failures([str(error)])
         new = FigureComparison(at, at[self.claimed], exact)
-        worse = found.lowest is None or new.ratio < found.lowest.ratio
         violated = exact > new.figure * (1 + 1e-9) + 1e-15
-        return replace(
-            found.with_failures(problems),
-            lowest=new if worse else found.lowest,
-            violation=new if violated else found.violation,
-            compared=found.compared + 1,
+        return found.with_failures(problems).with_comparison(
+            new, score=new.ratio, violated=violated
         )
 
 
-def _laws(seed: int) -> Iterator[Point]:
-    """Return the laws of the scores to try, with few canaries first."""
-    for canaries, significance, delta, mu, threshold in itertools.product(
-        (5, 10), (0.05, 0.01), (1e-5, 1e-3), (1e-6, 0.5, 2.0), (0.0, 1.5, -1.5)
-    ):
-        yield {
-            "canaries": canaries,
-            "mu": mu,
-            "threshold": threshold,
-            "significance": significance,
-            "delta": delta,
+class CanaryGame(Game):
+    """Lower confidence bound on epsilon from scores of canaries."""
+
+    __slots__ = ()
+    arguments = ("in_scores", "out_scores", "significance", "delta")
+    needed = ("in_scores", "out_scores")
+    claimed = "significance"
+
+    def points(self, rng: np.random.Generator) -> Iterator[Point]:
+        """Yield the laws of the scores to try, with few canaries first."""
+        for canaries, significance, delta, mu, threshold in itertools.product(
+            (5, 10), (0.05, 0.01), (1e-5, 1e-3), (1e-6, 0.5, 2.0), (0.0, 1.5, -1.5)
+        ):
+            yield {
+                "canaries": canaries,
+                "mu": mu,
+                "threshold": threshold,
+                "significance": significance,
+                "delta": delta,
+            }
+
+    def require_point(self, at: Point) -> None:
+        """Raise InvalidArgument unless the law of a witness is one that may be tried."""
+        # largest number of canaries on each side in a witness
+        rules: dict[str, Callable[[Any], bool]] = {
+            "canaries": lambda v: isinstance(v, int) and 1 <= v <= 30,
+            "mu": lambda v: 0 < v <= 30,
+            "threshold": lambda v: abs(v) <= 30,
+            "significance": lambda v: 0 < v < 1,
+            "delta": lambda v: 0 < v < 1,
         }
+        for key, rule in rules.items():
+            value = at.get(key)
+            require_that(
+                type(value) in (int, float) and rule(value),
+                f"at.{key} must be in the range of a law of scores, got {short_repr(value)}",
+            )
 
-
-def _error_of_tool(call: Call, at: Point) -> tuple[float, list[str]]:
-    """Return the exact error probability at one law of the scores, and the problems of calls."""
-    total = at["canaries"]
-    pairs = list(itertools.product(range(total + 1), range(total + 1)))
-    scores = [[1.0] * count + [0.0] * (total - count) for count in range(total + 1)]
-    answers = call(
-        [
-            {**at, "in_scores": scores[inside], "out_scores": scores[outside]}
-            for inside, outside in pairs
-        ]
-    )
-    read = [number_of(answer) for answer in answers]
-    # no bound is never wrong
-    bounds = {
-        pair: 0.0 if problem else bound for pair, (bound, problem) in zip(pairs, read, strict=True)
-    }
-    return exact_error(bounds, at), [problem for _, problem in read if problem]
-
-
-def exact_error(bounds: Mapping[tuple[int, int], float], at: Point) -> float:
-    """Return a lower bound on the probability that the tool's bound exceeds the true epsilon."""
-    with ctx.workprec(PRECISION):
-        mu, threshold, canaries = arb(at["mu"]), arb(at["threshold"]), at["canaries"]
-        inside, outside = normal_cdf(mu - threshold), normal_cdf(-threshold)
-        profile, delta, total = GaussianProfile(mu), arb(at["delta"]), arb(0)
-        for (a, b), bound in bounds.items():
-            # error of a bound that is a solver's tolerance
-            value = bound - 1e-5 * (1 + abs(bound)) if math.isfinite(bound) else bound
-            if value > 0 and (value == math.inf or profile.delta(arb(value)) < delta):
-                total += _binomial(a, canaries, inside) * _binomial(b, canaries, outside)
-        return max(down(total.lower()), 0.0)
+    def exact(self, at: Point) -> tuple[float, list[str]]:
+        """Return the probability that the tool's bound exceeds the true epsilon."""
+        total = at["canaries"]
+        pairs = list(itertools.product(range(total + 1), range(total + 1)))
+        scores = [[1.0] * count + [0.0] * (total - count) for count in range(total + 1)]
+        answers = map(
+            number_of,
+            self.call([{**at, "in_scores": scores[i], "out_scores": scores[j]} for i, j in pairs]),
+        )
+        problems, error = list[str](), arb(0)
+        with ctx.workprec(PRECISION):
+            mu, threshold, delta = arb(at["mu"]), arb(at["threshold"]), arb(at["delta"])
+            profile = GaussianProfile(mu)
+            inside, outside = normal_cdf(mu - threshold), normal_cdf(-threshold)
+            for (i, j), (bound, problem) in zip(pairs, answers, strict=True):
+                if problem:  # no bound is never wrong
+                    problems.append(problem)
+                    continue
+                # error of a bound that is a solver's tolerance
+                value = bound - 1e-5 * (1 + abs(bound)) if math.isfinite(bound) else bound
+                if value > 0 and (value == math.inf or profile.delta(arb(value)) < delta):
+                    error += _binomial(i, total, inside) * _binomial(j, total, outside)
+            return max(down(error.lower()), 0.0), problems
 
 
 def _binomial(count: int, total: int, p: Ball) -> Ball:
     return arb(fmpz.bin_uiui(total, count)) * p**count * (1 - p) ** (total - count)
 
 
-def _require_law(at: Mapping[str, Any]) -> Point:
-    """Return the law of a witness. Raise InvalidArgument unless it is one that may be tried."""
-    # largest number of canaries on each side in a witness
-    rules: dict[str, Callable[[Any], bool]] = {
-        "canaries": lambda v: isinstance(v, int) and 1 <= v <= 30,
-        "mu": lambda v: 0 < v <= 30,
-        "threshold": lambda v: abs(v) <= 30,
-        "significance": lambda v: 0 < v < 1,
-        "delta": lambda v: 0 < v < 1,
-    }
-    for key, rule in rules.items():
-        if key not in at or isinstance(at[key], bool | str | tuple) or not rule(at[key]):
-            raise InvalidArgument(
-                f"at.{key} must be in the range of a law of scores, got {short_repr(at.get(key))}"
+class FilterGame(Game):
+    """Number of mechanisms that a privacy filter admits, against an adaptive adversary."""
+
+    __slots__ = ()
+    arguments = needed = ("epsilons", "deltas", "epsilon", "delta")
+    claimed = "delta"
+
+    def points(self, rng: np.random.Generator) -> Iterator[Point]:
+        """Yield budgets and pairs of sequences to try: equal sequences, then sequences that differ
+        after the first output.
+        """
+        while True:
+            epsilon = float(rng.choice([0.1, 0.5, 1.0, 3.0]))
+            delta = float(rng.choice([1e-9, 1e-6, 1e-3, 1e-2]))
+            count = int(rng.choice([1, 2, 3, 10, 50, _LONGEST]))
+            size = float(rng.choice([0.05, 0.2, 0.5, 0.9])) * epsilon
+            failure = 0.0 if rng.random() < 0.5 else delta / float(rng.choice([2.0, 10.0, 100.0]))
+            after = [size * float(scale) for scale in rng.choice([0.3, 1.0, 3.0], size=2)]
+            if rng.random() < 0.4:
+                after = [size] * 2
+            at: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
+            for (epsilons, deltas), each in zip(_SEQUENCES, after, strict=True):
+                at |= {epsilons: (size, *[each] * (count - 1)), deltas: (failure,) * count}
+            yield at
+
+    def require_point(self, at: Point) -> None:
+        """Raise InvalidArgument unless the budget and the sequences of a witness may be tried."""
+        lists = [key for names in _SEQUENCES for key in names]
+        for key in lists:
+            value, high = at.get(key), 1.0 if key.endswith("deltas") else 100.0
+            require_that(
+                isinstance(value, tuple)
+                and 1 <= len(value) <= _LONGEST
+                and all(0 <= x <= high for x in value),
+                f"at.{key} must be a list of at most {_LONGEST} numbers in [0, {high:g}], got "
+                f"{short_repr(value)}",
             )
-    return dict(at)
-
-
-def _budgets(seed: int) -> Iterator[Point]:
-    """Return budgets and pairs of sequences to try: equal sequences, then sequences that differ
-    after the first output.
-    """
-    rng = np.random.default_rng(seed)
-    while True:
-        epsilon, delta = (
-            float(rng.choice([0.1, 0.5, 1.0, 3.0])),
-            float(rng.choice([1e-9, 1e-6, 1e-3, 1e-2])),
+        first, other = ([(at[key][0], len(at[key])) for key in names] for names in _SEQUENCES)
+        require_that(
+            first == other and len(at["epsilons"]) == len(at["deltas"]),
+            "at must have sequences of equal length that begin with the same mechanism",
         )
-        count = int(rng.choice([1, 2, 3, 10, 50, _LONGEST]))
-        size = float(rng.choice([0.05, 0.2, 0.5, 0.9])) * epsilon
-        failure = 0.0 if rng.random() < 0.5 else delta / float(rng.choice([2.0, 10.0, 100.0]))
-        after = [(size * float(scale), failure) for scale in rng.choice([0.3, 1.0, 3.0], size=2)]
-        if rng.random() < 0.4:
-            after = [(size, failure)] * 2
-        at: dict[str, Any] = {}
-        for names, each in zip(_SEQUENCES, after, strict=True):
-            sequence = [(size, failure), *[each] * (count - 1)]
-            at |= zip(names, zip(*sequence, strict=True), strict=True)
-        yield {**at, "epsilon": epsilon, "delta": delta}
+        for key, high in (("epsilon", 100.0), ("delta", 1.0)):
+            value = at.get(key)
+            require_that(
+                isinstance(value, int | float) and 0 < value <= high,
+                f"at.{key} must be in (0, {high:g}], got {short_repr(value)}",
+            )
 
-
-def _delta_of_admitted(call: Call, at: Point) -> tuple[float, list[str]]:
-    """Return the delta of the mechanisms that a filter admits at one budget and pair of
-    sequences.
-    """
-    answers = call([{**at, "epsilons": at[e], "deltas": at[d]} for e, d in _SEQUENCES])
-    return composed_delta(at, [_count(answer, len(at["epsilons"])) for answer in answers]), []
-
-
-def composed_delta(at: Point, lengths: Sequence[int]) -> float:
-    """Return a lower bound on the delta of the admitted mechanisms at the budget's epsilon."""
-    if min(lengths) == 0:
-        return 0.0
-    with ctx.workprec(PRECISION):
-        size, failure = arb(at["epsilons"][0]), arb(at["deltas"][0])
-        total = failure
-        for loss, (e, d), length in zip((size, -size), _SEQUENCES, lengths, strict=True):
-            mass = (1 - failure) / (1 + (-loss).exp())
-            rest = tuple(zip(at[e][1:length], at[d][1:length], strict=True))
-            # the divergence of a composition also at a negative epsilon
-            total += mass * Composition(rest).delta(arb(at["epsilon"]) - loss)
-        return max(down(total.lower()), 0.0)
+    def exact(self, at: Point) -> tuple[float, list[str]]:
+        """Return the delta of the admitted mechanisms at the budget's epsilon."""
+        most = len(at["epsilons"])
+        answers = self.call([{**at, "epsilons": at[e], "deltas": at[d]} for e, d in _SEQUENCES])
+        lengths = [_count(answer, most) for answer in answers]
+        if min(lengths) == 0:
+            return 0.0, []
+        with ctx.workprec(PRECISION):
+            size, failure = arb(at["epsilons"][0]), arb(at["deltas"][0])
+            total = failure
+            for loss, (e, d), length in zip((size, -size), _SEQUENCES, lengths, strict=True):
+                mass = (1 - failure) / (1 + (-loss).exp())
+                rest = tuple(zip(at[e][1:length], at[d][1:length], strict=True))
+                # the divergence of a composition also at a negative epsilon
+                total += mass * Composition(rest).delta(arb(at["epsilon"]) - loss)
+            return max(down(total.lower()), 0.0), []
 
 
 def _count(answer: Any, most: int) -> int:
     """Return the number of admitted mechanisms. Raise ValueError for anything else."""
     found, problem = number_of(answer)
-    if problem:
-        raise ValueError(problem)
-    if not 0 <= found <= most or found != int(found):
+    if problem or not 0 <= found <= most or found != int(found):
         raise ValueError(
-            f"returned {short_repr(answer)}, not a number of mechanisms from 0 to {most}"
+            problem or f"returned {short_repr(answer)}, not a number of mechanisms from 0 to {most}"
         )
     return int(found)
 
 
-def _require_budget(at: Mapping[str, Any]) -> Point:
-    """Return the budget and the sequences of a witness. Raise InvalidArgument unless they may be
-    tried.
-    """
-    lists = [key for names in _SEQUENCES for key in names]
-    for key in lists:
-        value = at.get(key)
-        high = 1.0 if key.endswith("deltas") else 100.0
-        if (
-            not isinstance(value, tuple)
-            or not 1 <= len(value) <= _LONGEST
-            or not all(0 <= x <= high for x in value)
-        ):
-            raise InvalidArgument(
-                f"at.{key} must be a list of at most {_LONGEST} numbers in [0, {high:g}], "
-                f"got {short_repr(value)}"
-            )
-    if (
-        len({len(at[key]) for key in lists}) > 1
-        or at["epsilons"][0] != at["other_epsilons"][0]
-        or at["deltas"][0] != at["other_deltas"][0]
-    ):
-        raise InvalidArgument(
-            "at must have sequences of equal length that begin with the same mechanism"
-        )
-    for key, high in (("epsilon", 100.0), ("delta", 1.0)):
-        value = at.get(key)
-        if not isinstance(value, int | float) or not 0 < value <= high or math.isnan(value):
-            raise InvalidArgument(f"at.{key} must be in (0, {high:g}], got {short_repr(value)}")
-    return dict(at)
+GAMES: Mapping[str, type[Game]] = {"gaussian-canaries": CanaryGame, "privacy-filter": FilterGame}
 
 
-GAMES: Mapping[str, Game] = {
-    "gaussian-canaries": Game(
-        ("in_scores", "out_scores", "significance", "delta"),
-        ("in_scores", "out_scores"),
-        "significance",
-        _laws,
-        _error_of_tool,
-        _require_law,
-    ),
-    "privacy-filter": Game(
-        ("epsilons", "deltas", "epsilon", "delta"),
-        ("epsilons", "deltas", "epsilon", "delta"),
-        "delta",
-        _budgets,
-        _delta_of_admitted,
-        _require_budget,
-    ),
+# summaries of a violation, and of a search without one
+_SUMMARY = (
+    "the accountant returns {symbol} = {figure:.9g} where the exact one is at least {exact:.9g}",
+    "no figure too low among {compared}; lowest {symbol} = {figure:.9g} where the exact one is at "
+    "least {exact:.9g}",
+)
+_WRONG_BOUND = (
+    "the lower bound is above the true epsilon with probability at least {exact:.9g}, "
+    "{figure:.9g} is claimed"
+)
+_OVER_BUDGET = (
+    "under a budget of delta = {figure:.9g}, an adaptive adversary reaches delta of at least "
+    "{exact:.9g}"
+)
+_SUMMARIES = {
+    "lower-epsilon": (_WRONG_BOUND, f"at worst, {_WRONG_BOUND}"),
+    "admitted": (_OVER_BUDGET, f"at worst, {_OVER_BUDGET}"),
 }
 
 
@@ -347,30 +323,14 @@ class AccountantResult(FunctionResult):
 
     def _summary(self) -> str:
         """Return both figures and the parameters in one line."""
-        where, violated = (
-            f"{self.mechanism}: {described(self.at)}",
-            self.verdict in (Verdict.VIOLATED, Verdict.SUSPECT),
+        violated = self.verdict in (Verdict.VIOLATED, Verdict.SUSPECT)
+        text = _SUMMARIES.get(self.returns, _SUMMARY)[0 if violated else 1].format(
+            symbol=FIGURES[self.returns].symbol,
+            figure=self.figure,
+            exact=self.exact,
+            compared=self.compared,
         )
-        at_worst = "" if violated else "at worst, "
-        if self.returns == "lower-epsilon":
-            return (
-                f"{at_worst}the lower bound is above the true epsilon with probability at least "
-                f"{self.exact:.9g}, {self.figure:.9g} is claimed ({where})"
-            )
-        if self.returns == "admitted":
-            return (
-                f"{at_worst}under a budget of delta = {self.figure:.9g}, an adaptive adversary "
-                f"reaches delta of at least {self.exact:.9g} ({where})"
-            )
-        found = (
-            "the accountant returns"
-            if violated
-            else f"no figure too low among {self.compared}; lowest"
-        )
-        return (
-            f"{found} {FIGURES[self.returns].symbol} = {self.figure:.9g} where the exact one is at "
-            f"least {self.exact:.9g} ({where})"
-        )
+        return f"{text} ({self.mechanism}: {described(self.at)})"
 
     def _fields(self) -> Json:
         return {
@@ -392,8 +352,9 @@ def described(at: Mapping[str, Any]) -> str:
 def _number(value: Any) -> str:
     if not isinstance(value, tuple | list):
         return f"{value:.12g}"
-    runs = [(first, len(list(group))) for first, group in itertools.groupby(value)]
-    return f"[{', '.join(_number(first) + (f' ({count} times)' if count > 1 else '') for first, count in runs)}]"  # noqa: E501
+    runs = [(f"{first:.12g}", len(list(group))) for first, group in itertools.groupby(value)]
+    texts = [f"{text} ({count} times)" if count > 1 else text for text, count in runs]
+    return f"[{', '.join(texts)}]"
 
 
 def audit_accountant(
@@ -489,19 +450,11 @@ def audit_accountant(
     require_callable("function", function, OWNER)
     seed, evaluations = require_settings(OWNER, seed, seconds, evaluations, name)
     begin = time.perf_counter()
-    if mechanism in GAMES:
-        names = _arguments_of_game(function, mechanism, returns, parameters)
-        found = GAMES[mechanism].search(caller(function, names), seconds, evaluations, seed)
-    else:
-        question, names = question_of(function, mechanism, returns, parameters, ranges)
-        found = narrowed(
-            search(question, seconds=seconds, evaluations=evaluations, seed=seed),
-            lambda at: compared(SearchState(), question, at, question.call([at])[0]).violation,
-            question.parameters,
-            seconds / 2,
-        )
-    label = name or name_of(function)
-    return _result(function, mechanism, returns, names, found, seed, label, begin)
+    question, names = _asked(function, mechanism, returns, parameters, ranges)
+    found = search(question, seconds=seconds, evaluations=evaluations, seed=seed)
+    return _result(
+        function, mechanism, returns, names, found, seed, name or name_of(function), begin
+    )
 
 
 def compare_at(
@@ -517,30 +470,22 @@ def compare_at(
     InvalidArgument if they are not those of the function.
     """
     begin, at = time.perf_counter(), read_point(recorded)
-    if mechanism in GAMES:
-        game = GAMES[mechanism]
-        names = _arguments_of_game(function, mechanism, returns, parameters)
-        found = game.compared(SearchState(), caller(function, names), game.require_point(at))
-    else:
-        question, names = question_of(function, mechanism, returns, parameters)
-        known = {parameter.name: parameter for parameter in question.parameters}
-        if set(at) != set(known):
-            raise InvalidArgument(
-                f"at must have the parameters {', '.join(known)}, got {', '.join(map(str, at))}"
-            )
-        for key, value in at.items():
-            require_inside(known[key], value)
-        found = compared(SearchState(), question, at, question.call([at])[0])
+    question, names = _asked(function, mechanism, returns, parameters)
+    question.require_point(at)
+    found = question.compared(SearchState(), [at], math.inf)
     return _result(function, mechanism, returns, names, found, seed, name, begin)
 
 
-def _arguments_of_game(
-    function: Callable[..., Any], mechanism: str, returns: Any, parameters: Any
-) -> Mapping[str, str]:
-    """Return the parameter of each argument of a tool."""
-    game = GAMES[mechanism]
+def _asked(
+    function: Callable[..., Any], mechanism: str, returns: Any, parameters: Any, ranges: Any = None
+) -> tuple[Question, Mapping[str, str]]:
+    """Return the question of an audit, and the parameter of each argument of the function."""
+    game = GAMES.get(mechanism)
+    if game is None:
+        return question_of(function, mechanism, returns, parameters, ranges)
     require_one_of("returns", returns, (GAME_FIGURES[mechanism],), OWNER)
-    return arguments_of(function, parameters, game.arguments, game.needed, mechanism)
+    names = arguments_of(function, parameters, game.arguments, game.needed, mechanism)
+    return game(caller(function, names)), names
 
 
 def _result(
@@ -555,26 +500,17 @@ def _result(
 ) -> AccountantResult:
     """Return the result of a search that began at this time."""
     point = found.violation or found.lowest or FigureComparison({}, math.nan, math.nan)
-    verdict = (
-        Verdict.VIOLATED
-        if found.violation
-        else Verdict.NOT_REFUTED
-        if found.lowest
-        else Verdict.ERROR
-    )
-    highest = found.highest
+    compared = Verdict.NOT_REFUTED if found.lowest else Verdict.ERROR
     return AccountantResult(
         name=name,
-        verdict=verdict,
+        verdict=Verdict.VIOLATED if found.violation else compared,
         mechanism=mechanism,
         returns=returns,
         parameters=names,
         at=point.at,
         figure=point.figure,
         exact=point.exact,
-        loosest=None
-        if highest is None
-        else {"at": highest.at, "figure": highest.figure, "exact": highest.exact},
+        loosest=asdict(found.highest) if found.highest else None,
         compared=found.compared,
         failed=found.failed,
         seed=seed,
@@ -611,10 +547,9 @@ def _notes(found: SearchState, returns: str) -> tuple[str, ...]:
             "needs)"
         )
     if found.violation is not None and returns == "epsilon" and found.violation.figure < 0:
-        needed = -math.expm1(found.violation.figure)
         notes.append(
-            f"a negative epsilon needs a delta of at least 1 - e^epsilon, here {needed:.6g}, "
-            "and more for this mechanism"
+            "a negative epsilon needs a delta of at least 1 - e^epsilon, here "
+            f"{-math.expm1(found.violation.figure):.6g}, and more for this mechanism"
         )
     if found.unavailable and found.compared:
         notes.append(

@@ -12,7 +12,7 @@ without error; after each multiplication they are rounded down again.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -104,8 +104,7 @@ def compose(line: Line, base: Profile, steps: int) -> Composed:
             ([(q, p) for p, q in backward], -origin - below),
         ):
             start, masses = _on_grid(cells, lowest, step)
-            first = down(steps * (lowest + start * arb(step)))
-            grids.append(_powered(masses, steps, first, step))
+            grids.append(_powered(masses, steps, down(steps * (lowest + start * arb(step))), step))
     return Composed(base, steps, tuple(grids))
 
 
@@ -301,9 +300,11 @@ def _mixture(law: tuple[float, ...]) -> Mixture:
 
 
 @lru_cache(64)
-def _grid(law: tuple[float, ...], steps: int) -> Profile:
+def _steps(law: tuple[float, ...], steps: int) -> Profile:
+    """Return the profile of several steps, on a grid that is built if it is needed."""
     mixture = _mixture(law)
-    return compose(mixture, Subsampled(mixture), steps)
+    single = Subsampled(mixture)
+    return single if steps == 1 else compose(mixture, single, steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,13 +317,10 @@ class Steps:
     steps: int
 
     def delta(self, epsilon: Ball) -> Ball:
-        single = self.steps == 1
-        return (Subsampled(_mixture(self.law)) if single else _grid(self.law, self.steps)).delta(
-            epsilon
-        )
+        return _steps(self.law, self.steps).delta(epsilon)
 
     def renyi(self, order: Ball) -> Ball:
-        return self.steps * Subsampled(_mixture(self.law)).renyi(order)
+        return self.steps * _steps(self.law, 1).renyi(order)
 
 
 _SIGMA, _STEPS = Parameter("sigma", 0.05, 1e4), Parameter("steps", 1, 10_000, "integer", 1)
@@ -414,22 +412,67 @@ _EPSILONS = [0.0, *(2.0**k for k in range(-8, 7))]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Kind of figure: its query parameters, and the absolute error that is rounding."""
+    """Kind of figure: its query parameters, the absolute error that is rounding, and the test
+    whether the figure of a profile is certainly larger than a value.
+
+    A figure that is the largest of some enclosed numbers has these `numbers` in place of the test.
+    """
 
     queries: tuple[Parameter, ...]
     rounding: float
     symbol: str
+    exceeds: Callable[[Profile, Ball, Point], bool] = lambda profile, x, at: False
+    numbers: Callable[[Profile, Point], Iterator[Ball]] | None = None
+
+
+def _epsilon_exceeds(profile: Profile, x: Ball, at: Point) -> bool:
+    """Return whether delta at the epsilon `x` certainly exceeds that of the point.
+
+    E_Q[(P/Q - e^x)+] = 1 - e^x + e^x E_P[(Q/P - e^-x)+]: at a negative epsilon, delta is at least
+    1 - e^epsilon.
+    """
+    delta = arb(at["delta"])
+    if 1 - x.exp() > delta:
+        return True
+    found = 1 - x.exp() * (1 - profile.delta(-x)) if x < 0 else profile.delta(x)
+    return bool(found > delta)
+
+
+def _mu_exceeds(profile: Profile, x: Ball, at: Point) -> bool:
+    if x <= 0:
+        return any(profile.delta(arb(e)) > 0 for e in _EPSILONS)
+    return any(profile.delta(arb(e)) > GaussianProfile(x).delta(arb(e)) for e in _EPSILONS)
 
 
 FIGURES: Mapping[str, Figure] = {
-    "epsilon": Figure((_DELTA,), 1e-12, "epsilon"),
-    "delta": Figure((_EPSILON,), 1e-15, "delta"),
-    "rdp": Figure((Parameter("order", 1.01, 1000, "order"),), 1e-12, "Rényi divergence"),
-    "zcdp": Figure((), 1e-12, "rho"),
-    "mu": Figure((), 1e-12, "mu"),
+    "epsilon": Figure((_DELTA,), 1e-12, "epsilon", _epsilon_exceeds),
+    "delta": Figure(
+        (_EPSILON,),
+        1e-15,
+        "delta",
+        numbers=lambda profile, at: iter([profile.delta(arb(at["epsilon"]))]),
+    ),
+    "rdp": Figure(
+        (Parameter("order", 1.01, 1000, "order"),),
+        1e-12,
+        "Rényi divergence",
+        numbers=lambda profile, at: iter([profile.renyi(arb(at["order"]))]),
+    ),
+    "zcdp": Figure(
+        (),
+        1e-12,
+        "rho",
+        numbers=lambda profile, at: (profile.renyi(arb(order)) / order for order in _ORDERS),
+    ),
+    "mu": Figure((), 1e-12, "mu", _mu_exceeds),
     "lower-epsilon": Figure((), 0.0, "error probability of the bound"),
     "admitted": Figure((), 1e-15, "delta of the admitted mechanisms"),
-    "noise": Figure((_EPSILON, _DELTA), 1e-12, "noise"),
+    "noise": Figure(
+        (_EPSILON, _DELTA),
+        1e-12,
+        "noise",
+        lambda profile, x, at: _epsilon_exceeds(profile, arb(at["epsilon"]), at),
+    ),
 }
 
 
@@ -444,44 +487,14 @@ def allowed_error(returns: str, figure: float) -> float:
 
 def is_below(returns: str, value: float, reference: Reference, at: Point) -> bool:
     """Return whether the exact figure at these parameters is certainly larger than `value`."""
+    if value < 0 and returns != "epsilon":
+        return True  # only epsilon can be negative
+    figure, noise = FIGURES[returns], {reference.noise: value} if returns == "noise" else {}
     with ctx.workprec(_BITS):
-        if value < 0 and returns != "epsilon":
-            return True  # only epsilon can be negative
-        if returns == "noise":
-            return _exceeds(
-                "epsilon", at["epsilon"], reference.build({**at, reference.noise: value}), at
-            )
-        return _exceeds(returns, value, reference.build(at), at)
-
-
-def _exceeds(returns: str, value: float, profile: Profile, at: Point) -> bool:
-    """Return whether the exact figure of a profile is certainly larger than `value`."""
-    x = arb(value)
-    if returns == "epsilon":
-        return bool(1 - x.exp() > arb(at["delta"])) or bool(
-            hockey_stick(profile, x) > arb(at["delta"])
-        )
-    if returns == "delta":
-        return bool(profile.delta(arb(at["epsilon"])) > x)
-    if returns == "rdp":
-        return bool(profile.renyi(arb(at["order"])) > x)
-    if returns == "zcdp":
-        return any(profile.renyi(arb(order)) > order * x for order in _ORDERS)
-    if value <= 0:
-        return any(profile.delta(arb(e)) > 0 for e in _EPSILONS)
-    return any(profile.delta(arb(e)) > GaussianProfile(x).delta(arb(e)) for e in _EPSILONS)
-
-
-def hockey_stick(profile: Profile, epsilon: Ball) -> Ball:
-    """Enclose, or bound from below, the hockey-stick divergence of a profile at any epsilon, the
-    larger of both orders.
-
-    E_Q[(P/Q - e^x)+] = 1 - e^x + e^x E_P[(Q/P - e^-x)+]: at a negative epsilon, the divergence is
-    at least 1 - e^epsilon.
-    """
-    return (
-        1 - epsilon.exp() * (1 - profile.delta(-epsilon)) if epsilon < 0 else profile.delta(epsilon)
-    )
+        profile, x = reference.build({**at, **noise}), arb(value)
+        if figure.numbers is not None:
+            return any(number > x for number in figure.numbers(profile, at))
+        return figure.exceeds(profile, x, at)
 
 
 def exact_figure(
@@ -497,40 +510,21 @@ def exact_figure(
     Unavailable
         If no figure can be computed at these parameters.
     """
+
+    def below(value: float) -> bool:
+        return is_below(returns, value, reference, at)
+
+    numbers = FIGURES[returns].numbers
+    if numbers is None:
+        largest = _largest(below, accuracy)
+        negative = signed and returns == "epsilon" and largest == 0
+        return _negative(below, at["delta"], accuracy) if negative else largest
     with ctx.workprec(_BITS):
-        if returns == "noise":
-            return _largest(lambda value: is_below(returns, value, reference, at), accuracy)
-        profile = reference.build(at)
-        if returns == "delta":
-            return max(0.0, _finite(down(profile.delta(arb(at["epsilon"])).lower())))
-        if returns == "rdp":
-            found = profile.renyi(arb(at["order"]))
-            return (
-                math.inf
-                if not found.is_nan() and not found.is_finite()
-                else max(0.0, _finite(down(found.lower())))
-            )
-        if returns == "zcdp":
-            rates = [profile.renyi(arb(order)) / order for order in _ORDERS]
-            return max(
-                0.0,
-                *(
-                    down(x.lower()) if x.is_finite() else 0.0 if x.is_nan() else math.inf
-                    for x in rates
-                ),
-            )
-        largest = _largest(lambda value: _exceeds(returns, value, profile, at), accuracy)
-        if signed and returns == "epsilon" and largest == 0:
-            return _negative(
-                lambda value: _exceeds(returns, value, profile, at), at["delta"], accuracy
-            )
-        return largest
-
-
-def _finite(value: float) -> float:
-    if not math.isfinite(value):
+        found = [down(each.lower()) for each in numbers(reference.build(at), at)]
+    known = [each for each in found if each > -math.inf]  # not NaN
+    if not known:
         raise Unavailable("the enclosure of the exact figure is too wide")
-    return value
+    return max(0.0, *known)
 
 
 def _negative(is_below: Callable[[float], bool], delta: float, accuracy: float) -> float:

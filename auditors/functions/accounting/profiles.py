@@ -129,8 +129,13 @@ class DiscreteGaussian:
         """
         last = math.ceil(_WIDTH * self.sigma) + 1
         inner = 1 + 2 * sum((_weight(arb(x), variance) for x in range(1, last)), arb(0))
-        ratio = (-(2 * arb(last) + 1) / (2 * variance)).exp()
-        return inner + arb(0).union((2 * _weight(arb(last), variance) / (1 - ratio)).upper())
+        return inner + arb(0).union(
+            (
+                2
+                * _weight(arb(last), variance)
+                / (1 - (-(2 * arb(last) + 1) / (2 * variance)).exp())
+            ).upper()
+        )
 
 
 def _weight(x: Ball, variance: Ball) -> Ball:
@@ -203,8 +208,7 @@ def _pairs(order: float, bound: float) -> tuple[Finite, ...]:
     P, the smallest mass under Q.
     """
     masses = [10 ** (-12 * (1 - i / (_GRID - 1))) * (1 - 1e-9) for i in range(_GRID)]
-    found = [_pair(p, order, bound) for p in masses]
-    return tuple(pair for pair in found if pair is not None)
+    return tuple(pair for pair in [_pair(p, order, bound) for p in masses] if pair is not None)
 
 
 def _pair(p: float, order: float, bound: float) -> Finite | None:
@@ -282,8 +286,7 @@ class Mixture:
         logs = [math.log(w) - k * k / (2 * sigma**2) for k, w in enumerate(weights) if w > 0]
 
         def below(x: float) -> bool:
-            powers = [log + k * x / sigma**2 for k, log in enumerate(logs)]
-            return float(logsumexp(powers)) < loss
+            return float(logsumexp([log + k * x / sigma**2 for k, log in enumerate(logs)])) < loss
 
         return bracket(below, -60 * sigma - 1, sigma**2 * (abs(loss) + 60) + 60 * sigma, 70)[0]
 

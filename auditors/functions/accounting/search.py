@@ -8,6 +8,7 @@ import inspect
 import itertools
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -31,7 +32,14 @@ from dpwitness.auditors.functions.accounting.profiles import Unavailable
 from dpwitness.auditors.search.catalogue import shrunk
 from dpwitness.auditors.workers.loading import constants_of
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import InvalidArgument, error_text, require_one_of, short_repr
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    error_text,
+    require_one_of,
+    require_that,
+    require_type,
+    short_repr,
+)
 
 
 def number_of(answer: Any) -> tuple[float, str]:
@@ -114,9 +122,62 @@ class SearchState:
         kept = tuple(dict.fromkeys((*self.failures, *problems)))[:3]
         return replace(self, failed=self.failed + len(problems), failures=kept)
 
+    def with_comparison(
+        self,
+        new: FigureComparison,
+        *,
+        score: float,
+        violated: bool,
+        loose: bool = False,
+        deficit: float = 0.0,
+    ) -> SearchState:
+        """Return the state after a comparison; `deficit` is that of a figure too low by
+        rounding.
+        """
+        lower = self.lowest is None or score < self.score
+        higher = loose and (self.highest is None or new.ratio > self.highest.ratio)
+        return replace(
+            self,
+            lowest=new if lower else self.lowest,
+            score=min(score, self.score),
+            highest=new if higher else self.highest,
+            violation=new if violated and self.violation is None else self.violation,
+            rounding=self.rounding + (deficit > 0),
+            deficit=max(deficit, self.deficit),
+            negative=self.negative + (new.exact < 0 and not violated),
+            compared=self.compared + 1,
+        )
+
+
+class Question(ABC):
+    """What a search asks of an accountant: points to try, and the comparison of its figures."""
+
+    __slots__ = ()
+    # parameters near whose values the search may move a point; none of a game
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def batch(self) -> int:
+        """Number of points of one call."""
+        return 1
+
+    @abstractmethod
+    def points(self, rng: np.random.Generator) -> Iterator[Point]:
+        """Yield points to try."""
+
+    @abstractmethod
+    def compared(self, found: SearchState, batch: Sequence[Point], end: float) -> SearchState:
+        """Return the state after the comparisons at some points, until a time."""
+
+    @abstractmethod
+    def require_point(self, at: Point) -> None:
+        """Raise InvalidArgument unless a witness may have this point: a file must not start larger
+        computations.
+        """
+
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class FigureQuestion(Question):
     """Mechanism, figure, parameters with their ranges, and the function that calls the
     accountant.
     """
@@ -126,6 +187,27 @@ class Question:
     parameters: tuple[Parameter, ...]
     fixed: Point
     call: Call
+
+    @property
+    def batch(self) -> int:
+        """Number of points of one call: figures that take libraries little time are more, of which
+        the suspect ones are compared.
+        """
+        return _BATCH * (4 if self.returns in ("rdp", "zcdp") else 1)
+
+    def points(self, rng: np.random.Generator) -> Iterator[Point]:
+        """Yield extreme values, then random ones."""
+        return points(self.parameters, rng)
+
+    def require_point(self, at: Point) -> None:
+        """Raise InvalidArgument unless all parameters are near their ranges."""
+        known = {parameter.name: parameter for parameter in self.parameters}
+        require_that(
+            set(at) == set(known),
+            f"at must have the parameters {', '.join(known)}, got {', '.join(map(str, at))}",
+        )
+        for key, value in at.items():
+            _require_inside(known[key], value)
 
     def complete(self, at: Point) -> Point:
         """Return a point with the defaults of the parameters that the accountant does not take."""
@@ -140,95 +222,70 @@ class Question:
             self.complete(at),
         )
 
-    def compare(self, at: Point, figure: float, accuracy: float = 1e-12) -> FigureComparison:
-        """Return the comparison at one point. Raises Unavailable if the exact figure cannot be
-        computed.
-        """
-        return FigureComparison(
-            at,
-            figure,
-            exact_figure(
-                self.returns, self.reference, self.complete(at), accuracy, signed=figure < 0
-            ),
+    def compared(self, found: SearchState, batch: Sequence[Point], end: float) -> SearchState:
+        """Return the state after the answers of the accountant at some points."""
+        answers = list(zip(batch, self.call(batch), strict=True))
+        # a stable sort: figures that no mechanism can have first; the total is the usual number
+        answers.sort(key=lambda pair: not number_of(pair[1])[0] <= 0)
+        for at, answer in answers[:_BATCH]:
+            found = self._compared(found, at, answer)
+            if time.monotonic() > end:
+                break
+        return found
+
+    def _compared(self, found: SearchState, at: Point, answer: Any) -> SearchState:
+        """Return the state after one answer: a number, or an exception."""
+        figure, failure = number_of(answer)
+        if failure:
+            return found.with_failures([failure])
+        whole = self.complete(at)
+        # accuracy of an exact figure that takes long to compute
+        accuracy = 1e-3 if self.returns == "noise" and whole.get("steps", 1) > 1 else 1e-12
+        try:
+            exact = exact_figure(self.returns, self.reference, whole, accuracy, signed=figure < 0)
+            deficit = max(0.0, exact - figure)
+            violated = deficit > 0 and self.violated(figure, at)
+        except (Unavailable, ValueError, OverflowError):
+            return replace(found, unavailable=found.unavailable + 1)
+        if not violated and deficit > 2 * allowed_error(self.returns, figure):
+            return replace(found, unavailable=found.unavailable + 1)  # enclosures do not decide
+        rounding = FIGURES[self.returns].rounding
+        new = FigureComparison(at, figure, exact)
+        score = (figure + rounding) / (exact + rounding) if figure >= 0 else new.ratio
+        # a figure is loose only if its excess is a multiple of rounding in double precision
+        loose = figure - exact > 1000 * rounding and exact > 0 and new.ratio < math.inf
+        rounded = deficit > RELATIVE * abs(exact) and not violated
+        return found.with_comparison(
+            new,
+            score=score if math.isfinite(exact) else 1.0,
+            violated=violated,
+            loose=loose,
+            deficit=deficit if rounded else 0.0,
         )
 
 
 def search(question: Question, *, seconds: float, evaluations: int, seed: int) -> SearchState:
     """Compare the accountant with the exact figure at extreme, random and promising points, until
-    the budget is spent.
+    the budget is spent; and simplify the point of a violation.
     """
     rng, end, found = np.random.default_rng(seed), time.monotonic() + seconds, SearchState()
-    tried, count = points(question.parameters, rng), 0
-    # figures that take libraries little time: more calls than usual, and suspect ones come first
-    asked = _BATCH * (4 if question.returns in ("rdp", "zcdp") else 1)
+    tried, count = question.points(rng), 0
     while (
         count < evaluations and found.violation is None and (count == 0 or time.monotonic() < end)
     ):
-        batch = list(itertools.islice(tried, min(asked, evaluations - count)))
+        batch = list(itertools.islice(tried, min(question.batch, evaluations - count)))
         # points near the lowest figure are no better than others if that is exact up to 1e-4
-        if found.lowest is not None and count >= 64 and abs(found.score - 1) > 1e-4:
+        inexact = question.parameters and abs(found.score - 1) > 1e-4
+        if found.lowest is not None and count >= 64 and inexact:
             batch[::2] = [_near(found.lowest.at, question.parameters, rng) for _ in batch[::2]]
         if not batch:
             break
-        answers = list(zip(batch, question.call(batch), strict=True))
-        # a stable sort: figures that no mechanism can have first; the total is the usual number
-        answers.sort(key=lambda pair: not number_of(pair[1])[0] <= 0)
-        for at, answer in answers[:_BATCH]:
-            found = compared(found, question, at, answer)
-            if time.monotonic() > end:
-                break
+        found = question.compared(found, batch, end)
         count += len(batch)
-    return found
+    return _narrowed(found, question, seconds / 2)
 
 
-def compared(found: SearchState, question: Question, at: Point, answer: Any) -> SearchState:
-    """Return the state after one answer of the accountant: a number, or an exception."""
-    figure, failure = number_of(answer)
-    if failure:
-        return found.with_failures([failure])
-    slow = question.returns == "noise" and question.complete(at).get("steps", 1) > 1
-    try:
-        # accuracy of an exact figure that takes long to compute
-        new = question.compare(at, figure, 1e-3 if slow else 1e-12)
-        deficit = max(0.0, new.exact - figure)
-        violated = deficit > 0 and question.violated(figure, at)
-        if not violated and deficit > 2 * allowed_error(question.returns, figure):
-            raise Unavailable("the enclosures of the exact figure do not decide")
-    except (Unavailable, ValueError, OverflowError):
-        return replace(found, unavailable=found.unavailable + 1)
-    rounding_error = FIGURES[question.returns].rounding
-    score = (figure + rounding_error) / (new.exact + rounding_error) if figure >= 0 else new.ratio
-    score = score if math.isfinite(new.exact) else 1.0
-    changed: dict[str, Any] = {
-        "lowest": new if found.lowest is None or score < found.score else found.lowest,
-        "score": min(score, found.score),
-        "highest": new if _is_loosest(found, new, rounding_error) else found.highest,
-        "violation": new if violated and found.violation is None else found.violation,
-    }
-    if deficit > RELATIVE * abs(new.exact) and not violated:
-        changed |= {"rounding": found.rounding + 1, "deficit": max(deficit, found.deficit)}
-    if new.exact < 0 and not violated:
-        changed["negative"] = found.negative + 1
-    return replace(found, **changed, compared=found.compared + 1)
-
-
-def _is_loosest(found: SearchState, new: FigureComparison, rounding_error: float) -> bool:
-    """Return whether a figure is too high by more than rounding, and by more than all before."""
-    return (
-        # a figure is loose only if its excess is this multiple of rounding in double precision
-        new.figure - new.exact > 1000 * rounding_error
-        and new.exact > 0
-        and new.ratio < math.inf
-        and (found.highest is None or new.ratio > found.highest.ratio)
-    )
-
-
-def narrowed(
-    found: SearchState,
-    violation_at: Callable[[Point], FigureComparison | None],
-    parameters: Sequence[Parameter],
-    seconds: float,
-) -> SearchState:
+def _narrowed(found: SearchState, question: Question, seconds: float) -> SearchState:
     """Return the state of a search with its violation, if there is one, at simpler parameters,
     found in this time: short lists, defaults, round numbers. At least a tenth of the relative
     deficit is kept.
@@ -240,19 +297,16 @@ def narrowed(
     def simpler(violation: FigureComparison) -> Iterator[FigureComparison]:
         at = violation.at
         longest = max((len(value) for value in at.values() if isinstance(value, tuple)), default=0)
-        shorter_lists = (
-            {
-                key: value[:length] if isinstance(value, tuple) else value
-                for key, value in at.items()
-            }
-            for length in range(1, longest)
-        )
+        shorter_lists = (_cut(at, length) for length in range(1, longest))
         simpler_values = (
             {**at, parameter.name: value}
-            for parameter in parameters
+            for parameter in question.parameters
             for value in _simpler(parameter, at[parameter.name])
         )
-        return filter(None, map(violation_at, chain(shorter_lists, simpler_values)))
+        for point in chain(shorter_lists, simpler_values):
+            again = question.compared(SearchState(), [point], math.inf).violation
+            if again is not None:
+                yield again
 
     violation = shrunk(
         found.violation,
@@ -261,6 +315,11 @@ def narrowed(
         lambda: time.monotonic() > end,
     )
     return replace(found, violation=violation)
+
+
+def _cut(at: Point, length: int) -> Point:
+    """Return a point with at most `length` entries of its lists."""
+    return {key: value[:length] if isinstance(value, tuple) else value for key, value in at.items()}
 
 
 def _simpler(parameter: Parameter, value: Any) -> Iterator[Any]:
@@ -299,13 +358,8 @@ def points(parameters: Sequence[Parameter], rng: np.random.Generator) -> Iterato
         rng.permutation(total)[:_CORNERS] if total < 10**6 else rng.integers(total, size=_CORNERS)
     ):
         places = np.unravel_index(int(index), [len(values) for values in corners])
-        yield _consistent(
-            {
-                p.name: values[place]
-                for p, values, place in zip(parameters, corners, places, strict=True)
-            },
-            rng,
-        )
+        chosen = zip(parameters, corners, places, strict=True)
+        yield _consistent({p.name: values[place] for p, values, place in chosen}, rng)
     while True:
         yield _consistent(
             {parameter.name: _random(parameter, rng) for parameter in parameters}, rng
@@ -319,7 +373,7 @@ def _consistent(at: dict[str, Any], rng: np.random.Generator) -> Point:
         if rng.random() < 0.6
         else rng.integers(_DIFFERENT, _LIST + 1)
     )
-    return {key: value[:length] if isinstance(value, tuple) else value for key, value in at.items()}
+    return _cut(at, length)
 
 
 def _values(parameter: Parameter, rng: np.random.Generator) -> list[Any]:
@@ -390,10 +444,8 @@ def _near(at: Point, parameters: Sequence[Parameter], rng: np.random.Generator) 
     return found
 
 
-def require_inside(parameter: Parameter, value: Any) -> None:
-    """Raise InvalidArgument unless a search may use a recorded value: a file must not start larger
-    computations.
-    """
+def _require_inside(parameter: Parameter, value: Any) -> None:
+    """Raise InvalidArgument unless a search may use a recorded value."""
     values = value if isinstance(value, tuple) else (value,)
     # largest length of a list in a witness
     right = isinstance(value, tuple) is (parameter.kind == "list") and 0 < len(values) <= 48
@@ -401,12 +453,11 @@ def require_inside(parameter: Parameter, value: Any) -> None:
     # parameters of a witness may lie outside of the default ranges by these factors
     lowest = max(parameter.low / 1e3, parameter.least)
     highest = min(parameter.high * (100 if parameter.kind == "integer" else 1e3), parameter.most)
-    inside = all(x == parameter.default or lowest <= x <= highest for x in values)
-    if not (right and whole and inside):
-        raise InvalidArgument(
-            f"at.{parameter.name} must lie near [{parameter.low:g}, {parameter.high:g}], got "
-            f"{short_repr(value)}"
-        )
+    require_that(
+        right and whole and all(x == parameter.default or lowest <= x <= highest for x in values),
+        f"at.{parameter.name} must lie near [{parameter.low:g}, {parameter.high:g}], got "
+        f"{short_repr(value)}",
+    )
 
 
 def question_of(
@@ -415,55 +466,45 @@ def question_of(
     returns: Any,
     parameters: Any = None,
     ranges: Any = None,
-) -> tuple[Question, Mapping[str, str]]:
+) -> tuple[FigureQuestion, Mapping[str, str]]:
     """Return the question of an audit, and the parameter of each argument of the function. Raise
     InvalidArgument if they do not fit.
     """
     require_one_of("mechanism", mechanism, (*MECHANISMS, *GAME_FIGURES), OWNER)
-    require_one_of(
-        "returns", returns, tuple(key for key in FIGURES if key not in GAME_FIGURES.values()), OWNER
+    figures = [key for key in FIGURES if key not in GAME_FIGURES.values()]
+    require_one_of("returns", returns, figures, OWNER)
+    reference, of_noise = MECHANISMS[mechanism], returns == "noise"
+    require_that(
+        reference.noise or not of_noise,
+        f"returns must not be 'noise' for {mechanism}, which has no noise parameter",
+        OWNER,
     )
-    reference = MECHANISMS[mechanism]
-    if returns == "noise" and not reference.noise:
-        raise InvalidArgument(
-            f"{OWNER}: returns must not be 'noise' for {mechanism}, which has no noise parameter"
-        )
-    known = {
-        p.name: p
-        for p in (*reference.parameters, *FIGURES[returns].queries)
-        if not (returns == "noise" and p.name == reference.noise)
-    }
-    needed = [p.name for p in known.values() if p.default is None]
-    names = arguments_of(function, parameters, list(known), needed, mechanism)
+    known = {p.name: p for p in (*reference.parameters, *FIGURES[returns].queries)}
+    if of_noise:
+        del known[reference.noise]
+    defaults = {p.name: p.default for p in known.values() if p.default is not None}
+    names = arguments_of(function, parameters, list(known), known.keys() - defaults, mechanism)
+    limits = require_type(
+        "ranges", {} if ranges is None else ranges, Mapping, "be a dict of (low, high)", OWNER
+    )
+    require_that(
+        set(limits) <= set(names.values()),
+        f"ranges must name parameters of the function ({', '.join(names.values())}), got "
+        f"{short_repr(list(limits))}",
+        OWNER,
+    )
     constants = [
         float(x) for x in constants_of(function) if isinstance(x, int | float) and 0 < abs(x) < 1e15
     ]
     searched = tuple(
-        _hinted(_in_range(known[key], (ranges or {}).get(key)), constants)
+        _hinted(_in_range(known[key], limits.get(key)), constants)
         for key in dict.fromkeys(names.values())
     )
-    if ranges is not None:
-        _require_ranges(ranges, names.values())
     fixed = {
-        p.name: int(p.default) if p.kind == "integer" else p.default
-        for p in known.values()
-        if p.default is not None
+        key: int(value) if known[key].kind == "integer" else value
+        for key, value in defaults.items()
     }
-    return Question(reference, returns, searched, fixed, caller(function, names)), names
-
-
-def _require_ranges(ranges: Any, known: Collection[str]) -> None:
-    """Raise InvalidArgument unless `ranges` is a dict whose keys are known parameters."""
-    if not isinstance(ranges, Mapping):
-        raise InvalidArgument(
-            f"{OWNER}: ranges must be a dict of (low, high), got {short_repr(ranges)}"
-        )
-    for key in ranges:
-        if key not in known:
-            raise InvalidArgument(
-                f"{OWNER}: ranges must name parameters of the function "
-                f"({', '.join(known)}), got {short_repr(key)}"
-            )
+    return FigureQuestion(reference, returns, searched, fixed, caller(function, names)), names
 
 
 def _hinted(parameter: Parameter, constants: Sequence[float]) -> Parameter:
@@ -475,15 +516,15 @@ def _hinted(parameter: Parameter, constants: Sequence[float]) -> Parameter:
         for x in constants
         for move in (-1, 0, 1)
     }
-    near = {x for x in near if parameter.low <= x <= parameter.high}
-    return replace(parameter, hints=tuple(sorted(near)) if parameter.kind != "list" else ())
+    inside = sorted(x for x in near if parameter.low <= x <= parameter.high)
+    return replace(parameter, hints=tuple(inside) if parameter.kind != "list" else ())
 
 
 def arguments_of(
     function: Callable[..., Any],
     parameters: Any,
     known: Sequence[str],
-    needed: Sequence[str],
+    needed: Collection[str],
     mechanism: str,
 ) -> Mapping[str, str]:
     """Return the parameter of each argument of a function. Raise InvalidArgument unless they are
@@ -497,24 +538,21 @@ def arguments_of(
                 f"{OWNER}: parameters must be given, because the function has no signature"
             ) from None
         parameters = {key: key for key in arguments if key in known}
-    if not isinstance(parameters, Mapping) or not all(
-        isinstance(text, str) for pair in parameters.items() for text in pair
-    ):
-        raise InvalidArgument(
-            f"{OWNER}: parameters must map names of arguments to names of parameters, got "
-            f"{short_repr(parameters)}"
-        )
+    require_that(
+        isinstance(parameters, Mapping) and all(isinstance(key, str) for key in parameters),
+        "parameters must map names of arguments to names of parameters, got "
+        f"{short_repr(parameters)}",
+        OWNER,
+    )
     for key, value in parameters.items():
-        if value not in known:
-            raise InvalidArgument(
-                f"{OWNER}: parameters[{key!r}] must be one of {', '.join(known)}, got {value!r}"
-            )
-    missing = [name for name in needed if name not in parameters.values()]
-    if missing:
-        raise InvalidArgument(
-            f"{OWNER}: parameters must name an argument for {', '.join(missing)} of "
-            f"{mechanism}, got {short_repr(dict(parameters))}"
-        )
+        require_one_of(f"parameters[{key!r}]", value, known, OWNER)
+    missing = [name for name in known if name in needed and name not in parameters.values()]
+    require_that(
+        not missing,
+        f"parameters must name an argument for {', '.join(missing)} of {mechanism}, got "
+        f"{short_repr(dict(parameters))}",
+        OWNER,
+    )
     return dict(parameters)
 
 
@@ -526,44 +564,36 @@ def _in_range(parameter: Parameter, limits: Any) -> Parameter:
         low, high = (float(limit) for limit in limits)
     except (TypeError, ValueError):
         low, high = 1.0, 0.0
-    if not (0 < low <= high < math.inf and parameter.least <= low and high <= parameter.most):
-        raise InvalidArgument(
-            f"{OWNER}: ranges[{parameter.name!r}] must be (low, high) with 0 < low <= high, from "
-            f"{parameter.least:.9g} to {parameter.most:g}, got {short_repr(limits)}"
-        )
-    keep = (
-        parameter.default
-        if parameter.default is not None and low <= parameter.default <= high
-        else None
+    require_that(
+        0 < low <= high < math.inf and parameter.least <= low and high <= parameter.most,
+        f"ranges[{parameter.name!r}] must be (low, high) with 0 < low <= high, from "
+        f"{parameter.least:.9g} to {parameter.most:g}, got {short_repr(limits)}",
+        OWNER,
     )
-    return replace(parameter, low=low, high=high, default=keep)
+    inside = parameter.default is not None and low <= parameter.default <= high
+    return replace(parameter, low=low, high=high, default=parameter.default if inside else None)
 
 
 def caller(function: Callable[..., Any], names: Mapping[str, str]) -> Call:
     """Return a function that calls the accountant at several points, and returns numbers and
     exceptions.
     """
+    together = getattr(function, "call_each", None)
+
+    def outcome(arguments: Json) -> Any:
+        try:
+            return function(**arguments)
+        except Exception as error:  # an accountant may raise anything at extreme parameters
+            return error
 
     def call(points: Sequence[Point]) -> Sequence[Any]:
         every = [
             {argument: at[parameter] for argument, parameter in names.items()}
             for at in map(plain, points)
         ]
-        together = getattr(function, "call_each", None)
-        return (
-            together(every)
-            if together is not None
-            else [_outcome(function, arguments) for arguments in every]
-        )
+        return [outcome(each) for each in every] if together is None else together(every)
 
     return call
-
-
-def _outcome(function: Callable[..., Any], arguments: Json) -> Any:
-    try:
-        return function(**arguments)
-    except Exception as error:  # an accountant may raise anything at extreme parameters
-        return error
 
 
 def plain(at: Mapping[str, Any]) -> Json:

@@ -45,6 +45,7 @@ from dpwitness.core.values.validation import (
     InvalidArgument,
     require_callable,
     require_positive,
+    require_that,
     require_type,
     short_repr,
 )
@@ -136,11 +137,8 @@ class SensitivityResult(FunctionResult):
         )
         where = self.pair.why if self.pair else "no pair"
         if self.verdict is Verdict.VIOLATED:
-            times = next(
-                text
-                for text in (f"{self.ratio_lower:.6g}", f"{self.ratio_lower:.17g}")
-                if text != "1"
-            )
+            short = f"{self.ratio_lower:.6g}"
+            times = f"{self.ratio_lower:.17g}" if short == "1" else short
             return (
                 f"the function moves by {times} times the claimed {self.bound:.6g} ({how}; {where})"
             )
@@ -278,24 +276,28 @@ def sensitivity_at(
     try:
         return _result(measure, pair, name, progress=(), skipped=0, evaluations=1)
     except ConvergenceError as error:
-        notes = (f"the function did not converge on the pair: {error}",)
-        return _result(measure, None, name, progress=(), skipped=0, evaluations=0, notes=notes)
+        return _result(
+            measure,
+            None,
+            name,
+            progress=(),
+            skipped=0,
+            evaluations=0,
+            notes=(f"the function did not converge on the pair: {error}",),
+        )
 
 
 def _result(
     measure: _Difference, pair: Pair | None, name: str | None, seed: int = 0, **fields: Any
 ) -> SensitivityResult:
-    bound = measure.bound
-    size, error = measure(pair) if pair is not None else (math.nan, 0.0)
-    lower = max(size - error, 0.0) / bound if pair is not None else math.nan
-    slack = 1e-12 if measure.exact else _SLACK  # of exact numbers, only the norm is rounded
-    verdict_found = Verdict.VIOLATED if lower > 1 + slack else Verdict.NOT_REFUTED
-    if (
-        pair is not None
-        and verdict_found is Verdict.NOT_REFUTED
-        and measure.coarse
-        and size / bound > 1 + _SLACK
-    ):
+    bound, verdict = measure.bound, Verdict.ERROR
+    size, error, lower = math.nan, 0.0, math.nan
+    if pair is not None:
+        size, error = measure(pair)
+        lower = max(size - error, 0.0) / bound
+        slack = 1e-12 if measure.exact else _SLACK  # of exact numbers, only the norm is rounded
+        verdict = Verdict.VIOLATED if lower > 1 + slack else Verdict.NOT_REFUTED
+    if verdict is Verdict.NOT_REFUTED and measure.coarse and size / bound > 1 + _SLACK:
         note = (
             f"the function moves by {size / bound:.9g} times the claimed bound, an excess within "
             f"the rounding of {measure.coarse} ({error:.3g} at these values): add the rounding to "
@@ -304,7 +306,7 @@ def _result(
         fields["notes"] = (*fields.get("notes", ()), note)
     return SensitivityResult(
         name=name or name_of(measure.function),
-        verdict=verdict_found if pair is not None else Verdict.ERROR,
+        verdict=verdict,
         bound=bound,
         norm=getattr(measure.norm, "__name__", str(measure.norm)),
         ratio=size / bound,
@@ -331,10 +333,11 @@ class _Difference:
         self, function: Callable[[Any], Any], claimed_bound: float, norm: Norm, owner: str
     ) -> None:
         require_callable("function", function, owner)
-        if not callable(norm) and not (isinstance(norm, int | float) and norm in (1, 2, math.inf)):
-            raise InvalidArgument(
-                f"{owner}: norm must be 1, 2, inf or a distance function, got {short_repr(norm)}"
-            )
+        require_that(
+            callable(norm) or (isinstance(norm, int | float) and norm in (1, 2, math.inf)),
+            f"norm must be 1, 2, inf or a distance function, got {short_repr(norm)}",
+            owner,
+        )
         self.bound = require_positive("claimed_bound", claimed_bound, owner)
         self.function, self.norm = function, norm
         self.rigorous = True
@@ -365,10 +368,11 @@ class _Difference:
             rounding = _ULPS * unit * size if self.coarse else 0.0
         else:
             size, largest, rounding = self._norm_of_difference(first, second)
-        if not math.isfinite(size):
-            raise InvalidArgument(
-                f"audit_sensitivity: function must give finite values, got a difference of {size!r}"
-            )
+        require_that(
+            math.isfinite(size),
+            f"function must give finite values, got a difference of {size!r}",
+            "audit_sensitivity",
+        )
         cancelled = 4e-16 * largest  # the difference inherits the rounding of the values
         if r0 is None or r1 is None:
             self.rigorous = False
@@ -382,10 +386,11 @@ class _Difference:
         """
         sides = [self._refine_precision(*_precision(value)) for value in (first, second)]
         shapes = [values.shape for values, _, _ in sides]
-        if shapes[0] != shapes[1]:
-            raise InvalidArgument(
-                f"audit_sensitivity: function must give one shape, got {shapes[0]} and {shapes[1]}"
-            )
+        require_that(
+            shapes[0] == shapes[1],
+            f"function must give one shape, got {shapes[0]} and {shapes[1]}",
+            "audit_sensitivity",
+        )
         (left, unit_left, coarse_left), (right, unit_right, coarse_right) = sides
         self.coarse, self.exact = (
             coarse_left or coarse_right if unit_left >= unit_right else coarse_right,
@@ -432,11 +437,11 @@ class _Difference:
         """Return the error radius as a float. Raise InvalidArgument unless it is finite and at
         least 0.
         """
-        if not (isinstance(radius, int | float | np.floating) and 0 <= radius < math.inf):
-            raise InvalidArgument(
-                "audit_sensitivity: function must give a finite error radius, at least 0, "
-                f"got {radius!r}"
-            )
+        require_that(
+            isinstance(radius, int | float | np.floating) and 0 <= radius < math.inf,
+            f"function must give a finite error radius, at least 0, got {radius!r}",
+            "audit_sensitivity",
+        )
         return float(radius)
 
 
@@ -478,10 +483,11 @@ def _precision(value: Any) -> tuple[Any, float, str]:
         raise InvalidArgument(
             f"audit_sensitivity: function must give a vector of numbers, got {type(value).__name__}"
         ) from None
-    if vector.dtype.kind not in "fO":
-        raise InvalidArgument(
-            f"audit_sensitivity: function must give a vector of numbers, got {type(value).__name__}"
-        )
+    require_that(
+        vector.dtype.kind in "fO",
+        f"function must give a vector of numbers, got {type(value).__name__}",
+        "audit_sensitivity",
+    )
     known = [kind for kind in kinds if kind.kind == "f"] or [np.dtype(np.float64)]
     coarsest = max(known, key=lambda kind: float(np.finfo(kind).eps))
     unit = float(np.finfo(coarsest).eps)
@@ -519,8 +525,9 @@ def _recompute(result: Json) -> Recomputed:
         raise_contradiction(
             result, f"its ratio {ratio:.6g} lies outside its limits, {lower:.6g} and {upper:.6g}"
         )
-    why = f"a ratio of at least {lower:.9g}"
-    require_verdict(result, Verdict(result["verdict"]), lower > 1 + _SLACK, why)
+    require_verdict(
+        result, Verdict(result["verdict"]), lower > 1 + _SLACK, f"a ratio of at least {lower:.9g}"
+    )
     return Recomputed(values={"ratio_lower": lower})
 
 

@@ -38,10 +38,10 @@ from dpwitness.core.protocols.mechanism import name_of
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
 from dpwitness.core.values.json_reader import Json, anything, integer, nullable, refuse
 from dpwitness.core.values.validation import (
-    InvalidArgument,
+    require_callable,
     require_integer,
     require_probability,
-    short_repr,
+    require_type,
 )
 from dpwitness.core.values.wording import count, figure
 
@@ -182,13 +182,10 @@ def audit_utility(
     >>> audit_utility(noise, MeanBound(1.1)).verdict.value
     'NOT_REFUTED'
     """
-    if not callable(error):
-        raise InvalidArgument(f"audit_utility: error must be callable, got {short_repr(error)}")
-    if not isinstance(claim, UtilityClaim):
-        raise InvalidArgument(
-            "audit_utility: claim must be a FailureBound, MeanBound or Scaling, got "
-            f"{short_repr(claim)}"
-        )
+    require_callable("error", error, "audit_utility")
+    require_type(
+        "claim", claim, UtilityClaim, "be a FailureBound, MeanBound or Scaling", "audit_utility"
+    )
     count = require_integer(
         "runs",
         claim.default_runs if runs is None else runs,
@@ -263,8 +260,9 @@ def _recompute(result: Json) -> Recomputed:
     refuted = lower > limit and (
         "margin" not in claimed or float(result["estimate"]) > limit + claimed["margin"]
     )
-    why = f"a lower limit of {lower:.6g} against {result['claim']}"
-    require_verdict(result, verdict, refuted, why)
+    require_verdict(
+        result, verdict, refuted, f"a lower limit of {lower:.6g} against {result['claim']}"
+    )
     return Recomputed(bool(values), values)
 
 
@@ -278,8 +276,7 @@ def _replay(case: Replay, function: Any, options: RunOptions) -> tuple[Any, str,
         if raw["transform"] is not None:
             if not isinstance(claim, Scaling):
                 refuse("transform", "be null: only a scaling claim has one", raw["transform"])
-            transform = case.load_function(raw["transform"], "transform")
-            claim = replace(claim, transform=transform)
+            claim = replace(claim, transform=case.load_function(raw["transform"], "transform"))
     result = case.measure(
         function,
         lambda: audit_utility(

@@ -31,6 +31,7 @@ from dpwitness.core.values.validation import (
     require,
     require_callable,
     require_positive,
+    require_that,
     short_repr,
 )
 
@@ -66,7 +67,7 @@ class UtilityClaim(ABC):
     @property
     def evidence(self) -> str:
         """Return ``statistical``, or ``assumed`` if a moment is assumed."""
-        return "statistical"
+        return "assumed" if self.assumption.startswith("assuming") else "statistical"
 
     @abstractmethod
     def measure(
@@ -175,16 +176,18 @@ class MeanBound(_Bound):
         require(self).finite("bound", "low")
         if self.deviation is not None:
             require(self).positive("deviation")
-        if self.high is not None:
+            require_that(
+                self.high is None,
+                "high and deviation must not both be given: a range is enough",
+                "MeanBound",
+            )
+        elif self.high is not None:
             require(self).finite("high")
-            if self.deviation is not None:
-                raise InvalidArgument(
-                    "MeanBound: high and deviation must not both be given: a range is enough"
-                )
-            if self.high <= self.low:
-                raise InvalidArgument(
-                    f"MeanBound: high must be above low = {self.low:g}, got {self.high!r}"
-                )
+            require_that(
+                self.high > self.low,
+                f"high must be above low = {self.low:g}, got {self.high!r}",
+                "MeanBound",
+            )
 
     def __str__(self) -> str:
         return f"mean error <= {self.bound:.6g}"
@@ -200,33 +203,26 @@ class MeanBound(_Bound):
             else f"for errors in [{self.low:.6g}, {self.high:.6g}]"
         )
 
-    @property
-    def evidence(self) -> str:
-        return "statistical" if self.deviation is None else "assumed"
-
     def limit_to_json(self) -> Json:
         return {"kind": "mean", "limit": self.bound}
 
     def _limits(self, values: FloatArray, alpha: float) -> tuple[float, float, float, float]:
-        if np.isinf(values).any():
-            raise InvalidArgument(
-                "audit_utility: error must be finite for a claim about its mean, got inf"
-            )
+        require_that(
+            not np.isinf(values).any(),
+            "error must be finite for a claim about its mean, got inf",
+            "audit_utility",
+        )
         estimate, spread = float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))
         if self.deviation is not None:
             return estimate, *moment_limits(values, alpha, deviation=self.deviation), spread
         high = math.inf if self.high is None else self.high
-        for outside, rule, end in (
-            (values < self.low, "least", "low"),
-            (values > high, "most", "high"),
-        ):
-            if outside.any():
-                run = int(np.flatnonzero(outside)[0])
-                raise InvalidArgument(
-                    f"audit_utility: error must be at {rule} {end} = {getattr(self, end):g}, "
-                    f"got {values[run]:.6g} in run {run}; state its range, as in "
-                    f"MeanBound({self.bound:g}, low=..., high=...)"
-                )
+        outside = values[(values < self.low) | (values > high)]
+        require_that(
+            not outside.size,
+            f"error must be in [{self.low:g}, {high:g}], got {outside[:1]}; state its range, as in "
+            f"MeanBound({self.bound:g}, low=..., high=...)",
+            "audit_utility",
+        )
         return estimate, *range_limits(values, self.low, self.high, alpha), spread
 
 
@@ -271,25 +267,28 @@ class Scaling(UtilityClaim):
         if (self.spread is None) == (self.statistic == "mean"):
             rule = "be given for the mean" if self.spread is None else "be left out for the median"
             raise InvalidArgument(f"Scaling: spread must {rule}, got {self.spread!r}")
-        if not isinstance(self.grid, Sequence) or isinstance(self.grid, str):
-            raise InvalidArgument(
-                f"Scaling: grid must be a sequence of numbers, got {short_repr(self.grid)}"
-            )
+        require_that(
+            isinstance(self.grid, Sequence) and not isinstance(self.grid, str),
+            f"grid must be a sequence of numbers, got {short_repr(self.grid)}",
+            "Scaling",
+        )
         require_callable("transform", self.transform, "Scaling", arguments=1, optional=True)
         values = sorted({require_positive("grid", value, "Scaling") for value in self.grid})
-        if len(values) < 4 or values[-1] < 64.0 * values[0] * (1 - 1e-12):
-            found = f"{len(values)} spanning {values[-1] / values[0]:.6g}x" if values else "none"
-            raise InvalidArgument(
-                "Scaling: grid must hold at least 4 different values that span at least "
-                f"64x, got {found}"
-            )
+        span = values[-1] / values[0] if values else 0.0
+        require_that(
+            len(values) >= 4 and span >= 64.0 * (1 - 1e-12),
+            "grid must hold at least 4 different values that span at least 64x, got "
+            f"{len(values)} spanning {span:.6g}x",
+            "Scaling",
+        )
         object.__setattr__(self, "grid", tuple(values))
         for value in values:
-            if not self.regressor(value) > 0:
-                raise InvalidArgument(
-                    "Scaling: transform must be positive on the grid, got "
-                    f"{self.regressor(value)!r} at {value!r}"
-                )
+            require_that(
+                self.regressor(value) > 0,
+                f"transform must be positive on the grid, got {self.regressor(value)!r} "
+                f"at {value!r}",
+                "Scaling",
+            )
 
     def regressor(self, value: float) -> float:
         """Return the transformed parameter, of which the error is a power."""
@@ -313,10 +312,6 @@ class Scaling(UtilityClaim):
         if self.spread is None:
             return "exact for every law"
         return f"assuming standard deviations of at most {self.spread:.6g} means"
-
-    @property
-    def evidence(self) -> str:
-        return "assumed" if self.statistic == "mean" else "statistical"
 
     def describe(self, estimate: float, runs: int) -> str:
         return (
@@ -391,45 +386,42 @@ class Scaling(UtilityClaim):
         self, value: float, errors: FloatArray, rng: Generator, alpha: float
     ) -> UtilityPoint:
         """Return the measured point at one parameter value."""
+        size = len(errors)
         if self.spread is None:
-            middle = float(np.median(errors))
-            bootstrap_medians = np.median(
-                errors[rng.integers(0, len(errors), (200, len(errors)))], axis=1
-            )
-            point = UtilityPoint(
-                value, middle, float(bootstrap_medians.std(ddof=1)), *median_limits(errors, alpha)
-            )
+            medians = np.median(errors[rng.integers(0, size, (200, size))], axis=1)
+            middle, spread = float(np.median(errors)), float(medians.std(ddof=1))
+            point = UtilityPoint(value, middle, spread, *median_limits(errors, alpha))
         else:
-            if errors.min() < 0:
-                raise InvalidArgument(
-                    "audit_utility: error must be at least 0 where spread is stated, got "
-                    f"{errors.min():.6g}"
-                )
+            require_that(
+                errors.min() >= 0,
+                f"error must be at least 0 where spread is stated, got {errors.min():.6g}",
+                "audit_utility",
+            )
             point = UtilityPoint(
                 value,
                 float(errors.mean()),
-                float(errors.std(ddof=1) / math.sqrt(len(errors))),
+                float(errors.std(ddof=1) / math.sqrt(size)),
                 *moment_limits(errors, alpha, spread=self.spread),
             )
-        if not (math.isfinite(point.error) and point.error > 0):
-            raise InvalidArgument(
-                "audit_utility: error must be positive and finite for the regression, got "
-                f"{point.error!r} as the {self.statistic} error at {self.parameter} = {value:g}"
-            )
+        require_that(
+            math.isfinite(point.error) and point.error > 0,
+            f"error must be positive and finite for the regression, got {point.error!r} "
+            f"as the {self.statistic} error at {self.parameter} = {value:g}",
+            "audit_utility",
+        )
         return point
 
 
 def _errors(values: Any, runs: int) -> FloatArray:
     """Return the errors as an array. Raise InvalidArgument unless there is one number per run."""
     errors = np.asarray(values, dtype=np.float64)
-    if errors.shape != (runs,):
-        raise InvalidArgument(
-            f"audit_utility: error must return one number per run, shape ({runs},), got "
-            f"shape {errors.shape}"
-        )
-    if np.isnan(errors).any():
-        raise InvalidArgument(
-            "audit_utility: error must be a number, got nan in run "
-            f"{int(np.flatnonzero(np.isnan(errors))[0])}"
-        )
+    require_that(
+        errors.shape == (runs,),
+        f"error must return one number per run, shape ({runs},), got shape {errors.shape}",
+        "audit_utility",
+    )
+    wrong = np.flatnonzero(np.isnan(errors))
+    require_that(
+        not wrong.size, f"error must be a number, got nan in runs {wrong[:3]}", "audit_utility"
+    )
     return errors

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import random
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -16,12 +17,12 @@ from dpwitness.auditors.functions.metamorphic import random_relations, relations
 from dpwitness.auditors.functions.metamorphic.relations import (
     Cases,
     RelationOutcome,
-    outcome,
     row_count,
     rows,
 )
 from dpwitness.auditors.functions.stability.metrics import metric_named
 from dpwitness.auditors.functions.stability.neighbors import RowEdits, neighbors_of
+from dpwitness.auditors.functions.stability.search import outcome
 from dpwitness.auditors.search.catalogue import pairs_for, require_domain, require_settings
 from dpwitness.auditors.witnesses.result import FunctionResult, named
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
@@ -38,6 +39,7 @@ from dpwitness.core.values.validation import (
     require_nonnegative,
     require_one_of,
     require_probability,
+    require_that,
     short_repr,
 )
 from dpwitness.mechanisms.wrappers.programs.declared import FailedRun
@@ -70,8 +72,13 @@ def inputs_of(
     rng = random.Random(seed)
     pairs: list[tuple[Any, ...]] = []
     if isinstance(domain, InputSpace):
-        metric = metric_named(input_metric, "input_metric", owner)
-        near = neighbors_of(domain, metric, [d_in], constants_of(function), owner)
+        near = neighbors_of(
+            domain,
+            metric_named(input_metric, "input_metric", owner),
+            [d_in],
+            constants_of(function),
+            owner,
+        )
         assert isinstance(near, RowEdits)
         kept: dict[int, list[Any]] = {}
         for each in islice(near.bases(), 600):
@@ -190,8 +197,11 @@ class MetamorphicResult(FunctionResult):
         }
 
     def _finding_advice(self) -> str:
-        suspected = self.verdict is Verdict.SUSPECT
-        return "" if suspected else "no change is needed on this evidence, which is not a proof"
+        return (
+            ""
+            if self.verdict is Verdict.SUSPECT
+            else "no change is needed on this evidence, which is not a proof"
+        )
 
     def _summary(self) -> str:
         if not self.finding:
@@ -410,59 +420,49 @@ def audit_metamorphic(
     >>> first.verdict.value
     'VIOLATED'
     """
-    for label, value in (
-        ("function", function),
-        ("at_epsilon", at_epsilon),
-        ("noise", noise),
-        ("stability_map", stability_map),
-        ("sequential", sequential),
-        ("parallel", parallel),
-    ):
-        require_callable(label, value, _OWNER, optional=True)
-    require_probability("confidence", confidence, _OWNER)
-    require_settings(_OWNER, seed, name=name)
-    for each in only or ():
-        require_one_of("only", each, RELATIONS, _OWNER)
     given: dict[str, Any] = {
         "function": function,
-        "mechanism": mechanism,
         "at_epsilon": at_epsilon,
         "noise": noise,
+        "stability_map": stability_map,
+        "sequential": sequential,
         "parallel": parallel,
+    }
+    for label, value in given.items():
+        require_callable(label, value, _OWNER, optional=True)
+    given |= {
+        "mechanism": mechanism,
         "unordered": unordered,
         "row_wise": row_wise,
         "zero_map": stability_map is not None and outcome(stability_map, d_in) == 0,
     }
-    require_nonnegative("epsilon", epsilon, _OWNER)
-    require_probability("delta", delta, _OWNER, zero=True)
-    if runs is not None:
-        # smallest number of runs that an audit of a law takes
-        require_integer("runs", runs, _OWNER, least=1000)
+    require_settings(_OWNER, seed, name=name)
+    for each in only or ():
+        require_one_of("only", each, RELATIONS, _OWNER)
     options = {
         "seed": seed,
-        "confidence": confidence,
-        "epsilon": epsilon,
-        "delta": delta,
+        "confidence": require_probability("confidence", confidence, _OWNER),
+        "epsilon": require_nonnegative("epsilon", epsilon, _OWNER),
+        "delta": require_probability("delta", delta, _OWNER, zero=True),
         "output_metric": output_metric,
-        **({"runs": runs} if runs is not None else {}),
     }
-    domain = (
-        domain
-        if domain is not None
-        else getattr(mechanism, "domain", None) or getattr(function, "domain", None)
-    )
+    if runs is not None:
+        # smallest number of runs that an audit of a law takes
+        options["runs"] = require_integer("runs", runs, _OWNER, least=1000)
+    if domain is None:
+        domain = getattr(mechanism, "domain", None) or getattr(function, "domain", None)
     inputs = inputs_of(domain, datasets or (), input_metric, d_in, seed, _OWNER, function)
+    applied = {
+        key: relation
+        for key, relation in RELATIONS.items()
+        if given[relation.subject] is not None
+        and (not relation.needs or given[relation.needs])
+        and key in (only or RELATIONS)
+    }
     found: list[MetamorphicResult | AccountantResult] = []
-    for key, relation in RELATIONS.items():
-        if (
-            given[relation.subject] is None
-            or (relation.needs and not given[relation.needs])
-            or key not in (only or RELATIONS)
-        ):
-            continue
+    for key, relation in applied.items():
         cases = relation.cases(inputs)
-        if not cases:
-            raise InvalidArgument(f"{_OWNER}: {key} needs datasets: give domain or datasets")
+        require_that(cases, f"{key} needs datasets: give domain or datasets", _OWNER)
         found.append(check_relation(key, given[relation.subject], cases, options, name))
     if sequential is not None:
         found.append(
@@ -475,11 +475,12 @@ def audit_metamorphic(
                 name=name,
             )
         )
-    if not found:
-        raise InvalidArgument(
-            f"{_OWNER}: no relation applies: give a mechanism, at_epsilon, noise, or a "
-            "function with unordered or row_wise"
-        )
+    require_that(
+        found,
+        "no relation applies: give a mechanism, at_epsilon, noise, or a function with "
+        "unordered or row_wise",
+        _OWNER,
+    )
     return tuple(found)
 
 
@@ -490,25 +491,19 @@ def check_relation(
     takes.
     """
     begin, known = time.perf_counter(), RELATIONS[relation]
-    found = known.check(
-        subject, cases, **{key: options[key] for key in known.options if key in options}
-    )
-    verdict = (
-        Verdict.VIOLATED if found.finding else Verdict.NOT_REFUTED if found.tried else Verdict.ERROR
-    )
-    missed = (
-        (f"{found.failed} cases could not be run",)
-        if found.failed and verdict is not Verdict.ERROR
-        else ()
-    )
-    causes = (
-        ()
-        if verdict is not Verdict.ERROR
-        else (f"no case could be run: all {found.failed} calls failed or were not repeatable",)
-    )
+    taken = {key: options[key] for key in known.options if key in options}
+    with warnings.catch_warnings():  # unusual inputs are meant
+        warnings.simplefilter("ignore")
+        found = known.check(subject, cases, **taken)
+    tried = Verdict.NOT_REFUTED if found.tried else Verdict.ERROR
+    notes = list(found.notes)
+    if found.failed and found.tried:
+        notes.append(f"{found.failed} cases could not be run")
+    elif not found.tried and not notes:
+        notes = [f"no case could be run: all {found.failed} calls failed or were not repeatable"]
     return MetamorphicResult(
         name=name or name_of(subject),
-        verdict=verdict,
+        verdict=Verdict.VIOLATED if found.finding else tried,
         relation=relation,
         statement=known.statement,
         finding=found.finding,
@@ -518,7 +513,7 @@ def check_relation(
         tried=found.tried,
         seed=options["seed"],
         output_metric=options.get("output_metric") if "output_metric" in known.options else None,
-        notes=(*(causes if not found.notes else ()), *found.notes, *missed),
+        notes=tuple(notes),
         seconds=time.perf_counter() - begin,
         target=named(subject),
         subject=subject,

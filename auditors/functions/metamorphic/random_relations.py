@@ -16,8 +16,8 @@ from dpwitness.auditors.functions.metamorphic.relations import (
     NotRun,
     RelationOutcome,
     first_broken,
-    outcome,
 )
+from dpwitness.auditors.functions.stability.search import outcome
 from dpwitness.auditors.statistics.anytime import log_dependence
 from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
 from dpwitness.auditors.witnesses.verdicts import Verdict
@@ -66,9 +66,9 @@ def zero_epsilon_is_constant(
         The first case with different laws.
     """
     mechanism = outcome(at_epsilon, 0.0)
+    sampler = getattr(mechanism, "sample", mechanism)
     raised: list[Any] = [mechanism]
     if not isinstance(mechanism, FailedRun):
-        sampler = getattr(mechanism, "sample", mechanism)
         raised = [_raises(sampler, dataset, [seed], 1) for case in cases[:1] for dataset in case]
     if raised and all(raised):
         return RelationOutcome(tried=1, notes=(f"epsilon 0 is refused: {raised[0]}",))
@@ -88,8 +88,7 @@ def zero_epsilon_is_constant(
         # SUSPECT if the mechanism's own claim, which is not audited, is a guess
         if found.verdict not in (Verdict.VIOLATED, Verdict.SUSPECT):
             return None
-        bound = found.epsilon_lower
-        return f"the laws on two datasets differ: epsilon > {bound:.4g} certified", ()
+        return f"the laws on two datasets differ: epsilon > {found.epsilon_lower:.4g} certified", ()
 
     return first_broken(compare, cases, error=1 - confidence)
 
@@ -174,8 +173,12 @@ def _distances(
 
     def run() -> FloatArray:
         mechanism = at_epsilon(epsilon)
-        sampler = getattr(mechanism, "sample", mechanism)
-        return np.array([_pair_distances(sampler(dataset, size, rng), size) for _ in range(_CALLS)])
+        return np.array(
+            [
+                _pair_distances(getattr(mechanism, "sample", mechanism)(dataset, size, rng), size)
+                for _ in range(_CALLS)
+            ]
+        )
 
     found = outcome(run)
     return None if isinstance(found, FailedRun) or not np.all(np.isfinite(found)) else found

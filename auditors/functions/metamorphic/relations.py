@@ -4,16 +4,15 @@ epsilon, parallel composition; and the comparison of two outputs."""
 from __future__ import annotations
 
 import contextlib
-import copy
 import math
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from dpwitness.auditors.functions.stability.metrics import Incomparable, metric_named
+from dpwitness.auditors.functions.stability.search import outcome
 from dpwitness.core.values.dataframe_backends import library
 from dpwitness.core.values.json_codec import to_jsonable
 from dpwitness.core.values.validation import InvalidArgument, short_repr
@@ -22,45 +21,27 @@ from dpwitness.mechanisms.wrappers.programs.declared import FailedRun
 _SLACK = 1e-9  # relative difference of two floating-point numbers that is called rounding
 
 
-def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the value of a call on copies of its arguments, or a FailedRun; warnings on unusual
-    inputs are not shown.
-    """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return function(*(copy.deepcopy(argument) for argument in arguments))
-    except (KeyboardInterrupt, MemoryError):
-        raise
-    except BaseException as error:
-        return FailedRun.of(error)
-
-
 def difference(first: Any, second: Any) -> float:
     """Return the difference of two outputs: 0 if equal, at most 1e-9 if equal up to rounding, 1 or
     more otherwise.
     """
-    if isinstance(first, FailedRun) or isinstance(second, FailedRun):
-        same = (
-            isinstance(first, FailedRun)
-            and isinstance(second, FailedRun)
-            and first.name == second.name
-        )
-        return 0.0 if same else math.inf
+    failures = [each.name for each in (first, second) if isinstance(each, FailedRun)]
+    if failures:
+        return 0.0 if len(failures) == 2 and failures[0] == failures[1] else math.inf
     frames = {_frame(first), _frame(second)} & {"pandas", "polars"}
     arrays = isinstance(first, np.ndarray) and isinstance(second, np.ndarray)
     if (frames and type(first) is not type(second)) or (arrays and first.shape != second.shape):
         return math.inf
     left, right = _parts(first), _parts(second)
+    both: Iterable[tuple[Any, Any]]
     if isinstance(left, Mapping) and isinstance(right, Mapping):
-        keys, same = list(left), set(left) == set(right) if frames else list(left) == list(right)
+        same = left.keys() == right.keys() if frames else list(left) == list(right)
+        both = ((left[key], right.get(key)) for key in left)
     elif isinstance(left, list | tuple) and isinstance(right, list | tuple):
-        keys, same = list(range(len(left))), len(left) == len(right)
+        same, both = len(left) == len(right), zip(left, right, strict=False)
     else:
         return _of_scalars(left, right)
-    if not same:
-        return math.inf
-    return max((difference(left[key], right[key]) for key in keys), default=0.0)
+    return max((difference(*pair) for pair in both), default=0.0) if same else math.inf
 
 
 def _parts(value: Any) -> Any:
@@ -81,8 +62,9 @@ def _frame(value: Any) -> str:
     """Return the library of a frame or a column of a frame, ``dict`` for a dict of columns, and an
     empty text for other values.
     """
-    if isinstance(value, dict) and value and all(isinstance(each, list) for each in value.values()):
-        return "dict" if len(set(map(len, value.values()))) == 1 else ""
+    if isinstance(value, dict):
+        lists = all(isinstance(each, list) for each in value.values())
+        return "dict" if lists and len(set(map(len, value.values()))) == 1 else ""
     home = type(value).__module__.partition(".")[0]
     return home if home in ("pandas", "polars") else ""
 
@@ -131,11 +113,9 @@ def rows(dataset: Any, order: Sequence[int]) -> Any:
     kind = _frame(dataset)
     if kind == "pandas":
         return dataset.iloc[list(order)].reset_index(drop=True)
-    if kind == "polars":
-        return dataset[list(order)]
     if kind == "dict":
         return {name: rows(column, order) for name, column in dataset.items()}
-    if isinstance(dataset, np.ndarray) and dataset.ndim > 0:
+    if kind == "polars" or (isinstance(dataset, np.ndarray) and dataset.ndim > 0):
         return dataset[list(order)]
     if isinstance(dataset, list | tuple):
         return type(dataset)(dataset[i] for i in order)
@@ -231,19 +211,16 @@ def concatenation_is_kept(function: Callable[[Any], Any], cases: Cases) -> Relat
     def compare(first: Any, second: Any) -> Broken | None:
         inputs = concatenated([first, second]), first, second
         whole, *parts = outputs = tuple(outcome(function, each) for each in inputs)
-        raised = next((part for part in parts if isinstance(part, FailedRun)), None)
-        if raised is not None and (isinstance(whole, FailedRun) or 0 in map(row_count, inputs)):
+        joined = next((part for part in parts if isinstance(part, FailedRun)), None)
+        if joined is not None and (isinstance(whole, FailedRun) or 0 in map(row_count, inputs)):
             return None  # which of several rows raises first is for the function to choose
-        joined = outcome(concatenated, parts) if raised is None else raised
-        if raised is None and isinstance(joined, FailedRun):  # the parts are not rows
-            raise NotRun
+        if joined is None:
+            joined = _result(concatenated, parts)  # parts that are not rows are not run
         if not _differ((whole, joined)):
             return None
         _require_repeatable(function, inputs, outputs)
-        return f"the whole gives {_short(whole)}, its two parts together {_short(joined)}", (
-            whole,
-            joined,
-        )
+        found = f"the whole gives {_short(whole)}, its two parts together {_short(joined)}"
+        return found, (whole, joined)
 
     return first_broken(
         compare, cases, "outputs of parts and of their concatenation differ by rounding"
@@ -293,9 +270,7 @@ def more_epsilon_is_no_more_noise(noise: Callable[[float], float], cases: Cases)
     """
 
     def compare(epsilon: Any) -> Broken | None:
-        once, twice = outcome(noise, epsilon), outcome(noise, 2 * epsilon)
-        if isinstance(once, FailedRun) or isinstance(twice, FailedRun):
-            raise NotRun
+        once, twice = _result(noise, epsilon), _result(noise, 2 * epsilon)
         if not float(twice) > float(once) * (1 + _SLACK):
             return None
         return (
@@ -328,9 +303,7 @@ def parallel_composition_is_the_maximum(
     above = []
 
     def compare(epsilons: Any) -> Broken | None:
-        figure = outcome(function, list(epsilons))
-        if isinstance(figure, FailedRun):
-            raise NotRun
+        figure = _result(function, list(epsilons))
         if float(figure) > max(epsilons) * (1 + _SLACK):
             above.append(figure)
         if not float(figure) < max(epsilons) * (1 - _SLACK):
@@ -342,14 +315,20 @@ def parallel_composition_is_the_maximum(
         )
 
     found = first_broken(compare, cases)
-    if not above:
-        return found
     note = f"loose: the figure is above the largest epsilon in {len(above)} cases"
-    return replace(found, notes=(*found.notes, note))
+    return replace(found, notes=(note,)) if above else found
 
 
 class NotRun(Exception):
     """Error of a case that could not be run."""
+
+
+def _result(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return the value of a call. Raise NotRun if the call fails."""
+    found = outcome(function, *arguments)
+    if isinstance(found, FailedRun):
+        raise NotRun
+    return found
 
 
 class _Rounding(Exception):
@@ -360,19 +339,19 @@ def first_broken(
     compare: Compare, cases: Cases, rounding: str = "", error: float = 0.0
 ) -> RelationOutcome:
     """Return the first case that breaks a relation, at this probability of a false finding."""
-    tried = failed = rounded = 0
-    for case in cases:
+    failed, notes = 0, tuple[str, ...]()
+    for number, case in enumerate(cases, 1):
         try:
             found = compare(*case)
         except NotRun:
             failed += 1
-            continue
         except _Rounding:
-            rounded, found = rounded + 1, None
-        tried += 1
-        if found is not None:
-            return RelationOutcome(found[0], tuple(case), found[1], error, tried, failed)
-    return RelationOutcome(tried=tried, failed=failed, notes=(rounding,) if rounded else ())
+            notes = (rounding,)
+        else:
+            if found is not None:
+                text, outputs = found
+                return RelationOutcome(text, tuple(case), outputs, error, number - failed, failed)
+    return RelationOutcome(tried=len(cases) - failed, failed=failed, notes=notes)
 
 
 def _comparison(
@@ -395,17 +374,10 @@ def _differ(outputs: tuple[Any, Any], metric: str | None = None) -> bool:
     digits only.
     """
     apart = difference(*outputs)
-    if (
-        apart > 0
-        and metric is not None
-        and not any(isinstance(each, FailedRun) for each in outputs)
-    ):
+    if apart > 0 and metric is not None:
         with contextlib.suppress(Incomparable):
-            apart = (
-                apart
-                if metric_named(metric, "output_metric", "order_is_ignored").measure(*outputs)
-                else 0.0
-            )
+            measured = metric_named(metric, "output_metric", "order_is_ignored").measure(*outputs)
+            apart = apart if measured else 0.0
     if 0 < apart <= _SLACK:
         raise _Rounding
     return apart > 0

@@ -42,6 +42,8 @@ from dpwitness.core.values.validation import (
     error_text,
     require_callable,
     require_integer,
+    require_positive,
+    require_that,
     require_type,
     short_repr,
 )
@@ -124,16 +126,23 @@ def audit_stability(
     """
     require_callable("stability_map", stability_map, _OWNER)
     used_seed, _ = require_settings(_OWNER, 0 if seed is None else seed, seconds, name=name)
-    if not callable(transformation) and not callable(getattr(transformation, "apply_all", None)):
-        raise InvalidArgument(
-            f"{_OWNER}: transformation must be callable, or have apply_all(datasets), got "
-            f"{short_repr(transformation)}"
-        )
+    require_that(
+        callable(transformation) or callable(getattr(transformation, "apply_all", None)),
+        "transformation must be callable, or have apply_all(datasets), got "
+        f"{short_repr(transformation)}",
+        _OWNER,
+    )
     measure_in, measure_out = (
         metric_named(value, key, _OWNER)
         for key, value in (("input_metric", input_metric), ("output_metric", output_metric))
     )
-    _require_distances(d_in)
+    require_that(
+        isinstance(d_in, Sequence) and not isinstance(d_in, str) and d_in,
+        f"d_in must be a list of positive numbers, got {short_repr(d_in)}",
+        _OWNER,
+    )
+    for d in d_in:
+        require_positive("d_in", d, _OWNER)
     bounds, skipped = map_values(stability_map, sorted(set(d_in)))
     near = neighbors_of(
         input_domain, measure_in, list(bounds), constants_of(transformation), _OWNER
@@ -187,40 +196,27 @@ def audit_stability(
     )
 
 
-def _require_distances(d_in: Any) -> None:
-    """Raise InvalidArgument unless `d_in` is a list of positive numbers."""
-    listed = isinstance(d_in, Sequence) and not isinstance(d_in, str)
-    wrong = [
-        d
-        for d in (d_in if listed else ())
-        if isinstance(d, bool) or not isinstance(d, int | float | Fraction) or not 0 < d < math.inf
-    ]
-    if not listed or not d_in or wrong:
-        raise InvalidArgument(
-            f"{_OWNER}: d_in must be a list of positive numbers, got "
-            f"{short_repr(wrong[0] if wrong else d_in)}"
-        )
-
-
 def _require_inputs(inputs: Any, input_domain: InputSpace | Domain) -> Sequence[Any]:
     """Return the given datasets, or none. Raise InvalidArgument unless they are a list of datasets
     of an InputSpace.
     """
     given = () if inputs is None else inputs
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise InvalidArgument(
-            f"{_OWNER}: inputs must be a list of datasets, got {short_repr(inputs)}"
-        )
-    if inputs is not None and isinstance(input_domain, Domain):
-        raise InvalidArgument(
-            f"{_OWNER}: inputs must be left out for a Domain, whose pairs are catalogued: "
-            "give an InputSpace"
-        )
+    require_that(
+        isinstance(given, Sequence) and not isinstance(given, str),
+        f"inputs must be a list of datasets, got {short_repr(inputs)}",
+        _OWNER,
+    )
+    require_that(
+        inputs is None or not isinstance(input_domain, Domain),
+        "inputs must be left out for a Domain, whose pairs are catalogued: give an InputSpace",
+        _OWNER,
+    )
     for i, dataset in enumerate(given):
-        if not input_domain.contains(dataset):
-            raise InvalidArgument(
-                f"{_OWNER}: inputs[{i}] must belong to the input domain, got {short_repr(dataset)}"
-            )
+        require_that(
+            input_domain.contains(dataset),
+            f"inputs[{i}] must belong to the input domain, got {short_repr(dataset)}",
+            _OWNER,
+        )
     return given
 
 
@@ -233,24 +229,26 @@ def map_values(
     bounds: dict[Any, Exact] = {}
     skipped = []
     for d in d_in:
+        problem = ""
         try:
             bound = exact(plain(stability_map(d)))
             if bound < 0:
-                raise Incomparable(f"a distance is at least 0, got {bound}")
-        except Incomparable as error:
-            skipped.append(f"d_in = {format_number(d)}: the map gives no distance: {error}")
-        except Exception as error:
-            skipped.append(f"d_in = {format_number(d)}: the map raises {error_text(error)}")
-        else:
-            if bound == math.inf:
-                skipped.append(f"d_in = {format_number(d)}: the map is infinite and claims nothing")
+                problem = f"gives no distance: a distance is at least 0, got {bound}"
+            elif bound == math.inf:
+                problem = "is infinite and claims nothing"
             else:
                 bounds[d] = Fraction(bound)
-    if not bounds:
-        raise InvalidArgument(
-            f"{_OWNER}: stability_map must give a finite distance at some d_in: "
-            f"{'; '.join(skipped)}"
-        )
+        except Incomparable as error:
+            problem = f"gives no distance: {error}"
+        except Exception as error:
+            problem = f"raises {error_text(error)}"
+        if problem:
+            skipped.append(f"d_in = {format_number(d)}: the map {problem}")
+    require_that(
+        bounds,
+        f"stability_map must give a finite distance at some d_in: {'; '.join(skipped)}",
+        _OWNER,
+    )
     return bounds, tuple(skipped)
 
 
@@ -384,14 +382,11 @@ def audit_chains(
     InvalidArgument
         If an argument is invalid, or no two steps can follow each other.
     """
-    if (
-        not isinstance(steps, Sequence)
-        or not steps
-        or not all(isinstance(step, Step) for step in steps)
-    ):
-        raise InvalidArgument(
-            f"audit_chains: steps must be a list of Steps, got {short_repr(steps)}"
-        )
+    require_that(
+        isinstance(steps, Sequence) and steps and all(isinstance(step, Step) for step in steps),
+        f"steps must be a list of Steps, got {short_repr(steps)}",
+        "audit_chains",
+    )
     count = require_integer("count", count, "audit_chains", least=1, most=10**6)
     length = require_integer("length", length, "audit_chains", least=2, most=100)
     used_seed, _ = require_settings("audit_chains", 0 if seed is None else seed, seconds)
@@ -410,11 +405,11 @@ def audit_chains(
             chain = chain.then(steps[places[-1]])
         if len(places) > 1:
             chains[tuple(places)] = chain
-    if not chains:
-        raise InvalidArgument(
-            "audit_chains: steps must contain two that can follow each other: metrics and "
-            "spaces have to agree"
-        )
+    require_that(
+        chains,
+        "steps must contain two that can follow each other: metrics and spaces have to agree",
+        "audit_chains",
+    )
     return tuple(
         audit_stability(
             chain.function,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -20,7 +20,7 @@ from typing import Any
 from dpwitness.core.datasets.records import exact as exact_key
 from dpwitness.core.domains.spaces import to_f32
 from dpwitness.core.values.dataframe_backends import library_name, to_parts, values_of
-from dpwitness.core.values.validation import InvalidArgument, short_repr
+from dpwitness.core.values.validation import InvalidArgument, require_that, short_repr
 
 Exact = Fraction | int | float  # a float is an infinity
 
@@ -48,16 +48,12 @@ def exact(value: Any) -> Exact:
     """Return a number without rounding. Raise Incomparable for NaN and for other values."""
     if type(value) is int:
         return value
-    if isinstance(value, float):
-        if value != value:
+    if isinstance(value, float | Decimal):
+        if is_missing(value):
             raise Incomparable("NaN is not a number")
         return Fraction(value) if math.isfinite(value) else float(value)
     if isinstance(value, bool | int | Rational):
         return Fraction(value)
-    if isinstance(value, Decimal):
-        if value.is_nan():
-            raise Incomparable("NaN is not a number")
-        return Fraction(value) if value.is_finite() else math.copysign(math.inf, value)
     if isinstance(value, datetime.timedelta):
         return Fraction(value // datetime.timedelta(microseconds=1), 10**6)
     scalar = plain(value)
@@ -78,11 +74,11 @@ def is_missing(value: Any) -> bool:
     """Return whether a value is None, NaN or a missing value of a library, which no noise turns
     into a number.
     """
-    if isinstance(value, float):
-        return value != value
+    if isinstance(value, Decimal):
+        return value.is_nan()
     return (
         value is None
-        or (isinstance(value, Decimal) and value.is_nan())
+        or (isinstance(value, float) and value != value)
         or type(value).__name__ in ("NAType", "NaTType")
     )
 
@@ -93,8 +89,9 @@ def gap(first: Any, second: Any) -> Exact:
     """
     if type(first) is int and type(second) is int:
         return abs(first - second)
-    if is_missing(first) or is_missing(second):
-        return 0 if is_missing(first) and is_missing(second) else math.inf
+    missing = is_missing(first) + is_missing(second)
+    if missing:
+        return 0 if missing == 2 else math.inf
     left, right = exact(first), exact(second)
     if isinstance(left, float) or isinstance(right, float):
         return 0 if left == right else math.inf
@@ -110,34 +107,26 @@ def rounds(excess: Exact, bound: Exact, root: int, outputs: list[Any]) -> bool:
     last place of the largest output, if they are at most a thousandth of the bound.
     """
     floats = [each for each in _flat_numbers(outputs) if isinstance(each, float)]
-    if (
-        isinstance(excess, float)
-        or not bound > 0
-        or not (floats or Fraction(bound).denominator > 1)
-    ):
+    exact_numbers = not floats and Fraction(bound).denominator == 1
+    if isinstance(excess, float) or not bound > 0 or exact_numbers:
         return False
+    finite = [each for each in floats if math.isfinite(each)]
     narrow = (
         bool(floats)
         and all(to_f32(each) == each or each != each for each in floats)
         # more than 20 significant bits, as most results of rounding have
-        and any(
-            math.isfinite(each) and not (math.frexp(each)[0] * 2**20).is_integer()
-            for each in floats
-        )
+        and any(not (math.frexp(each)[0] * 2**20).is_integer() for each in finite)
     )
     relative = Fraction(excess) / Fraction(bound) / root
-    if relative <= Fraction(5e-7 if narrow else 1e-9):
-        return True
-    largest = max((abs(each) for each in floats if math.isfinite(each)), default=0.0)
-    unit = Fraction(math.ulp(largest)) * (2**29 if narrow else 1)
-    return relative <= Fraction(1e-3) and relative * Fraction(bound) <= 4 * unit
+    unit = Fraction(math.ulp(max(map(abs, finite), default=0.0))) * (2**29 if narrow else 1)
+    return relative <= Fraction(5e-7 if narrow else 1e-9) or (
+        relative <= Fraction(1e-3) and relative * Fraction(bound) <= 4 * unit
+    )
 
 
 def _flat_numbers(value: Any) -> list[Any]:
     """Return the numbers in nested lists, tuples and dicts."""
-    if isinstance(value, dict):
-        return [number for part in value.values() for number in _flat_numbers(part)]
-    value = plain(value)
+    value = list(value.values()) if isinstance(value, dict) else plain(value)
     if isinstance(value, list | tuple):
         return [number for part in value for number in _flat_numbers(part)]
     return [value] if isinstance(value, int | float) else []
@@ -187,7 +176,7 @@ def output_key(value: Any) -> Any:
     kind = type(value)
     if kind in (int, str, bool):
         return value
-    if value is None or is_missing(value):
+    if is_missing(value):
         return "missing", "NaN" if isinstance(value, float) else None
     if isinstance(value, list | tuple):
         return tuple(map(output_key, value))
@@ -203,8 +192,6 @@ def rows_of(dataset: Any) -> list[Any]:
     """Return the rows of a list, an array, or a frame, which is a dict of columns of one length.
     Raise Incomparable for anything else.
     """
-    if type(dataset) is list:
-        return dataset
     found = plain(dataset)
     if isinstance(found, dict):
         columns = [
@@ -215,7 +202,7 @@ def rows_of(dataset: Any) -> list[Any]:
             or len(set(map(len, columns))) > 1
         ):
             raise Incomparable("a frame is needed: a dict of columns of one length")
-        return list(zip(*columns, strict=True))
+        found = list(zip(*columns, strict=True))
     if isinstance(found, list | tuple):
         return list(found)
     raise Incomparable(f"a list, an array or a frame is needed, got {type(dataset).__name__}")
@@ -298,29 +285,26 @@ def _gaps(first: Any, second: Any) -> list[Exact] | None:
     shapes.
     """
     if isinstance(first, dict) and isinstance(second, dict):
-        found: list[Exact] = []
-        for key in {**first, **second}:
-            parts = _gaps(plain(first.get(key, 0)), plain(second.get(key, 0)))
-            if parts is None:
-                return None
-            found += parts
-        return found
-    if isinstance(first, list | tuple) and isinstance(second, list | tuple):
+        entries = [(first.get(key, 0), second.get(key, 0)) for key in {**first, **second}]
+    elif isinstance(first, list | tuple) and isinstance(second, list | tuple):
         if len(first) != len(second):
             return None
-        nested = [_gaps(plain(one), plain(other)) for one, other in zip(first, second, strict=True)]
-        return (
-            None
-            if None in nested
-            else [each for part in nested if part is not None for each in part]
-        )
-    if isinstance(first, list | tuple | dict) or isinstance(second, list | tuple | dict):
-        if is_missing(first) or is_missing(second):
-            return None
+        entries = list(zip(first, second, strict=True))
+    elif not isinstance(first, list | tuple | dict) and not isinstance(second, list | tuple | dict):
+        return [gap(first, second)]
+    elif is_missing(first) or is_missing(second):
+        return None
+    else:
         raise Incomparable(
             f"two vectors are needed, got {type(first).__name__} and {type(second).__name__}"
         )
-    return [gap(first, second)]
+    found: list[Exact] = []
+    for one, other in entries:
+        parts = _gaps(plain(one), plain(other))
+        if parts is None:
+            return None
+        found += parts
+    return found
 
 
 def _grouped(inner: Metric, how: str, column: str = "") -> Between:
@@ -336,17 +320,20 @@ def _grouped(inner: Metric, how: str, column: str = "") -> Between:
             return math.inf
         # an absent group is empty, or 0 if groups are numbers
         empty: Any = 0 if inner.name == "absolute" else []
-        found = []
         for group in {**left, **right}:
-            one, other = (
-                empty if side.get(group) is None else side[group] for side in (left, right)
-            )
-            found.append(inner.between(one, other, key))
-        if how == "count":
-            return sum(each > 0 for each in found)
-        return max(found, default=0) if how == "max" else sum(found, 0)
+            for side in (left, right):
+                side[group] = empty if side.get(group) is None else side[group]
+        return _JOINED[how](inner.between(left[group], right[group], key) for group in left)
 
     return between
+
+
+# distance of all groups, from an iterator of their distances
+_JOINED: dict[str, Callable[[Iterator[Exact]], Exact]] = {
+    "max": lambda found: max(found, default=0),
+    "sum": lambda found: sum(found, 0),
+    "count": lambda found: sum(each > 0 for each in found),
+}
 
 
 def _groups(value: Any, column: str, key: Key) -> dict[Any, Any]:
@@ -357,20 +344,23 @@ def _groups(value: Any, column: str, key: Key) -> dict[Any, Any]:
         needed = f"a frame with the column {column!r}" if column else "a dict or a list of groups"
         raise Incomparable(f"{needed} is needed, got {type(value).__name__}")
     if not column:
-        return value
+        return dict(value)
     found: dict[Any, list[Any]] = {}
     for owner, row in zip(plain(value[column]), rows_of(value), strict=True):
         found.setdefault(key(owner), []).append(row)
     return found
 
 
+_OF_ROWS: dict[str, Callable[[list[Any], list[Any]], Exact]] = {
+    "symmetric": _symmetric,
+    "insert-delete": _insert_delete,
+    "change-one": _replaced,
+    "hamming": _hamming,
+}
 _NAMED = {
     metric.name: metric
     for metric in (
-        Metric("symmetric", _of_rows(_symmetric)),
-        Metric("insert-delete", _of_rows(_insert_delete)),
-        Metric("change-one", _of_rows(_replaced)),
-        Metric("hamming", _of_rows(_hamming)),
+        *(Metric(name, _of_rows(count)) for name, count in _OF_ROWS.items()),
         Metric("discrete", lambda first, second, key: int(key(first) != key(second))),
         Metric("absolute", lambda first, second, _: gap(plain(first), plain(second))),
         Metric("l1", _norm(sum)),
@@ -390,26 +380,22 @@ METRICS = (
 
 def metric_named(name: Any, argument: str, owner: str) -> Metric:
     """Return the metric of this name. Raise InvalidArgument if there is none."""
-    if isinstance(name, str) and name in _NAMED:
-        return _NAMED[name]
     prefix, _, inner = name.partition(":") if isinstance(name, str) else ("", "", "")
+    column, _, rest = inner.rpartition(":")
+    if prefix in _NAMED and prefix == name:
+        return _NAMED[prefix]
     hows = {"per-group": "max", "per-group-sum": "sum", "per-group-count": "count"}
     if prefix in hows and inner:
         found, how = metric_named(inner, argument, owner), hows[prefix]
-        if how == "sum" and found.root != 1:
-            raise InvalidArgument(
-                f"{owner}: {argument} must not sum square roots, got {short_repr(name)}: use "
-                f"per-group:{inner}"
-            )
+        require_that(
+            how != "sum" or found.root == 1,
+            f"{argument} must not sum square roots, got {short_repr(name)}: use per-group:{inner}",
+            owner,
+        )
         return Metric(name, _grouped(found, how), found.root if how == "max" else 1)
     if prefix == "user" and inner:
         return Metric(name, _grouped(_NAMED["symmetric"], "count", inner), column=inner)
-    column, _, rest = inner.rpartition(":")
-    if (
-        prefix == "by"
-        and column
-        and rest in ("symmetric", "insert-delete", "change-one", "hamming")
-    ):
+    if prefix == "by" and column and rest in _OF_ROWS:
         return Metric(name, _grouped(_NAMED[rest], "max", column), column=column)
     raise InvalidArgument(
         f"{owner}: {argument} must be one of {', '.join(METRICS)}, got {short_repr(name)}"

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import chain, islice
+from itertools import chain, cycle, islice, product
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from dpwitness.core.datasets.records import exact
 from dpwitness.core.domains import Domain
 from dpwitness.core.domains.base import without
 from dpwitness.core.domains.spaces import NUMBER_TYPES, InputSpace
-from dpwitness.core.values.validation import InvalidArgument, short_repr
+from dpwitness.core.values.validation import InvalidArgument, require_that, short_repr
 
 Distance = Fraction | int | float
 Row = tuple[Any, ...]
@@ -85,17 +85,18 @@ class DomainPairs(Neighbors):
 
     def __init__(self, space: Domain, metric: Metric, d_in: Sequence[Distance]) -> None:
         super().__init__(space, metric, d_in)
-        problem = None
+        problem: Incomparable | None = None
         for pair in islice(filter(None, space.catalogue()), 12):
             try:
                 metric.measure(pair.d0, pair.d1, strict=True)
                 return
             except Incomparable as error:
                 problem = error
-        if problem is not None:
-            raise InvalidArgument(
-                f"audit_stability: input_metric {metric.name} must apply to the domain: {problem}"
-            )
+        require_that(
+            problem is None,
+            f"input_metric {metric.name} must apply to the domain: {problem}",
+            "audit_stability",
+        )
 
     def adversarial(self, inputs: Sequence[Any]) -> Iterator[Group]:
         return filter(None, map(self._group, self.space.catalogue()))
@@ -110,10 +111,10 @@ class DomainPairs(Neighbors):
             yield from ((each.d0, each.d1) for each in self.space.simpler(found))
 
     def _group(self, pair: Pair | None) -> Group | None:
-        within = None if pair is None else self.within(pair.d0, pair.d1)
-        if pair is None or within is None:
+        if pair is None:
             return None
-        return Group([pair.d0, pair.d1], [(0, 1, within)])
+        within = self.within(pair.d0, pair.d1)
+        return None if within is None else Group([pair.d0, pair.d1], [(0, 1, within)])
 
 
 class RowEdits(Neighbors):
@@ -165,30 +166,29 @@ class RowEdits(Neighbors):
         """
         values = self.values
         few = values[:8]  # values that are combined with each other
+        both = list(product(few, few))
         if self.space.size is not None:
             size = self.space.size
             yield from ([value] * size for value in values)
-            yield [values[i % len(values)] for i in range(size)]
-            if size > 1:
-                yield from ([one] + [other] * (size - 1) for one in few for other in few)
-                half = size // 2
-                yield from ([one] * half + [other] * (size - half) for one in few for other in few)
+            yield list(islice(cycle(values), size))
+            for first in (1, size // 2) if size > 1 else ():
+                yield from ([one] * first + [other] * (size - first) for one, other in both)
             return
         yield []
         yield from ([value] for value in values)
         yield list(values)
-        yield from ([one, other] for one in few for other in few)
+        yield from map(list, both)
         for size in (*_SIZES[:4], *self.more_sizes, *_SIZES[4:]):
             yield from ([value] * size for value in few)
-            yield [values[i % len(values)] for i in range(size)]
-            yield [few[i % len(few)] for i in range(size - 1)] + [values[-1]]
+            yield list(islice(cycle(values), size))
+            yield [*islice(cycle(few), size - 1), values[-1]]
         yield from ([one, other, one] for one in values for other in few)
 
     def random_row(self, rng: random.Random) -> Row:
         """Return a random row."""
-        atoms = self.space.columns.values()
         return tuple(
-            atom.draw(rng, values) for atom, values in zip(atoms, self.columns, strict=True)
+            atom.draw(rng, values)
+            for atom, values in zip(self.space.columns.values(), self.columns, strict=True)
         )
 
     def random_rows(self, rng: random.Random) -> Table:
@@ -199,7 +199,7 @@ class RowEdits(Neighbors):
             count = rng.randrange(most)
         distinct = [self.random_row(rng) for _ in range(min(count, rng.choice((1, 2, 5, 1000))))]
         repeated = [rng.choice(distinct)] if distinct and rng.random() < 0.5 else distinct
-        return distinct + [repeated[i % len(repeated)] for i in range(count - len(distinct))]
+        return [*distinct, *islice(cycle(repeated), count - len(distinct))]
 
     def owned(self, row: Row, group: Any) -> Row:
         """Return the row with this value in the column of groups."""
@@ -227,9 +227,8 @@ class RowEdits(Neighbors):
         first.
         """
         if self.metric.name == "discrete":
-            yield from (
-                self._group([(0, rows), (1, [value] * max(len(rows), 1))]) for value in self.values
-            )
+            size = max(len(rows), 1)
+            yield from (self._group([(0, rows), (1, [value] * size)]) for value in self.values)
             return
         counts = [n for n in self.counts if n <= len(rows)]
         for value in self.values:
@@ -295,13 +294,10 @@ class RowEdits(Neighbors):
 
     def _group(self, found: list[tuple[int, Table]]) -> Group:
         pairs = []
-        for j in range(1, len(found)):
-            for i in range(j):
-                apart = abs(found[j][0] - found[i][0])
+        for j, (cost, _) in enumerate(found):
+            for i, (other, _) in enumerate(found[:j]):
                 # the smallest audited distance that is at least theirs
-                within = next((d for d in self.d_in if d >= apart), None)
-                if within is not None:
-                    pairs.append((i, j, within))
+                pairs += [(i, j, d) for d in self.d_in if d >= abs(cost - other)][:1]
         return Group([self.space.build(rows) for _, rows in found], pairs)
 
     # -- simpler pairs
@@ -320,16 +316,17 @@ class RowEdits(Neighbors):
         """Yield the pair without common rows, many at once first, then without a row of one
         side.
         """
-        size = max(len(first), len(second)) if self.space.size is None else 0
+        if self.space.size is not None:
+            return
+        size = longest = max(len(first), len(second))
         while size:
-            for start in range(0, max(len(first), len(second)), size):
+            for start in range(0, longest, size):
                 cut, rest = first[start : start + size], first[:start] + first[start + size :]
                 yield rest, without(second, Counter(map(exact, cut)), exact)
                 yield rest, second[:start] + second[start + size :]
             size //= 2
-        if self.space.size is None:
-            yield from ((first[:i] + first[i + 1 :], second) for i in range(len(first)))
-            yield from ((first, second[:i] + second[i + 1 :]) for i in range(len(second)))
+        yield from ((first[:i] + first[i + 1 :], second) for i in range(len(first)))
+        yield from ((first, second[:i] + second[i + 1 :]) for i in range(len(second)))
 
     def _with_simpler_values(self, first: Table, second: Table) -> Iterator[tuple[Table, Table]]:
         """Yield the pair with a simpler value for all rows of one value."""
@@ -362,12 +359,12 @@ class NumberMoves(RowEdits):
     """
 
     def around(self, rows: Table) -> Iterator[Group]:
-        for sign in (1, -1):
-            # all numbers, and the first one only
-            for count in dict.fromkeys((len(rows), 1)) if rows else ():
-                group = self._moved(rows, range(count), Fraction(sign))
-                if group is not None:
-                    yield group
+        # all numbers, and the first one only
+        counts = dict.fromkeys((len(rows), 1)) if rows else ()
+        moved = (
+            self._moved(rows, range(count), Fraction(sign)) for sign in (1, -1) for count in counts
+        )
+        yield from filter(None, moved)
 
     def walk(self, rows: Table, rng: random.Random) -> Group | None:
         if not rows:
@@ -452,8 +449,11 @@ class UserEdits(RowEdits):
         counts = [n for n in self.counts if n <= len(self.groups)]
         for value in self.values:
             for copies in _COPIES:
-                users = self.groups[: max(counts, default=0)]
-                added = [self.owned(value, user) for user in users for _ in range(copies)]
+                added = [
+                    self.owned(value, user)
+                    for user in self.groups[: max(counts, default=0)]
+                    for _ in range(copies)
+                ]
                 yield self._group([(0, rows), *((n, rows + added[: n * copies]) for n in counts)])
 
     def _edit(self, rows: Table, rng: random.Random, repeated: Row | None) -> tuple[int, Table]:
@@ -465,14 +465,12 @@ class UserEdits(RowEdits):
         user = rng.choice(owners) if owners and rng.random() < 0.5 else rng.choice(self.groups)
         kept = [row for row in rows if row[self.at] != user]
         # the rows of the user are replaced, extended or removed
-        mine = [row for row in rows if row[self.at] == user] if 0.6 < choice < 0.9 else []
-        added = (
-            [self.owned(self.random_row(rng), user) for _ in range(rng.choice(_COPIES))]
-            if choice < 0.9
-            else []
-        )
+        own = [row for row in rows if row[self.at] == user] if 0.6 < choice < 0.9 else []
+        if choice < 0.9:
+            copies = rng.choice(_COPIES)
+            own += [self.owned(self.random_row(rng), user) for _ in range(copies)]
         at = rng.choice((0, len(kept)))
-        return 1, kept[:at] + mine + added + kept[at:]
+        return 1, kept[:at] + own + kept[at:]
 
 
 def neighbors_of(
@@ -487,11 +485,12 @@ def neighbors_of(
     """
     if isinstance(space, Domain):
         return DomainPairs(space, metric, d_in)
-    if not isinstance(space, InputSpace):
-        raise InvalidArgument(
-            f"{owner}: input_domain must be an InputSpace such as VectorOf(Atom('f64')), or a "
-            f"Domain, got {short_repr(space)}"
-        )
+    require_that(
+        isinstance(space, InputSpace),
+        "input_domain must be an InputSpace such as VectorOf(Atom('f64')), or a "
+        f"Domain, got {short_repr(space)}",
+        owner,
+    )
     known: dict[str, type[RowEdits]] = {"discrete": RowEdits}
     if space.form != "scalar":
         known |= dict.fromkeys(("symmetric", "insert-delete", "change-one", "hamming"), RowEdits)
@@ -501,9 +500,9 @@ def neighbors_of(
     if space.form == "frame" and space.size is None:
         known |= {f"user:{column}": UserEdits for column in space.columns}
         known |= {f"by:{column}:symmetric": ColumnEdits for column in space.columns}
-    if metric.name not in known:
-        raise InvalidArgument(
-            f"{owner}: input_metric of these inputs must be one of {', '.join(known)}, got "
-            f"{metric.name}"
-        )
+    require_that(
+        metric.name in known,
+        f"input_metric of these inputs must be one of {', '.join(known)}, got {metric.name}",
+        owner,
+    )
     return known[metric.name](space, metric, d_in, hints)

@@ -38,7 +38,6 @@ from dpwitness.auditors.functions.stability.search import (
     Comparisons,
     Excess,
     FoundInputs,
-    compared,
     outcomes_of,
 )
 from dpwitness.auditors.statistics.anytime import log_dependence, mean_evidence
@@ -46,7 +45,7 @@ from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
 from dpwitness.auditors.workers.fresh_processes import STATES, in_new_processes, memos_of
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument, require_that
 from dpwitness.mechanisms.wrappers.programs.declared import FailedRun
 
 _SECONDS = 0.5  # time limit of the runs in fresh states
@@ -87,7 +86,7 @@ def is_kept(found: FoundInputs, tested: Comparisons) -> bool:
     in some fresh state.
     """
     return found.excess.kind == EXCEEDS and any(
-        compared(tested.metric, tested.bounds[found.d_in], *outcomes) != found.excess
+        tested.excess(found.d_in, outcomes) != found.excess
         for outcomes in fresh_outcomes(tested.transformation, [found.first, found.second])
     )
 
@@ -96,17 +95,14 @@ def depends(indicator: NDArray[np.bool_], fresh: NDArray[np.bool_]) -> bool:
     """Return whether runs depend on each other: those of a test, in their order, or those of fresh
     states in comparison.
     """
-    # consecutive runs of one input that are compared with the others
     logs, size = list[float](), 2
-    # smallest number of blocks
+    # blocks of consecutive runs of one input, at least four, are compared with each other
     while len(indicator) // size >= 4:
         counts = indicator[: len(indicator) // size * size].reshape(-1, size).sum(axis=1)
         logs.append(log_dependence(np.column_stack([counts, size - counts])))
         size *= 2
-    groups = [
-        [int(indicator.sum()), int((~indicator).sum())],
-        *([int(each), int(not each)] for each in fresh),
-    ]
+    yes = np.concatenate([[indicator.sum()], fresh])
+    groups = np.column_stack([yes, np.concatenate([[len(indicator)], np.ones(len(fresh))]) - yes])
     # evidence from which runs are not taken as independent
     return mean_evidence([log_dependence(groups), mean_evidence(logs)]) > math.log(1000)
 
@@ -157,8 +153,7 @@ class LawTest:
             )
         except (KeyError, TypeError) as error:
             raise InvalidArgument(f"law is damaged: {error}") from None
-        if not valid:
-            raise InvalidArgument("law is damaged: its counts are impossible")
+        require_that(valid, "law is damaged: its counts are impossible")
         return found
 
 
@@ -219,10 +214,9 @@ def try_pairs(
     """Train an event on each pair of inputs and distance, and test the best: see `find_law`."""
     events = []
     for first, second, d_in in pairs:
-        outcomes = _runs(tested, [first, second], 64, rng)
-        event = _event(tested, (first, second, d_in), *outcomes)
+        event = _event(tested, (first, second, d_in), *_runs(tested, [first, second], 64, rng))
         # an excess by rounding shows nothing
-        if event and compared(tested.metric, tested.bounds[d_in], *event.shown).kind == EXCEEDS:
+        if event and tested.excess(d_in, event.shown).kind == EXCEEDS:
             events.append(event)
         if time.monotonic() > deadline:
             break
@@ -234,11 +228,8 @@ def try_pairs(
         return None, None, STATE
     if test is None or not test.refuted:
         return None, test, ""
-    excess = compared(tested.metric, tested.bounds[event.d_in], *event.shown)
-    found = FoundInputs(
-        event.first, event.second, event.d_in, event.shown, excess._replace(kind=LAW)
-    )
-    return found, test, ""
+    excess = tested.excess(event.d_in, event.shown)._replace(kind=LAW)
+    return FoundInputs(event.first, event.second, event.d_in, event.shown, excess), test, ""
 
 
 def _runs(

@@ -34,6 +34,14 @@ _ERROR_WORDS = {
 }
 
 
+_VISIBLE = "let the function return a value on both inputs, or take them out of the input domain"
+_ADVICE = {
+    RAISES: _VISIBLE,
+    ABORTS: _VISIBLE,
+    ROUNDING: "round the map up, or compute in exact arithmetic; other excesses were not found",
+}
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class StabilityResult(FunctionResult):
     """Result of a stability audit.
@@ -83,14 +91,14 @@ class StabilityResult(FunctionResult):
 
     kind: ClassVar[str] = "stability"
 
-    finding: str
-    d_in: Any
-    bound: Exact | None
-    measured: Exact | None
+    finding: str = ""
+    d_in: Any = None
+    bound: Exact | None = None
+    measured: Exact | None = None
     ratio: float
-    first: Any
-    second: Any
-    outcomes: tuple[Any, ...]
+    first: Any = None
+    second: Any = None
+    outcomes: tuple[Any, ...] = ()
     inputs: int
     pairs: int
     skipped: tuple[str, ...]
@@ -107,20 +115,15 @@ class StabilityResult(FunctionResult):
         """Return ``proved`` for an exact violation, ``statistical`` for laws, ``assumed`` for
         errors, or ``numerical``.
         """
-        if self.verdict not in (Verdict.VIOLATED, Verdict.SUSPECT):
-            return "numerical"
-        if self.finding == LAW and self.verdict is Verdict.VIOLATED:
-            return "statistical"
-        return (
-            "proved" if self.finding == EXCEEDS and self.verdict is Verdict.VIOLATED else "assumed"
-        )
+        if self.verdict is Verdict.VIOLATED:
+            return {EXCEEDS: "proved", LAW: "statistical"}.get(self.finding, "assumed")
+        return "assumed" if self.verdict is Verdict.SUSPECT else "numerical"
 
     @property
     def distance(self) -> float:
         """Distance of the two outputs as a float; NaN if an output is an error."""
-        if self.measured is None:
-            return math.nan
-        return as_float(self.measured) ** (0.5 if self.output_metric.endswith("l2") else 1)
+        root = 2 if self.output_metric.endswith("l2") else 1
+        return math.nan if self.measured is None else as_float(self.measured) ** (1 / root)
 
     def _witness_fields(self) -> Json | None:
         inputs = [_input_json(self.first), _input_json(self.second)]
@@ -149,11 +152,10 @@ class StabilityResult(FunctionResult):
     @property
     def source_of(self) -> Any:
         """The function that was run; for a declared transformation, that which it applies."""
-        function: Any = self.subject
-        declaration = getattr(function, "declaration", None)
+        declaration = getattr(self.subject, "declaration", None)
         if declaration is None:
-            return function
-        return replace(function.target, name=declaration.get("apply", self.name))
+            return self.subject
+        return replace(self.subject.target, name=declaration.get("apply", self.name))
 
     @property
     def replay_advice(self) -> str:
@@ -162,16 +164,7 @@ class StabilityResult(FunctionResult):
         return f"the witness is confirmed: {self.advice}" if confirmed else ""
 
     def _finding_advice(self) -> str:
-        if self.finding in _ERROR_WORDS:
-            return (
-                "let the function return a value on both inputs, or take them out of the input "
-                "domain"
-            )
-        return (
-            "round the map up, or compute in exact arithmetic; other excesses were not found"
-            if self.finding == ROUNDING
-            else ""
-        )
+        return _ADVICE.get(self.finding, "")
 
     @property
     def where(self) -> str:
@@ -196,25 +189,21 @@ class StabilityResult(FunctionResult):
                 f"{self.where}, confidence {self.law.confidence:g})"
             )
         if self.finding:
-            moved = (
-                f"outputs are {format_number(self.distance)} apart ({self.output_metric}), the "
-                f"map allows {format_number(self.bound)}"
+            only = "exceeds by rounding only, " if self.finding == ROUNDING else ""
+            return (
+                f"outputs are {format_number(self.distance)} apart ({self.output_metric}), the map "
+                f"allows {format_number(self.bound)} for {self.where}: {only}ratio "
+                f"{format_ratio(self.ratio)}"
             )
-            if self.finding == ROUNDING:
-                return (
-                    f"{moved} for {self.where}: exceeds by rounding only, ratio "
-                    f"{format_ratio(self.ratio)}"
-                )
-            return f"{moved} for {self.where}: ratio {format_ratio(self.ratio)}"
         if self.randomized:
             return (
                 f"no two inputs were found whose random outputs move too far, in {self.pairs:,} "
                 f"pairs with {self.inputs:,} runs"
             )
-        distances = ", ".join(map(format_number, self.audited))
         return (
             f"largest ratio found {self.ratio:.6g} of the map in {self.pairs:,} pairs of "
-            f"{self.inputs:,} inputs ({self.input_metric} distance {distances})"
+            f"{self.inputs:,} inputs ({self.input_metric} distance "
+            f"{', '.join(map(format_number, self.audited))})"
         )
 
     def pair_json(self) -> Json | None:
@@ -330,56 +319,54 @@ def concluded(
     remarks: tuple[str, ...] = (),
 ) -> StabilityResult:
     """Return the result of a search."""
-    notes = list(remarks)
-    for failure, what in (
-        (FAILED, "pairs have errors on both sides"),
-        (INCOMPARABLE, f"pairs of outputs could not be compared: {tested.reason}"),
-        (UNFINISHED, "pairs have a run that did not end in its time"),
-    ):
-        if tested.uncompared[failure]:
-            notes.append(f"{tested.uncompared[failure]:,} of {tested.pairs:,} {what}")
-    if tested.spent:
-        notes.append("the search ended early: the transformation had ended too many processes")
-    common = {"inputs": tested.inputs, "pairs": tested.pairs, "seconds": seconds, **fields}
+    counts, pairs = tested.uncompared, tested.pairs
+    causes = {
+        FAILED: "pairs have errors on both sides",
+        INCOMPARABLE: f"pairs of outputs could not be compared: {tested.reason}",
+        UNFINISHED: "pairs have a run that did not end in its time",
+    }
+    notes = [
+        *remarks,
+        *(f"{counts[kind]:,} of {pairs:,} {what}" for kind, what in causes.items() if counts[kind]),
+        *(
+            ["the search ended early: the transformation had ended too many processes"]
+            if tested.spent
+            else []
+        ),
+        *fields["skipped"],
+    ]
     if not problem and found is None:  # too little was compared for a verdict
-        if tested.pairs == 0:
-            problem = (
-                "no neighboring inputs were found at these distances: audit larger d_in, or widen "
-                "the domain"
-            )
-        elif 2 * tested.uncompared[INCOMPARABLE] > tested.pairs:
-            problem = f"most outputs could not be compared: {tested.reason}"
-        elif tested.uncompared.total() >= tested.pairs:
-            problem = (
-                "no two outputs could be compared: the transformation raises or does not end on "
-                "every input"
-            )
+        too_little = {
+            "no neighboring inputs were found at these distances: audit larger d_in, or widen the "
+            "domain": pairs == 0,
+            f"most outputs could not be compared: {tested.reason}": 2 * counts[INCOMPARABLE]
+            > pairs,
+            "no two outputs could be compared: the transformation raises or does not end on every "
+            "input": counts.total() >= pairs,
+        }
+        problem = next((text for text, applies in too_little.items() if applies), "")
+    common = {"inputs": tested.inputs, "pairs": pairs, "seconds": seconds, **fields}
     if problem or found is None:
-        none: dict[str, Any] = dict.fromkeys(("d_in", "bound", "measured", "first", "second"))
         return StabilityResult(
             verdict=Verdict.ERROR if problem else Verdict.NOT_REFUTED,
-            finding="",
             ratio=tested.ratio,
-            outcomes=(),
-            notes=(*([problem] if problem else []), *notes, *fields["skipped"]),
-            **none,
+            notes=(*filter(None, [problem]), *notes),
             **common,
         )
-    kind = found.excess.kind
-    if kind in (RAISES, ABORTS):
-        counts = (
-            "errors count as outputs here"
+    kind, remark = found.excess.kind, ""
+    error = kind in (RAISES, ABORTS)
+    if error:
+        remark = (
+            "assumed: errors count as outputs here"
             if visible_errors
             else "--visible-errors (visible_errors=True) counts this as a violation"
         )
-        notes.insert(0, f"assumed: {counts}" if visible_errors else counts)
-    if kind == ROUNDING:
-        notes.insert(
-            0,
-            "the excess is that of floating-point rounding: round the map up, or compute in "
-            "exact arithmetic",
+    elif kind == ROUNDING:
+        remark = (
+            "the excess is that of floating-point rounding: round the map up, or compute in exact "
+            "arithmetic"
         )
-    violated = kind in (EXCEEDS, LAW) or (visible_errors and kind in (RAISES, ABORTS))
+    violated = kind in (EXCEEDS, LAW) or (visible_errors and error)
     return StabilityResult(
         verdict=Verdict.VIOLATED if violated else Verdict.INCONCLUSIVE,
         finding=kind,
@@ -390,6 +377,6 @@ def concluded(
         first=found.first,
         second=found.second,
         outcomes=found.outcomes,
-        notes=(*notes, *fields["skipped"]),
+        notes=(*filter(None, [remark]), *notes),
         **common,
     )

@@ -1,27 +1,21 @@
 """Search for two inputs whose outputs are further apart than the stability map allows: a fast
-sweep, random walks, then Hypothesis; and shrinking of a finding to the smallest inputs.
+sweep, then random walks; and shrinking of a finding to the smallest inputs.
 """
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import math
 import random
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from datetime import time as time_of_day
 from fractions import Fraction
 from itertools import chain, islice
 from typing import Any, NamedTuple
-
-from hypothesis import HealthCheck, Phase, given, settings, target
-from hypothesis import seed as seeded
-from hypothesis import strategies as st
-from hypothesis.errors import Unsatisfiable
 
 from dpwitness.auditors.functions.stability.metrics import (
     Exact,
@@ -101,15 +95,17 @@ def outcomes_of(transformation: Any, datasets: Sequence[Any]) -> list[Any]:
             FailedRun.of(value) if isinstance(value, BaseException) else value
             for value in apply_all(list(datasets))
         ]
-    found: list[Any] = []
-    for dataset in datasets:
-        try:
-            found.append(transformation(_copied(dataset)))
-        except (KeyboardInterrupt, MemoryError):
-            raise
-        except BaseException as error:
-            found.append(FailedRun.of(error))
-    return found
+    return [outcome(transformation, dataset) for dataset in datasets]
+
+
+def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return the value of a call on copies of its arguments, or a FailedRun."""
+    try:
+        return function(*map(_copied, arguments))
+    except (KeyboardInterrupt, MemoryError):
+        raise
+    except BaseException as error:
+        return FailedRun.of(error)
 
 
 def _copied(dataset: Any) -> Any:
@@ -160,11 +156,14 @@ class Comparisons:
         elif excess.ratio < math.inf:
             self.ratio = max(self.ratio, excess.ratio)
 
+    def excess(self, d_in: Any, outcomes: Sequence[Any]) -> Excess:
+        """Return what two outcomes of inputs at a distance show."""
+        return compared(self.metric, self.bounds[d_in], *outcomes)
+
     def shown(self, first: Any, second: Any, d_in: Any) -> FoundInputs:
         """Run two inputs, and return what their outcomes show."""
         left, right = self.run([first, second])
-        excess = compared(self.metric, self.bounds[d_in], left, right)
-        return FoundInputs(first, second, d_in, (left, right), excess)
+        return FoundInputs(first, second, d_in, (left, right), self.excess(d_in, (left, right)))
 
     def repeats(self, found: FoundInputs) -> bool:
         """Return whether further runs of both inputs of a finding have the same outcomes."""
@@ -190,38 +189,35 @@ def search(
     found: dict[str, FoundInputs] = {}
     furthest: list[tuple[float, Any]] = []  # largest ratios, each with a dataset of its group
 
-    def over(share: float) -> bool:
-        return EXCEEDS in found or tested.spent or time.monotonic() > begin + share * seconds
-
-    def test(groups: Sequence[Group]) -> float:
-        """Compare the pairs of the groups, and return the largest ratio of the last one."""
-        outcomes = iter(tested.run([each for group in groups for each in group.datasets]))
+    def test(group: Group, outcomes: Sequence[Any]) -> None:
+        """Compare the pairs of a group."""
+        tested.inputs += len(outcomes)
+        tested.pairs += len(group.pairs)
         highest = 0.0
-        for group in groups:
-            sides = list(islice(outcomes, len(group.datasets)))
-            tested.inputs += len(sides)
-            tested.pairs += len(group.pairs)
-            highest = 0.0
-            for i, j, d_in in group.pairs:
-                excess = compared(tested.metric, tested.bounds[d_in], sides[i], sides[j])
-                tested.count(excess)
-                if excess.ratio < math.inf:
-                    highest = max(highest, excess.ratio)
-                if excess.kind in SEVERITY and excess.kind not in found:
-                    first, second = group.datasets[i], group.datasets[j]
-                    found[excess.kind] = FoundInputs(
-                        first, second, d_in, (sides[i], sides[j]), excess
-                    )
-            furthest.append((highest, group.datasets[-1]))
-            furthest.sort(key=lambda entry: -entry[0])
-            del furthest[32:]
-        return highest
+        for i, j, d_in in group.pairs:
+            sides = (outcomes[i], outcomes[j])
+            excess = tested.excess(d_in, sides)
+            tested.count(excess)
+            if excess.ratio < math.inf:
+                highest = max(highest, excess.ratio)
+            if excess.kind in SEVERITY and excess.kind not in found:
+                found[excess.kind] = FoundInputs(
+                    group.datasets[i], group.datasets[j], d_in, sides, excess
+                )
+        furthest.append((highest, group.datasets[-1]))
+        furthest.sort(key=lambda entry: -entry[0])
+        del furthest[32:]
 
-    def run(groups: Iterable[Group], share: float) -> None:
-        source, size = iter(groups), 4
-        while not over(share) and (batch := list(islice(source, size))):
-            start = time.monotonic()
-            test(batch)
+    def run(groups: Iterator[Group], share: float) -> None:
+        """Test groups until this share of the time is over."""
+        size, end = 4, begin + share * seconds
+        while EXCEEDS not in found and not tested.spent and time.monotonic() <= end:
+            start, batch = time.monotonic(), list(islice(groups, size))
+            if not batch:
+                break
+            outcomes = iter(tested.run([each for group in batch for each in group.datasets]))
+            for group in batch:
+                test(group, list(islice(outcomes, len(group.datasets))))
             # duration of a batch above which the next one is smaller
             size = max(1, size // 2) if time.monotonic() - start > 0.2 else min(2 * size, 64)
 
@@ -229,28 +225,7 @@ def search(
     # adversarial groups before random walks take turns with them
     run(islice(swept, 1500), 0.6)
     run(chain.from_iterable(zip(swept, walked, strict=False)), 0.6)
-    run(walked, 0.8)
-
-    @seeded(seed)
-    @settings(
-        max_examples=10**6,
-        deadline=None,
-        database=None,
-        phases=(Phase.generate, Phase.target),
-        suppress_health_check=list(HealthCheck),
-        report_multiple_bugs=False,
-        print_blob=False,
-    )
-    @given(st.randoms(use_true_random=False))
-    def attempt(choices: random.Random) -> None:
-        group = near.drawn(choices, None)
-        if over(1.0):
-            raise _Finished
-        if group is not None:
-            target(test([group]))
-
-    with contextlib.suppress(_Finished, Unsatisfiable):  # Unsatisfiable: all inputs are too large
-        attempt()
+    run(walked, 1.0)
     return next((found[kind] for kind in SEVERITY if kind in found), None)
 
 
@@ -269,28 +244,23 @@ def walks(
             yield group
 
 
-class _Finished(BaseException):
-    """Raised to end the generation."""
-
-
 def smallest(
     tested: Comparisons, near: Neighbors, found: FoundInputs, seconds: float
 ) -> FoundInputs:
     """Return the finding with smaller inputs: fewer rows, simpler values, and the smallest
     `d_in`.
     """
-    deadline, best = time.monotonic() + seconds, found
+    deadline = time.monotonic() + seconds
 
-    def keeps(pair: tuple[Any, Any]) -> bool:
-        nonlocal best
-        d_in = near.within(*pair)
-        if d_in is None or d_in > best.d_in:
-            return False
-        again = tested.shown(*pair, d_in)
-        if again.excess.kind != found.excess.kind:
-            return False
-        best = again
-        return True
+    def simpler(best: FoundInputs) -> Iterator[FoundInputs]:
+        for pair in near.simpler((best.first, best.second)):
+            d_in = near.within(*pair)
+            if d_in is not None and d_in <= best.d_in:
+                yield tested.shown(*pair, d_in)
 
-    shrunk((found.first, found.second), near.simpler, keeps, lambda: time.monotonic() > deadline)
-    return best
+    return shrunk(
+        found,
+        simpler,
+        lambda again: again.excess.kind == found.excess.kind,
+        lambda: time.monotonic() > deadline,
+    )

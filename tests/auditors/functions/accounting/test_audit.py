@@ -73,7 +73,7 @@ def test_constants_of_the_code_are_tried():
         (
             ("gaussian", "rdp"),
             {"parameters": {"sigma": "s", "order": "order"}},
-            "must be one of sigma",
+            "must be one of .sigma",
         ),
         (("gaussian", "rdp"), {"ranges": {"sigma": (2, 1)}}, "with 0 < low <= high"),
         (

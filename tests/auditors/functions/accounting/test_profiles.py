@@ -15,31 +15,43 @@ def exact(returns, mechanism, **at):
     return exact_figure(returns, MECHANISMS[mechanism], at)
 
 
-def test_gaussian_figures():
-    at = {"sigma": 2.0, "sensitivity": 1.0, "steps": 4}
-    assert exact("delta", "gaussian", **at, epsilon=1.0) == pytest.approx(
-        norm.cdf(-0.5) - math.e * norm.cdf(-1.5), rel=1e-12
-    )
-    assert exact("rdp", "gaussian", **at, order=2.5) == pytest.approx(1.25, rel=1e-14)
-    assert exact("zcdp", "gaussian", **at) == pytest.approx(0.5, rel=1e-12)
-    assert exact("mu", "gaussian", **at) == pytest.approx(1.0, rel=1e-9)
-    assert exact(
-        "noise", "gaussian", sensitivity=1.0, steps=1, epsilon=1.0, delta=1e-5
-    ) == pytest.approx(3.730631634, rel=1e-9)
-
-
-def test_laplace_and_response_figures():
-    laplace = {"scale": 1.0, "sensitivity": 1.0, "steps": 1}
-    assert exact("epsilon", "laplace", **laplace, delta=0.0) == pytest.approx(1.0, rel=1e-12)
-    assert exact("delta", "laplace", **laplace, epsilon=0.5) == pytest.approx(
-        1 - math.exp(-0.25), rel=1e-12
-    )
-    response = {"epsilon0": 1.0, "delta0": 0.0, "steps": 1}
+GAUSSIAN = {"sigma": 2.0, "sensitivity": 1.0, "steps": 4}
+LAPLACE = {"scale": 1.0, "sensitivity": 1.0, "steps": 1}
+KNOWN = [  # figure, mechanism, parameters, value, relative accuracy
+    (
+        "delta",
+        "gaussian",
+        {**GAUSSIAN, "epsilon": 1.0},
+        norm.cdf(-0.5) - math.e * norm.cdf(-1.5),
+        1e-12,
+    ),
+    ("rdp", "gaussian", {**GAUSSIAN, "order": 2.5}, 1.25, 1e-14),
+    ("zcdp", "gaussian", GAUSSIAN, 0.5, 1e-12),
+    ("mu", "gaussian", GAUSSIAN, 1.0, 1e-9),
+    (
+        "noise",
+        "gaussian",
+        {"sensitivity": 1.0, "steps": 1, "epsilon": 1.0, "delta": 1e-5},
+        3.730631634,
+        1e-9,
+    ),
+    ("epsilon", "laplace", {**LAPLACE, "delta": 0.0}, 1.0, 1e-12),
+    ("delta", "laplace", {**LAPLACE, "epsilon": 0.5}, 1 - math.exp(-0.25), 1e-12),
     # the limit of order 1
-    assert exact("zcdp", "composition", **response) == pytest.approx(math.tanh(0.5), rel=1e-6)
-    assert exact("epsilon", "subsampled-response", epsilon0=1.0, q=0.1, delta=0.0) == pytest.approx(
-        math.log1p(0.1 * math.expm1(1)), rel=1e-11
-    )
+    ("zcdp", "composition", {"epsilon0": 1.0, "delta0": 0.0, "steps": 1}, math.tanh(0.5), 1e-6),
+    (
+        "epsilon",
+        "subsampled-response",
+        {"epsilon0": 1.0, "q": 0.1, "delta": 0.0},
+        math.log1p(0.1 * math.expm1(1)),
+        1e-11,
+    ),
+]
+
+
+@pytest.mark.parametrize(("returns", "mechanism", "at", "expected", "accuracy"), KNOWN)
+def test_figures_with_closed_forms(returns, mechanism, at, expected, accuracy):
+    assert exact(returns, mechanism, **at) == pytest.approx(expected, rel=accuracy)
 
 
 def test_composition_is_that_of_kairouz_oh_and_viswanath():

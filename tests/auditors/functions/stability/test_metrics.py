@@ -52,35 +52,34 @@ def test_insert_delete_is_the_shortest_edit():
         assert distance("insert-delete", first, second) == shortest_edits(first, second)
 
 
-def test_distances_of_rows():
-    assert (
-        distance("symmetric", [1, 1, 2], [1, 3]) == 3
-        and distance("symmetric", [1, 2, 3], [3, 1, 2]) == 0
-    )
-    assert (
-        distance("change-one", [1, 2, 3], [3, 1, 4]) == 1
-        and distance("change-one", [1], [1, 2]) == math.inf
-    )
-    assert (
-        distance("hamming", [1, 2, 3], [3, 1, 2]) == 3 and distance("hamming", [], [1]) == math.inf
-    )
-    assert distance("insert-delete", [1, 2, 3], [3, 1, 2]) == 2
-    assert distance("discrete", [1], [1]) == 0 and distance("discrete", {"a": 1}, {"a": 2}) == 1
-    assert distance("symmetric", {"a": [1, 2], "b": [0, 0]}, {"a": [2, 1], "b": [0, 1]}) == 2
-    assert distance("symmetric", np.array([[1, 2], [3, 4]]), np.array([[3, 4]])) == 1
+DISTANCES = [
+    ("symmetric", [1, 1, 2], [1, 3], 3),
+    ("symmetric", [1, 2, 3], [3, 1, 2], 0),
+    ("change-one", [1, 2, 3], [3, 1, 4], 1),
+    ("change-one", [1], [1, 2], math.inf),
+    ("hamming", [1, 2, 3], [3, 1, 2], 3),
+    ("hamming", [], [1], math.inf),
+    ("insert-delete", [1, 2, 3], [3, 1, 2], 2),
+    ("discrete", [1], [1], 0),
+    ("discrete", {"a": 1}, {"a": 2}, 1),
+    ("symmetric", {"a": [1, 2], "b": [0, 0]}, {"a": [2, 1], "b": [0, 1]}, 2),
+    ("symmetric", np.array([[1, 2], [3, 4]]), np.array([[3, 4]]), 1),
+    ("absolute", 0.1, 0.3, Fraction(0.3) - Fraction(0.1)),  # not 1/5
+    ("l1", [2**70, 0.5], [1, 0], 2**70 - Fraction(1, 2)),
+    ("l2", [3, 4], [0, 0], 25),
+    ("linf", [3, -4], [0, 0], 4),
+    ("l1", {"a": 3}, {"b": 2}, 5),
+    ("l1", [1], [1, 2], math.inf),
+    ("l1", np.array([[1.5, 2]]), [[1, 2]], Fraction(1, 2)),
+    ("l1", [[], [1]], [[], [3]], 2),
+    ("l1", [], [], 0),
+    ("l1", [[1]], [[1, 2]], math.inf),
+]
 
 
-def test_norms_are_exact():
-    assert distance("absolute", 0.1, 0.3) == Fraction(0.3) - Fraction(0.1) != Fraction(1, 5)
-    assert distance("l1", [2**70, 0.5], [1, 0]) == 2**70 - Fraction(1, 2)
-    assert distance("l2", [3, 4], [0, 0]) == 25 and distance("linf", [3, -4], [0, 0]) == 4
-    assert distance("l1", {"a": 3}, {"b": 2}) == 5 and distance("l1", [1], [1, 2]) == math.inf
-    assert distance("l1", np.array([[1.5, 2]]), [[1, 2]]) == Fraction(1, 2)
-    assert (
-        distance("l1", [[], [1]], [[], [3]]) == 2
-        and distance("l1", [], []) == 0
-        and distance("l1", [[1]], [[1, 2]]) == math.inf
-    )
+@pytest.mark.parametrize(("name", "first", "second", "expected"), DISTANCES)
+def test_distances_are_exact(name, first, second, expected):
+    assert distance(name, first, second) == expected
 
 
 def test_an_unknown_metric_is_refused_with_the_known_ones():
@@ -90,22 +89,25 @@ def test_an_unknown_metric_is_refused_with_the_known_ones():
     assert "user:COLUMN" in METRICS
 
 
-def test_only_small_excesses_of_floats_are_rounding():
-    assert rounds(Fraction(1, 10**10), 1, 1, [0.5, 1.5]) and not rounds(
-        Fraction(1, 10**8), 1, 1, [0.5, 1.5]
-    )
-    assert not rounds(Fraction(1, 10**10), 1, 1, [1, 2]) and rounds(
-        Fraction(1, 10**10), Fraction(0.7), 1, [1, 2]
-    )
-    assert not rounds(Fraction(1, 10**8), Fraction(0.7), 1, [1, 2])
-    assert not rounds(1, 10**12, 1, [1, 2]) and not rounds(Fraction(1, 10**10), 0, 1, [0.5, 1.5])
-    assert rounds(Fraction(1, 10**7), 1, 1, [0.5, 1e9]) and not rounds(
-        Fraction(1, 10), 1, 1, [0.5, 1e16]
-    )
-    narrow = [float(np.float32(0.1)), float(np.float32(1.1))]
-    assert rounds(Fraction(2, 10**7), 1, 1, narrow) and not rounds(
-        Fraction(2, 10**7), 1, 1, [0.1, 1.1]
-    )
+NARROW = [float(np.float32(0.1)), float(np.float32(1.1))]
+EXCESSES = [  # excess, bound, outputs, whether the excess is rounding
+    (Fraction(1, 10**10), 1, [0.5, 1.5], True),
+    (Fraction(1, 10**8), 1, [0.5, 1.5], False),
+    (Fraction(1, 10**10), 1, [1, 2], False),
+    (Fraction(1, 10**10), Fraction(0.7), [1, 2], True),
+    (Fraction(1, 10**8), Fraction(0.7), [1, 2], False),
+    (1, 10**12, [1, 2], False),
+    (Fraction(1, 10**10), 0, [0.5, 1.5], False),
+    (Fraction(1, 10**7), 1, [0.5, 1e9], True),
+    (Fraction(1, 10), 1, [0.5, 1e16], False),
+    (Fraction(2, 10**7), 1, NARROW, True),
+    (Fraction(2, 10**7), 1, [0.1, 1.1], False),
+]
+
+
+@pytest.mark.parametrize(("excess", "bound", "outputs", "rounded"), EXCESSES)
+def test_only_small_excesses_of_floats_are_rounding(excess, bound, outputs, rounded):
+    assert rounds(excess, bound, 1, outputs) is rounded
 
 
 def atom(dtype, **options):
