@@ -4,6 +4,7 @@ none, and a choice is the same in each run.
 
 import math
 import sys
+from statistics import median
 from collections import Counter
 
 import pytest
@@ -143,4 +144,5 @@ def deep_runs(seed, watched):
 
 def test_datasets_that_take_a_new_branch_are_kept():
     found = [[deep_runs(seed, watched) for seed in range(1, 4)] for watched in (True, False)]
-    assert sum(found[0]) > 1.5 * sum(found[1])
+    # a lucky search without branches may stay deep: medians, not sums
+    assert median(found[0]) > 1.5 * median(found[1])
