@@ -281,7 +281,7 @@ class Obligations:
         self.symbol = self.terms.symbol
         for _, noise in program.noises:
             base = alignment[noise.name].base if noise.name in alignment else None
-            if base is not None and not names_in(base) <= noise.defined | {"abs"}:
+            if base is not None and not names_in(base) <= noise.defined:
                 raise ValueError(f"the shift of {noise.name} reads later variables")
         self.public = {name: self.symbol(name, program.types[name]) for name in program.parameters}
         self.given = [value(program.where, self.public, self.terms), self.public[SIZE] >= 0]

@@ -4,7 +4,7 @@ proof models all of its syntax.
 `MODELLED` lists every node of the syntax tree with the fields that the reader reads. A node that is
 not listed is refused, and so is a value in another field. New syntax is refused until somebody
 models it. `check_names` then compares what the reader understood with the compiled code: the code
-may store, capture, declare or read no other name.
+may capture, declare or read no other name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import __future__
 
 import ast
 import builtins
-import dis
 import inspect
 import textwrap
 import types
@@ -178,9 +177,8 @@ def shown(node: ast.AST) -> str:
 def check_names(function: Any, parameters: Collection[str], assigned: Collection[str]) -> None:
     """Raise InvalidArgument unless the code uses names as the reader does.
 
-    Local names are the parameters and the assigned variables, of which the code stores the latter
-    only. Other names are those of built-in functions and of methods. No name is captured, global or
-    deleted, and nothing but a local variable is stored.
+    Local names are the parameters and the assigned variables. Other names are those of built-in
+    functions and of methods. No name is captured.
     """
     code = function.__code__
     problems = dict.fromkeys(
@@ -192,19 +190,6 @@ def check_names(function: Any, parameters: Collection[str], assigned: Collection
     problems |= dict.fromkeys(
         {*code.co_names} - {*BUILTINS, *METHODS}, "is a name that the proof does not know"
     )
-    for step in dis.get_instructions(code):
-        if step.opname.startswith("DELETE_") or (
-            step.opname.startswith("STORE_") and not step.opname.startswith("STORE_FAST")
-        ):
-            problems[str(step.argval)] = f"is changed by {step.opname}"
-        elif step.opname.startswith("STORE_FAST"):
-            names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
-            stored = names[:1] if step.opname.endswith("LOAD_FAST") else names
-            problems |= {
-                name: "is a parameter, and cannot be assigned"
-                for name in stored
-                if name not in assigned
-            }
     problems |= {
         name: "is not the built-in function"
         for name in BUILTINS
