@@ -248,41 +248,36 @@ def prove(
             seconds=time.monotonic() - start,
             **common,
         )
-    notes = (
-        ["the search for a proof ended at its time limit"]
-        if time.monotonic() > start + seconds
-        else []
+    late = ("the search for a proof ended at its time limit",)
+    notes = late if time.monotonic() > start + seconds else ()
+    if not trials:
+        return ProofResult(
+            verdict=Verdict.INCONCLUSIVE, notes=notes, seconds=time.monotonic() - start, **common
+        )
+    chosen = _ranked(program, pairs, members, seed)
+    budget = max(
+        float(value(program.budget, {**program.defaults, SIZE: len(pair.d0)}, Numbers))
+        for pair in chosen
     )
-    result = None
-    if trials:
-        chosen = _ranked(program, pairs, members, seed)
-        budget = max(
-            float(value(program.budget, {**program.defaults, SIZE: len(pair.d0)}, Numbers))
-            for pair in chosen
-        )
-        result = audit(
-            one_run(function),
-            claim=PureDP(budget),
-            pair=chosen,
-            trials=trials,
-            confidence=confidence,
-            seed=seed,
-            name=program.name,
-            bits=False,
-        )
-        notes += [
-            f"the audit ran at the defaults of the parameters, on {len(chosen)} pairs that "
-            "refute many alignments",
-            *([] if result.verdict is Verdict.VIOLATED else [f"audit: {result.headline()}"]),
-        ]
+    result = audit(
+        one_run(function),
+        claim=PureDP(budget),
+        pair=chosen,
+        trials=trials,
+        confidence=confidence,
+        seed=seed,
+        name=program.name,
+        bits=False,
+    )
+    is_violated = result.verdict is Verdict.VIOLATED
+    where = (
+        f"the audit ran at the defaults of the parameters, on {len(chosen)} pairs that refute "
+        "many alignments"
+    )
     return ProofResult(
-        verdict=(
-            Verdict.VIOLATED
-            if result is not None and result.verdict is Verdict.VIOLATED
-            else Verdict.INCONCLUSIVE
-        ),
+        verdict=Verdict.VIOLATED if is_violated else Verdict.INCONCLUSIVE,
         audit=result,
-        notes=tuple(notes),
+        notes=(*notes, where, *(() if is_violated else (f"audit: {result.headline()}",))),
         seconds=time.monotonic() - start,
         **common,
     )
@@ -320,26 +315,18 @@ def _patterns(program: LoopProgram) -> list[tuple[list[float], list[float]]]:
     """Return pairs on which the losses of all queries add up: answers that rise, fall or change
     places (Ding et al. 2018).
     """
-    found = []
+    found: list[tuple[list[float], list[float]]] = []
     for size in (10, 5, 2):
-        half = size // 2
+        half, ones, zeros = size // 2, [1.0] * size, [0.0] * size
         mixed = [[1.0] * part + [-1.0] * (size - part) for part in (1, half, size - 1)]
-        changes = [[1.0] * size, *mixed, *([-step for step in change] for change in mixed)]
-        if program.neighbors == "one":
-            changes = [
-                [1.0 if k == place else 0.0 for k in range(size)] for place in (0, half, size - 1)
-            ]
-        elif program.neighbors == "monotone":
-            changes = [
-                [1.0] * size,
-                [1.0, *[0.0] * (size - 1)],
-                [1.0] * half + [0.0] * (size - half),
-            ]
-        found += [([0.0] * size, change) for change in changes]
-        if program.neighbors == "all":
-            found.append(
-                ([0.0] * half + [1.0] * (size - half), [1.0] * half + [0.0] * (size - half))
-            )
+        rising, falling = ones[:half] + zeros[half:], zeros[:half] + ones[half:]
+        changes = {
+            "one": [[float(k == place) for k in range(size)] for place in (0, half, size - 1)],
+            "monotone": [ones, ones[:1] + zeros[1:], rising],
+            "all": [ones, *mixed, *([-step for step in change] for change in mixed)],
+        }[program.neighbors]
+        found += [(zeros, change) for change in changes]
+        found += [(falling, rising)] if program.neighbors == "all" else []
     return found
 
 
@@ -478,13 +465,9 @@ def _same(found: Any, expected: Any, tolerance: float) -> bool:
         same = type(found) is type(expected) and len(found) == len(expected)
         return same and all(map(_same, found, expected, itertools.repeat(tolerance)))
     if isinstance(expected, Fraction):
-        if (
-            type(found) is not float
-            or not math.isfinite(found)
-            or (found == 0 and math.copysign(1, found) < 0)
-        ):
-            return False
-        return bool(abs(Fraction(found) - expected) <= tolerance + _TOLERANCE * abs(expected))
+        is_number = type(found) is float and math.isfinite(found) and str(found) != "-0.0"
+        distance = tolerance + _TOLERANCE * abs(expected)
+        return is_number and bool(abs(Fraction(found) - expected) <= distance)
     return type(found) is type(expected) and bool(
         found == expected or (found != found and expected != expected)
     )

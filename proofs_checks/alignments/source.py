@@ -97,14 +97,10 @@ def tree_of(function: Any) -> ast.FunctionDef:
             f"prove: the text of {name} has changed since the function was imported"
         )
     given = tree.args
-    written = {
-        argument.arg: default
-        for argument, default in (
-            *zip(given.args[::-1], given.defaults[::-1], strict=False),
-            *zip(given.kwonlyargs, given.kw_defaults, strict=True),
-        )
-        if default
-    }
+    first = len(given.args) - len(given.defaults)
+    arguments = (*given.args[first:], *given.kwonlyargs)
+    defaults = (*given.defaults, *given.kw_defaults)
+    written = {a.arg: text for a, text in zip(arguments, defaults, strict=True) if text}
     # a default value that the text states must be the one that the function has
     for name, default in defaults_of(function).items():
         try:
@@ -155,10 +151,9 @@ def unmodelled(node: ast.AST, place: ast.AST | None = None) -> tuple[ast.AST, st
             f"{kind}{type(node).__name__} in `{shown(place)}` is outside the provable subset",
         )
     runs, ignored = (fields.split() for fields in MODELLED[type(node)])
-    for field in node._fields:
-        found = getattr(node, field, None)
+    for field, found in ast.iter_fields(node):
         parts = [
-            part for part in (found if isinstance(found, list) else [found]) if part is not None
+            each for each in (found if isinstance(found, list) else [found]) if each is not None
         ]
         if parts and field not in (*runs, *ignored):
             return place, f"the field {field} of `{shown(place)}` is outside the provable subset"
