@@ -90,7 +90,7 @@ LOOP = 1  # number of the loop's segment
 Alignment = Mapping[str, Shift]  # by noise call; a call without an entry does not move
 
 
-@dataclass
+@dataclass(frozen=True)
 class State:
     """Variables of both runs, and those of the proof: ``index``, ``output``, ``changed`` and the
     costs.
@@ -323,8 +323,8 @@ class Obligations:
             unchanged = self.terms.negate(proof["changed"])
             self.step_facts.append(self.terms.either(unchanged, first == second))
             inside.proof["changed"] = self.terms.either(proof["changed"], first != second)
-        inside.left |= {program.query: first, program.index: proof["index"]}
-        inside.right |= {program.query: second, program.index: proof["index"]}
+        for side, answer in ((inside.left, first), (inside.right, second)):
+            side.update({program.query: answer, program.index: proof["index"]})
         self.next = coupling.step(LOOP, inside)
         self.next.state.proof["index"] = self.head.proof["index"] + 1
         self.end = coupling.step(2, State(self.head.left, self.head.right, {**self.head.proof}))

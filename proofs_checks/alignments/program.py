@@ -146,6 +146,17 @@ class LoopProgram:
         """Statements before, in and after the loop."""
         return self.before, self.body, self.after
 
+    @cached_property
+    def statements(self) -> list[Statement]:
+        """All statements, also those inside branches."""
+        return [statement for block in self.segments for statement in walk(block)]
+
+    @cached_property
+    def expressions(self) -> list[ast.expr]:
+        """Assigned, appended and tested expressions in their order, and the returned numbers."""
+        read = [s for s in self.statements if isinstance(s, Assign | Append | Branch)]
+        return [*(s.test if isinstance(s, Branch) else s.value for s in read), *self.returns]
+
     @property
     def output(self) -> str:
         """Name of the first integer variable that is returned; empty if there is none."""

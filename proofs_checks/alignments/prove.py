@@ -227,7 +227,7 @@ def prove(
     proofs: list[Proved] = []
     for direction in DIRECTIONS[program.neighbors]:
         tests = trial_runs(program, direction, seed)
-        for alignment in survivors(program, tests, members, start + seconds):
+        for alignment in survivors(tests, members, start + seconds):
             found = Obligations(program, direction, alignment)
             invariants = (
                 inductive(found, candidates(program), start + seconds) if program.query else []
@@ -296,18 +296,15 @@ def _ranked(
     sample = members if len(members) <= _SAMPLE else rng.sample(members, _SAMPLE)
     for k, (left, right) in enumerate(pairs):
         runs = [
-            Trial(dict(program.defaults), left, right, random.Random(1000 * k + run))
+            Trial(program, dict(program.defaults), left, right, random.Random(1000 * k + run))
             for run in range(3)
         ]
-        refuted = sum(
-            any(trial.refutes(program, alignment) for trial in runs) for alignment in sample
-        )
-        ranked.append((-refuted, k, left, right))
+        ranked.append(sum(any(trial.refutes(each) for trial in runs) for each in sample))
     relation = "l1" if program.neighbors == "one" else "linf"
-    best = sorted(ranked, key=lambda each: each[:2])[:_PAIRS]
+    best = sorted(range(len(pairs)), key=lambda k: -ranked[k])[:_PAIRS]
     return [
-        Pair(np.array(left), np.array(right), relation=relation, why="refutes alignments")
-        for _, _, left, right in best
+        Pair(np.array(pairs[k][0]), np.array(pairs[k][1]), relation, "refutes alignments")
+        for k in best
     ]
 
 
