@@ -311,7 +311,7 @@ def scope_of(domain: Box, asked: Box, boxed: bool, signs: SignMap | None, own: s
     if boxed and signs is not None:
         if all(low == high for low, high in asked.values()):
             return POINT
-        return WHOLE if dict(asked) == dict(domain) and signs.undecided == 0 else BOX
+        return WHOLE if asked == domain and signs.undecided == 0 else BOX
     if domain:
         return POINT
     settled = signs is not None and signs.undecided == 0
