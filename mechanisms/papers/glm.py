@@ -370,45 +370,28 @@ class GLMObjectivePerturbation(_GLM, ObjectivePerturbation):
 
 def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
     """Yield the names and specimens of the zoo."""
-    linear, logistic, huber = Loss("linear"), Loss("logistic"), Loss("huber")
-    common: dict[str, Any] = {"epsilon": 1.0, "regularization": 1.0, "loss": linear}
-    yield "glm-output-gamma", with_worst_pair(GLMOutputPerturbation(**common))
-    yield (
-        "glm-output-laplace",
-        with_worst_pair(GLMOutputPerturbation(**common, noise="laplace_radius")),
-    )
-    yield (
-        "glm-output-gaussian",
-        with_worst_pair(GLMOutputPerturbation(**common, noise="gaussian", delta=1e-3)),
-    )
-    yield (
-        "glm-output-logistic",
-        with_worst_pair(GLMOutputPerturbation(**{**common, "loss": logistic})),
-    )
+    linear: dict[str, Any] = {"epsilon": 1.0, "regularization": 1.0, "loss": Loss("linear")}
+    gaussian = {"noise": "gaussian", "delta": 1e-3}
+    for name, other in {
+        "gamma": {},
+        "laplace": {"noise": "laplace_radius"},
+        "gaussian": gaussian,
+        "logistic": {"loss": Loss("logistic")},
+    }.items():
+        yield f"glm-output-{name}", with_worst_pair(GLMOutputPerturbation(**linear | other))
     for repaired in (False, True):
-        form = "repaired" if repaired else "printed"
-        for loss in (logistic, huber):
-            # Enough records for the many common records of W4; their number does not matter for the
-            # Huber loss.
+        # Enough records for the many common records of W4; their number does not matter for the
+        # Huber loss.
+        for name, fields in {
+            "logistic-gamma": {"epsilon": 1.0, "loss": Loss("logistic"), "records": 10**6},
+            "huber-gamma": {"epsilon": 1.0, "loss": Loss("huber")},
+            "linear-gamma": linear,
+            "linear-gaussian": linear | gaussian,
+        }.items():
             yield (
-                f"glm-objective-{loss.name}-gamma-{form}",
+                f"glm-objective-{name}-{'repaired' if repaired else 'printed'}",
                 with_worst_pair(
-                    GLMObjectivePerturbation(
-                        loss=loss,
-                        epsilon=1.0,
-                        repaired=repaired,
-                        records=10**6 if loss is logistic else 1,
-                    ),
-                    settled=repaired,
+                    GLMObjectivePerturbation(**fields, repaired=repaired),
+                    settled=repaired or name.startswith("linear"),
                 ),
             )
-        yield (
-            f"glm-objective-linear-gamma-{form}",
-            with_worst_pair(GLMObjectivePerturbation(**common, repaired=repaired)),
-        )
-        yield (
-            f"glm-objective-linear-gaussian-{form}",
-            with_worst_pair(
-                GLMObjectivePerturbation(**common, noise="gaussian", delta=1e-3, repaired=repaired)
-            ),
-        )

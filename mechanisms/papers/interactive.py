@@ -10,7 +10,7 @@ import functools
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -24,9 +24,7 @@ from dpwitness.core.protocols.optional_methods import available_if
 from dpwitness.core.values.validation import require, short_repr
 from dpwitness.mechanisms.papers.erm import KernelLearner, LearnerMechanism, Predictor
 from dpwitness.mechanisms.textbook.categorical import output_rows
-from dpwitness.mechanisms.textbook.zoo import PaperSpecimen
-
-_CACHE_SIZE = 4096  # number of predictions and kernel values that sessions cache
+from dpwitness.mechanisms.textbook.zoo import PaperSpecimen, with_worst_pair
 
 # rule(t, points, answers, weights, z) writes test point t (from 0) into z.
 # The rule may use public values only: the earlier rows of points, answers and weights.
@@ -261,7 +259,6 @@ class PrivateInteractivePrediction(LearnerMechanism):
         return np.asarray(logs)
 
 
-@dataclass
 class PredictionSession:
     """Algorithm 1 as an interactive session.
 
@@ -275,27 +272,27 @@ class PredictionSession:
         Source of the parameters; its test points or rule are ignored.
     """
 
-    mechanism: PrivateInteractivePrediction
+    def __init__(self, mechanism: PrivateInteractivePrediction) -> None:
+        self.mechanism = mechanism
 
     def start(self, dataset: LabelledVectors, rng: np.random.Generator) -> None:
         """Start a run. The fit of w* is cached per dataset, since nothing in it is random."""
-        self._data = tuple(
-            np.ascontiguousarray(part).tobytes()
-            for part in (dataset.x, dataset.y, dataset.multiplicity)
-        )
-        self._rng, self._state = rng, list[tuple[bytes, float]]()
-        _, (self._left, self._scale, self._threshold, self._step) = _fitted(
-            self.mechanism, self._data
-        )
+        parts = map(np.ascontiguousarray, (dataset.x, dataset.y, dataset.multiplicity))
+        self._predictor = _fitted(self.mechanism.learner, *(part.tobytes() for part in parts))
+        updates, self._scale, self._threshold, self._step = self.mechanism._noise
+        self._left, self._rng = math.ceil(updates), rng
+        self._state: list[tuple[FloatArray, float]] = []
 
     def ask(self, query: Any) -> tuple[bool, float] | None:
         """Return the answer to one test point, or None after the halt."""
         if self._left == 0:
             return None
-        it, point = self.mechanism, np.asarray(query, dtype=float).tobytes()
-        noisy = _prediction(it, self._data, point)
-        noisy += self._scale * float(self._rng.laplace())
-        public = sum(weight * _kernel_at(it, point, other) for other, weight in self._state)
+        learner = self.mechanism.learner
+        point = learner.check_points([query], "PredictionSession", "query")
+        noisy = float(self._predictor(point)[0]) + self._scale * float(self._rng.laplace())
+        public = sum(
+            weight * float(learner.kernel(point, other)[0, 0]) for other, weight in self._state
+        )
         if abs(noisy - public) <= self._threshold:
             return False, public
         self._left -= 1
@@ -303,38 +300,12 @@ class PredictionSession:
         return True, noisy
 
 
-# Predictions and kernel values are cached, as many sessions of a batch ask for the same points.
-_Data = tuple[bytes, ...]  # vectors, labels and multiplicities
-
-
 @functools.lru_cache(maxsize=8)
-def _fitted(
-    mechanism: PrivateInteractivePrediction, data: _Data
-) -> tuple[Predictor, tuple[int, float, float, float]]:
-    """Return the fit of w*, and the constants of the algorithm: number of updates, noise scale,
-    threshold and step.
-    """
-    rows = np.frombuffer(data[0]).reshape(-1, mechanism.learner.dimension)
-    counts = np.frombuffer(data[2], dtype=np.int64)
-    predictor = mechanism.learner.fit(LabelledVectors(rows, np.frombuffer(data[1]), counts))
-    updates, scale, threshold, step = mechanism._noise
-    return predictor, (math.ceil(updates), scale, threshold, step)
-
-
-@functools.lru_cache(maxsize=_CACHE_SIZE)
-def _prediction(mechanism: PrivateInteractivePrediction, data: _Data, point: bytes) -> float:
-    return float(_fitted(mechanism, data)[0](_checked_point(mechanism, point))[0])
-
-
-@functools.lru_cache(maxsize=_CACHE_SIZE)
-def _kernel_at(mechanism: PrivateInteractivePrediction, point: bytes, other: bytes) -> float:
-    first, second = _checked_point(mechanism, point), _checked_point(mechanism, other)
-    return float(mechanism.learner.kernel(first, second)[0, 0])
-
-
-def _checked_point(mechanism: PrivateInteractivePrediction, point: bytes) -> FloatArray:
-    row = np.frombuffer(point)[None, :]
-    return mechanism.learner.check_points(row, "PredictionSession", "query")
+def _fitted(learner: KernelLearner, x: bytes, y: bytes, multiplicity: bytes) -> Predictor:
+    """Return the fit of w*; many sessions of a batch start on the same dataset."""
+    rows = np.frombuffer(x).reshape(-1, learner.dimension)
+    counts = np.frombuffer(multiplicity, dtype=np.int64)
+    return learner.fit(LabelledVectors(rows, np.frombuffer(y), counts))
 
 
 def hold_gap(weights: tuple[float, float], gap: float) -> Rule:
@@ -551,26 +522,33 @@ def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
     with warnings.catch_warnings():
         # the mechanisms warn that the claim can fail, which is the reason to include them
         warnings.simplefilter("ignore")
-        tiny = PrivateInteractivePrediction(
-            kernel_learner, 1.0, 1e-6, 0.1, 2.73e-5, test_points=np.array([[1.0]])
-        )
-        halved = PrivateInteractivePrediction(
-            kernel_learner,
-            1.0,
-            1e-6,
-            0.1,
-            2.73e-5,
-            test_points=np.array([[1.0]]),
-            constants="theorem9",
-        )
-    yield "interactive-printed", PaperSpecimen(tiny, (tiny.worst_pair(26),))
-    yield "interactive-theorem9", PaperSpecimen(halved, (halved.worst_pair(52),))
-    large_learner = KernelLearner(Loss("absolute"), 1.0, 1, 10**7, label_bound=10.0)
+        for constants, surplus in (("printed", 26), ("theorem9", 52)):
+            mechanism = PrivateInteractivePrediction(
+                kernel_learner,
+                1.0,
+                1e-6,
+                0.1,
+                2.73e-5,
+                test_points=np.array([[1.0]]),
+                constants=constants,
+            )
+            pair = mechanism.worst_pair(surplus)
+            yield f"interactive-{constants}", PaperSpecimen(mechanism, (pair,))
     points = np.linspace(-1.0, 1.0, 10)[:, None]
-    repaired = PrivateInteractivePrediction(
-        large_learner, 1.0, 1e-6, 0.05, 0.02, test_points=points, constants="repaired"
+    yield (
+        "interactive-repaired",
+        with_worst_pair(
+            PrivateInteractivePrediction(
+                replace(kernel_learner, records=10**7),
+                1.0,
+                1e-6,
+                0.05,
+                0.02,
+                test_points=points,
+                constants="repaired",
+            )
+        ),
     )
-    yield "interactive-repaired", PaperSpecimen(repaired, (repaired.worst_pair(),))
     yield "interactive-held-at-threshold", _held_at_threshold()
 
 
