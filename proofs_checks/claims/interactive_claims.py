@@ -18,7 +18,6 @@ import numpy as np
 from flint import arb
 
 from dpwitness.auditors import FailureBound, Scaling, audit_utility
-from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.mechanisms import KernelLearner, Loss, PrivateInteractivePrediction
 from dpwitness.proofs_checks.engine import (
     Ball,
@@ -157,10 +156,9 @@ def any_budget_is_private(
     scaled = epsilon / (100 * math.log(4 / delta))  # e sqrt(B)
     breaks = (scaled / (epsilon - 2 * math.log1p(-delta))) ** 2
 
-    def proved(count: float) -> bool:
-        return _proved(epsilon, scaled / math.sqrt(count), 1, delta)
-
-    holds = least(proved, breaks, 1.0)[1]
+    _, holds = least(
+        lambda count: _proved(epsilon, scaled / math.sqrt(count), 1, delta), breaks, 1.0
+    )
     return certified(
         effort,
         mechanism,
@@ -345,9 +343,6 @@ def all_points_are_answered(
     mechanism = interactive(10**7, norm_bound, math.floor(rounds))
     dataset = mechanism.worst_pair(max(1, math.floor(norm_bound * 10**7))).d0
 
-    def unanswered(size: int, rng: np.random.Generator) -> FloatArray:
-        return np.asarray(np.isnan(mechanism.sample(dataset, size, rng)).sum(axis=1, dtype=float))
-
     first = (
         -math.expm1(-(norm_bound - mechanism.threshold) * mechanism.answer_epsilon - math.log(2))
         if mechanism.updates <= 1
@@ -355,7 +350,9 @@ def all_points_are_answered(
     )
     return audited(
         audit_utility(
-            unanswered,
+            lambda size, rng: np.asarray(
+                np.isnan(mechanism.sample(dataset, size, rng)).sum(axis=1, dtype=float)
+            ),
             FailureBound(0.0, BETA),
             runs=effort.of(400, 200),
             confidence=1 - 1e-07,

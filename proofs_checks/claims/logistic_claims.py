@@ -83,14 +83,13 @@ def rate_and_curvature(epsilon: Ball, *, rate: Ball, moved: int) -> Enclosure:
     bound on the curvature.
     """
 
-    def form(epsilon: Ball) -> Ball:
-        return (epsilon / 2).log1p() / epsilon + rate * moved - 1
-
     def plain(epsilon: Ball) -> Ball:
         least = 2 / epsilon
         return excess(rate * epsilon * moved + ((1 + least) / least).log(), epsilon)
 
-    return enclose(twice(form, plain, epsilon))
+    return enclose(
+        twice(lambda epsilon: (epsilon / 2).log1p() / epsilon + rate * moved - 1, plain, epsilon)
+    )
 
 
 @certificate(
@@ -139,14 +138,12 @@ def objective_perturbation_is_private(epsilon: Ball, n_lambda: Ball) -> Enclosur
     """Worst case over pairs, outputs and all n at this n lambda: the maximum over s of the module's
     bound, which is approached.
     """
-
-    def form(u: Ball, epsilon: Ball, n_lambda: Ball) -> Ball:
-        return objective_excess(u, epsilon * n_lambda / 2 - 1, 1 / n_lambda)
-
-    def plain(u: Ball, epsilon: Ball, n_lambda: Ball) -> Ball:
-        return objective_loss(1 - u, epsilon / 2, n_lambda) / epsilon - 1
-
-    return supremum_of(form, plain, epsilon, n_lambda)
+    return supremum_of(
+        lambda u, epsilon, n_lambda: objective_excess(u, epsilon * n_lambda / 2 - 1, 1 / n_lambda),
+        lambda u, epsilon, n_lambda: objective_loss(1 - u, epsilon / 2, n_lambda) / epsilon - 1,
+        epsilon,
+        n_lambda,
+    )
 
 
 @certificate(
@@ -164,14 +161,14 @@ def objective_perturbation_is_private_when_regularized(epsilon: Ball, surplus: B
     """The same maximum with n lambda = 2 (1 + surplus) / epsilon; s = 1 reaches epsilon, so no
     smaller budget is true.
     """
-
-    def form(u: Ball, epsilon: Ball, surplus: Ball) -> Ball:
-        return objective_excess(u, surplus, epsilon / (2 * (1 + surplus)))
-
-    def plain(u: Ball, epsilon: Ball, surplus: Ball) -> Ball:
-        return objective_loss(1 - u, epsilon / 2, (1 + surplus) * (2 / epsilon)) / epsilon - 1
-
-    return supremum_of(form, plain, epsilon, surplus)
+    return supremum_of(
+        lambda u, epsilon, surplus: objective_excess(u, surplus, epsilon / (2 * (1 + surplus))),
+        lambda u, epsilon, surplus: (
+            objective_loss(1 - u, epsilon / 2, (1 + surplus) * (2 / epsilon)) / epsilon - 1
+        ),
+        epsilon,
+        surplus,
+    )
 
 
 @certificate(
@@ -318,15 +315,17 @@ def shift_excess(n_lambda: Ball, constant: Ball) -> Enclosure:
     """
     held = excess(held_shift(n_lambda), constant)
 
-    def form(lost: Ball) -> Ball:
-        return (2 - constant) / constant - (2 * lost / constant).nonnegative_part()
-
     def plain(lost: Ball) -> Ball:
         s = 1 - lost
         # |v s - v' s'| at opposite unit records, the same s for both
         return excess(s + s, constant)
 
-    return Enclosure(enclose(held).lower, supremum_of(form, plain).upper)
+    return Enclosure(
+        enclose(held).lower,
+        supremum_of(
+            lambda lost: (2 - constant) / constant - (2 * lost / constant).nonnegative_part(), plain
+        ).upper,
+    )
 
 
 def held_shift(n_lambda: Ball) -> Ball:

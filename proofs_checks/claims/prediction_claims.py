@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors import SensitivityResult, audit_sensitivity
-from dpwitness.core.numerics.solvers import Minimum, Problem, minimise
+from dpwitness.core.numerics.solvers import Problem, minimise
 from dpwitness.mechanisms import LabelledBall, LabelledVectors, Loss
 from dpwitness.proofs_checks.engine import (
     Ball,
@@ -77,12 +77,9 @@ def moved(
     )
     labels = (-1.0, 1.0) if loss.binary else (-10.0, 10.0)
 
-    def minimum(dataset: LabelledVectors) -> Minimum:
-        return minimise(Problem.of(dataset, loss, ridge * regularization * n))
-
     domain = LabelledBall(dimension, n, labels)
     return audit_sensitivity(
-        minimum,
+        lambda dataset: minimise(Problem.of(dataset, loss, ridge * regularization * n)),
         bound,
         domain,
         seed=effort.seed,

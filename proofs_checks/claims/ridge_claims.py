@@ -114,15 +114,12 @@ def added_term_tames_the_jacobian(epsilon: Ball) -> Enclosure:
     zero at N = 0 and falling from there. `share` is 1 / (1 + h), in (0, 1] for all N >= 0.
     """
 
-    def form(share: Ball, epsilon: Ball) -> Ball:
-        return -(1 - share).nonnegative_part()
-
     def plain(share: Ball, epsilon: Ball) -> Ball:
         n_lambda = (1 / share - 1) / (epsilon / 2)
         ridge = n_lambda + 2 / epsilon  # the least eigenvalue of A
         return ((ridge + 1) / ridge - 1) / (epsilon / 2) - 1
 
-    return supremum_of(form, plain, epsilon)
+    return supremum_of(lambda share, epsilon: -(1 - share).nonnegative_part(), plain, epsilon)
 
 
 @certificate(

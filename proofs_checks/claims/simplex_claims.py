@@ -154,16 +154,20 @@ def draws_without_a_unit(
     model = two_actions(epsilon, delta, slope, draws)
     reached = exact_delta(model, None, epsilon).lower
 
-    def broken(other: float) -> bool:
-        return exact_delta(two_actions(epsilon, delta, other, draws), None, epsilon).lower > delta
-
     return certified(
         effort,
         model,
         numbers={
             "delta_reached": reached,
             "times_the_promise": reached / delta,
-            "least_slope": least(broken, 1.0, 1e4)[1],
+            "least_slope": least(
+                lambda other: (
+                    exact_delta(two_actions(epsilon, delta, other, draws), None, epsilon).lower
+                    > delta
+                ),
+                1.0,
+                1e4,
+            )[1],
         },
         at={"epsilon": epsilon, "delta": delta, "slope": slope, "draws": draws},
     )
@@ -330,16 +334,14 @@ def price_of_drawing(effort: Effort, draws: float = 10) -> Evidence:
     model = SimplexSampling(10.0, 50.0, Loss("logistic"), 4, 100, draws=int(draws))
     middle = np.exp(model.minimiser(POPULATION).log_theta)
 
-    def error(size: int, rng: Generator) -> FloatArray:
-        return _risk(POPULATION, model.sample(POPULATION, size, rng)) - _risk(
-            POPULATION, middle[None, :]
-        )
-
     own = float(_risk(POPULATION, middle[None, :])[0])
     worst = float(_risk(POPULATION, np.eye(4)).max())  # a convex risk has its maximum at a vertex
     return measured(
         effort,
-        error,
+        lambda size, rng: (
+            _risk(POPULATION, model.sample(POPULATION, size, rng))
+            - _risk(POPULATION, middle[None, :])
+        ),
         MeanBound(0.25 / (2 * draws), low=-own, high=worst - own + 1e-12),
         runs=effort.of(20000, 5000),
         name="price of drawing",

@@ -18,7 +18,6 @@ from dpwitness.auditors import LossLaw, Scaling, audit_utility
 from dpwitness.auditors.density.composition import compose
 from dpwitness.auditors.density.routes import composed
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw as Laws
-from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.mechanisms import KernelLearner, Laplace, Loss, TestDataDependentLearner
 from dpwitness.proofs_checks.engine import (
     Ball,
@@ -147,16 +146,24 @@ def transfer_excess(epsilon: Ball, delta: Ball, constant: Ball) -> Enclosure:
     over the promised epsilon, minus 1.
     """
 
-    def form(epsilon: Ball, delta: Ball) -> Ball:
-        return 2 * epsilon / (constant * constant * -delta.log()) + 2 * arb(2).sqrt() / constant - 1
-
     def plain(epsilon: Ball, delta: Ball) -> Ball:
         rounds, digits = free(100), -delta.log()
         loss = 2 * epsilon / (constant * (rounds * digits).sqrt())
         rho = rounds * loss * loss / 2
         return excess(rho + 2 * (rho * digits).sqrt(), epsilon)
 
-    return at_most(twice(form, plain, epsilon, delta))
+    return at_most(
+        twice(
+            lambda epsilon, delta: (
+                2 * epsilon / (constant * constant * -delta.log())
+                + 2 * arb(2).sqrt() / constant
+                - 1
+            ),
+            plain,
+            epsilon,
+            delta,
+        )
+    )
 
 
 @claim(
@@ -264,12 +271,9 @@ def the_excess_falls_with_the_root_of_records(effort: Effort) -> Evidence:
     def form(n: float) -> float:
         return math.sqrt(math.sqrt(math.log(1e3)) / n) * math.log(_points(n) / 0.05)
 
-    def error(n: float, size: int, rng: np.random.Generator) -> FloatArray:
-        return np.array([_transfer_error(int(n), rng) for _ in range(size)])
-
     claimed = Scaling(-0.5, records, "n", statistic="mean", spread=1.0)
     found = audit_utility(
-        error,
+        lambda n, size, rng: np.array([_transfer_error(int(n), rng) for _ in range(size)]),
         claimed,
         runs=effort.of(400, 200),
         seed=effort.seed,
@@ -366,14 +370,16 @@ def the_loss_itself_is_small(prediction: Ball, accuracy: Ball) -> Enclosure:
     """Labels that are fair coins: the absolute loss of any prediction u is (|u - 1| + |u + 1|)/2 >=
     1 > epsilon_g, whatever n is.
     """
-
-    def form(prediction: Ball, accuracy: Ball) -> Ball:
-        return excess(abs(prediction).max(arb(1)), accuracy)
-
-    def plain(prediction: Ball, accuracy: Ball) -> Ball:
-        return excess((abs(prediction - 1) + abs(prediction + 1)) / 2, accuracy)
-
-    return enclose(twice(form, plain, prediction, accuracy))
+    return enclose(
+        twice(
+            lambda prediction, accuracy: excess(abs(prediction).max(arb(1)), accuracy),
+            lambda prediction, accuracy: excess(
+                (abs(prediction - 1) + abs(prediction + 1)) / 2, accuracy
+            ),
+            prediction,
+            accuracy,
+        )
+    )
 
 
 @claim(
