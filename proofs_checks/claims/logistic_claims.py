@@ -22,6 +22,7 @@ loss is -v s.
 
 from __future__ import annotations
 
+import itertools
 import math
 
 from flint import arb
@@ -208,11 +209,8 @@ def gamma_noise_keeps_the_utility_bound(delta: Ball) -> Enclosure:
     2): exp(-t) sum_{k<d} t^k / k! at t = 2 log(1/delta), and exp(-t) = delta^2.
     """
     t = -2 * delta.log()
-    term = total = arb(1)
-    for k in range(1, 5):
-        term = term * t / k
-        total = total + term
-    return enclose(delta * total - 1)
+    terms = itertools.accumulate(range(1, 5), lambda term, k: term * t / k, initial=arb(1))
+    return enclose(delta * sum(terms, arb(0)) - 1)
 
 
 @certificate(
@@ -262,12 +260,12 @@ def corrected_budget_excess(epsilon: Ball, n_lambda: Ball, c: Ball) -> Enclosure
         return objective_loss(s, budget / 2, n_lambda) / epsilon - 1
 
     remaining = epsilon - 2 * correction(n_lambda)
-    branches = []
-    if not remaining <= 0:
-        branches.append(supremum_of(first, plain_first, epsilon, n_lambda))
-    if not remaining > 0:
-        branches.append(supremum_of(second, plain_second, epsilon))
-    return branches[0].union(branches[-1])
+    if remaining > 0:
+        return supremum_of(first, plain_first, epsilon, n_lambda)
+    more_ridge = supremum_of(second, plain_second, epsilon)
+    if remaining <= 0:
+        return more_ridge
+    return supremum_of(first, plain_first, epsilon, n_lambda).union(more_ridge)
 
 
 PEAK = arb(-1).exp().lambertw()  # max_t t sigmoid(-t) = W(1/e) = 0.2784..., at t = 1 + W(1/e)
@@ -313,19 +311,16 @@ def shift_excess(n_lambda: Ball, constant: Ball) -> Enclosure:
     sigmoid(k - 1/N) / N. Both k - 1/N and W / k can be arbitrarily large, so b and the sigmoid are
     arbitrarily close to 1.
     """
-    held = excess(held_shift(n_lambda), constant)
 
     def plain(lost: Ball) -> Ball:
         s = 1 - lost
         # |v s - v' s'| at opposite unit records, the same s for both
         return excess(s + s, constant)
 
-    return Enclosure(
-        enclose(held).lower,
-        supremum_of(
-            lambda lost: (2 - constant) / constant - (2 * lost / constant).nonnegative_part(), plain
-        ).upper,
+    above = supremum_of(
+        lambda lost: (2 - constant) / constant - (2 * lost / constant).nonnegative_part(), plain
     )
+    return Enclosure(enclose(excess(held_shift(n_lambda), constant)).lower, above.upper)
 
 
 def held_shift(n_lambda: Ball) -> Ball:
@@ -438,31 +433,19 @@ def singular_excess(
     multiple x epsilon.
     """  # noqa: E501
 
-    def radius(
-        epsilon: Ball, dimension: Ball, multiple: Ball, spread: Ball, jacobian: Ball
-    ) -> Ball:
-        # e^-T at the least T
-        decay = (
-            -times(times(multiple, epsilon) + jacobian, 1 / (dimension - 1))
-            .lower()
-            .nonnegative_part()
-        ).exp()
-        return ((1 - 1 / (1 + spread * decay)) / spread).upper()
-
     def form(
         epsilon: Ball, dimension: Ball, multiple: Ball, shift: Ball, spread: Ball, jacobian: Ball
     ) -> Ball:
-        r = radius(epsilon, dimension, multiple, spread, jacobian)
-        return times(
-            dimension.log() + times(shift, (1 - (spread + arb(0.5)) * r)),
-            1 / times(multiple, epsilon),
-        )
+        least = times(times(multiple, epsilon) + jacobian, 1 / (dimension - 1)).lower()
+        decay = (-least.nonnegative_part()).exp()  # e^-T at the least T
+        r = ((1 - 1 / (1 + spread * decay)) / spread).upper()
+        gain = times(shift, 1 - (spread + arb(0.5)) * r)
+        return times(dimension.log() + gain, 1 / times(multiple, epsilon))
 
     def plain(
         epsilon: Ball, dimension: Ball, multiple: Ball, shift: Ball, spread: Ball, jacobian: Ball
     ) -> Ball:
-        steep = ((multiple * epsilon + jacobian) / (dimension - 1)).exp()
-        r = 1 / (spread + steep)
+        r = 1 / (spread + ((multiple * epsilon + jacobian) / (dimension - 1)).exp())
         found = (
             dimension.log()
             + (dimension - 1) * ((1 - spread * r) / r).log()

@@ -66,25 +66,27 @@ def distance_obligation(convexity: float, bound: float) -> list[Any]:
 
 
 def moved(
-    loss: Loss, regularization: float, ridge: float, bound: float, effort: Effort, **search: Any
+    loss: Loss,
+    regularization: float,
+    ridge: float,
+    bound: float,
+    effort: Effort,
+    n: int = 1,
+    dimension: int = 2,
+    runs: tuple[int, int] = (300, 60),
 ) -> SensitivityResult:
-    """Search for the largest |w - w'| / `bound` over neighboring datasets; by default one record in
-    two dimensions, see `search`.
+    """Search for the largest |w - w'| / `bound` over neighboring datasets of `n` records; `runs`
+    are the evaluations, and those of a quick check.
     """
-    n, dimension, runs = (
-        search.get(key, usual)
-        for key, usual in (("n", 1), ("dimension", 2), ("runs", effort.of(300, 60)))
-    )
     labels = (-1.0, 1.0) if loss.binary else (-10.0, 10.0)
 
-    domain = LabelledBall(dimension, n, labels)
     return audit_sensitivity(
         lambda dataset: minimise(Problem.of(dataset, loss, ridge * regularization * n)),
         bound,
-        domain,
+        LabelledBall(dimension, n, labels),
         seed=effort.seed,
         seconds=max(0.1, effort.seconds_left()),
-        evaluations=runs,
+        evaluations=effort.of(*runs),
         name=f"minimiser, {loss.name} loss",
     )
 
@@ -116,9 +118,8 @@ def the_minimiser_moves_little(effort: Effort) -> Evidence:
     }
     # n is so large that many records can keep w at a point where its slopes are nearly 1 in both
     # directions.
-    crowd = {"n": 10**12, "runs": effort.of(2000, 600)}
     smooth = {
-        d: moved(Loss("logistic"), 1e-8, 1.0, 2e-4, effort, dimension=d, **crowd) for d in (1, 2)
+        d: moved(Loss("logistic"), 1e-8, 1.0, 2e-4, effort, 10**12, d, (2000, 600)) for d in (1, 2)
     }
     ratios = {name: found.ratio_lower for name, found in kinked.items()} | {
         f"logistic, d = {d}": f.ratio_lower for d, f in smooth.items()
@@ -217,17 +218,13 @@ def norm_obligation(bound: float, strong: bool) -> list[Any]:
     """
     lam, lipschitz, radius = z3.Reals("lambda L R")
     norm, gained = z3.Reals("norm gained")  # gained: mean loss at zero less that at w
-    needed = lam * norm * norm / 2
-    if strong:
-        needed = 2 * needed
-    worse = lam * norm > z3.RealVal(str(bound)) * lipschitz * radius
     return [
         lam > 0,
         lipschitz > 0,
         radius > 0,
-        gained >= needed,
+        gained >= lam * norm * norm / (1 if strong else 2),
         gained <= lipschitz * radius * norm,
-        worse,
+        lam * norm > z3.RealVal(str(bound)) * lipschitz * radius,
     ]
 
 

@@ -151,8 +151,8 @@ def closed_form_is_private(epsilon: Ball, n_lambda: Ball, multiple: Ball) -> Enc
         b, y = free(2), free(3)
         rate, q = epsilon / (4 * (b + y)), n_lambda + 2 / epsilon
         w = y + 2 * (b + y) * (multiple + 1)
-        noise, other = 2 * q * w, 2 * ((q + 1) * w - y)
-        return excess(rate * (other - noise) - ((q + 1) / q).log(), multiple * epsilon)
+        moved = 2 * ((q + 1) * w - y) - 2 * q * w
+        return excess(rate * moved - ((q + 1) / q).log(), multiple * epsilon)
 
     return Enclosure(enclose(twice(form, plain, epsilon, n_lambda, multiple)).lower, math.inf)
 

@@ -228,15 +228,11 @@ def algorithm_draws(
     So sqrt(m) = 1 is a quadratic equation in n^(1/3), and below its root no index is drawn.
     Defaults: the paper's run on Cod-RNA.
     """
-    parameters = [arb(epsilon), arb(delta), arb(actions)]
-    drawn = square_root_of_draws(arb(records), *parameters) ** 2
-    a = arb(epsilon) / (arb(epsilon) * arb(actions).log()).root(3)
-    b, c = (
-        (16 * -arb(delta).log() * (arb(epsilon) * arb(actions).log()).root(3)),
-        32 * -arb(delta).log(),
-    )
+    root = square_root_of_draws(arb(records), arb(epsilon), arb(delta), arb(actions))
+    drawn, digits = root**2, -arb(delta).log()
+    third = (arb(epsilon) * arb(actions).log()).root(3)
+    a, b, c = arb(epsilon) / third, 16 * digits * third, 32 * digits
     first = math.ceil(float(((b + (b * b + 4 * a * c).sqrt()) / (2 * a)).upper() ** 3))
-    reached = enclose(1 - drawn)
     return Evidence(
         ClaimVerdict.VACUOUS
         if drawn < 1
@@ -245,14 +241,8 @@ def algorithm_draws(
         else ClaimVerdict.INCONCLUSIVE,
         text=f"m = {float(drawn):.4g} at n = {records:g}; it reaches 1 at n = {first:.6g}",
         method="balls",
-        enclosure=reached,
-        numbers={
-            "draws": float(drawn),
-            "least_n": first,
-            "pure_draws": float(
-                8 * square_root_of_draws(arb(records), *parameters) * -arb(delta).log()
-            ),
-        },
+        enclosure=enclose(1 - drawn),
+        numbers={"draws": float(drawn), "least_n": first, "pure_draws": float(8 * root * digits)},
         at={"records": records, "epsilon": epsilon, "delta": delta, "actions": actions},
         grade="proved",
     )

@@ -86,14 +86,16 @@ def measured(
     claimed: UtilityClaim,
     *,
     reported: str = "",
+    numbers: Mapping[str, Any] | None = None,
     at: Mapping[str, Any],
     **options: Any,
 ) -> Evidence:
-    """Return the evidence of a utility audit, whose estimate is a number of the evidence with the
-    name `reported`. `options` are arguments of `audit_utility`.
+    """Return the evidence of a utility audit, with further `numbers`, and the estimate as a number
+    with the name `reported`. `options` are arguments of `audit_utility`.
     """
     found = audit_utility(error, claimed, seed=effort.seed, **options)
-    return audited(found, numbers={reported: found.estimate} if reported else None, at=at)
+    estimate = {reported: found.estimate} if reported else {}
+    return audited(found, numbers={**(numbers or {}), **estimate}, at=at)
 
 
 def case(value: float) -> float:
