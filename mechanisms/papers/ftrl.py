@@ -142,10 +142,6 @@ class PrivateFTRL:
             "W20: the first cost favours one action or all others",
         )
 
-    def probabilities(self, dataset: LinearCosts) -> FloatArray:
-        """Return theta_1, ..., theta_T for oblivious costs: (T, p)."""
-        return np.exp(self._log_probabilities(dataset))
-
     @available_if(lambda self: self.adversary is None)
     def draws(self, dataset: LinearCosts) -> Draws:
         """Return the output law under oblivious costs as a compiled kernel."""
@@ -222,14 +218,6 @@ class PrivateFTRL:
             )
             for box in boxes
         ]
-
-    def regret(self, outputs: FloatArray, dataset: LinearCosts) -> FloatArray:
-        """Return the cost of each row's actions minus the cost of the best fixed action in
-        hindsight, for oblivious costs.
-        """
-        costs = self._validated_costs(dataset)
-        played = sum_of_entries(costs, output_rows(outputs, self.horizon, "PrivateFTRL"))
-        return np.asarray(played - costs.sum(axis=0).min())
 
     def _play(
         self, outputs: FloatArray, dataset: LinearCosts, rng: np.random.Generator | None

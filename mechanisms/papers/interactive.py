@@ -203,27 +203,6 @@ class PrivateInteractivePrediction(LearnerMechanism):
         """
         return np.zeros(1)
 
-    def tops(self, outputs: FloatArray) -> FloatArray:
-        """Return 1 for each top, 0 for each bottom, and NaN after the halt.
-
-        The result is public: it is computed without the dataset. Only for fixed test points.
-        """
-        if self.test_points is None:
-            raise InvalidArgument(
-                f"{type(self).__name__}: test_points must be fixed to distinguish tops from "
-                "bottoms; a rule is given"
-            )
-        rows = output_rows(outputs, self.rounds, type(self).__name__)
-        gram = self.learner.kernel(self.test_points, self.test_points)
-        calls = np.full(rows.shape, np.nan)
-        for call, row in zip(calls, rows, strict=True):
-            weights = np.zeros(self.rounds)
-            for t in np.flatnonzero(~np.isnan(row)):
-                gap = row[t] - weights @ gram[t]
-                call[t] = abs(gap) > self.threshold
-                weights[t] = self.step * np.sign(gap) * call[t]
-        return calls
-
     @property
     def _noise(self) -> tuple[float, float, float, float]:
         """Return (B, noise scale, sigma, eta), as the compiled kernels take them."""

@@ -120,38 +120,31 @@ class SimplexSampling:
             )
         if self.delta is not None:
             require_probability("delta", self.delta, "SimplexSampling")
-        if isinstance(self.draws, str):
-            require_one_of(
-                "draws",
-                self.draws,
-                ["pure", "approximate", "approximate_repaired"],
-                "SimplexSampling",
-            )
-            if self.draws != "pure" and self.delta is None:
-                raise InvalidArgument(
-                    f"SimplexSampling: delta must be given for draws={self.draws!r}, got None"
-                )
-            try:
-                self._formula()
-            except ArithmeticError:
-                raise InvalidArgument(
-                    "SimplexSampling: bound must be small enough that the squared loss is a "
-                    f"finite float, got {self.bound!r}"
-                ) from None
-            if not self._formula() >= 1:
-                text = (
-                    f"draws={self.draws!r} must give at least one draw, got m = "
-                    f"{self._formula():.6g}"
-                )
-                if self.draws == "approximate_repaired":
-                    raise InvalidArgument(f"SimplexSampling: {text}")
-                warnings.warn(
-                    f"SimplexSampling: {text}; drawing once instead, for which the paper "
-                    "claims nothing",
-                    stacklevel=3,
-                )
-        else:
+        if not isinstance(self.draws, str):
             require_integer("draws", self.draws, "SimplexSampling")
+            return
+        require_one_of(
+            "draws", self.draws, ["pure", "approximate", "approximate_repaired"], "SimplexSampling"
+        )
+        if self.draws != "pure" and self.delta is None:
+            raise InvalidArgument(
+                f"SimplexSampling: delta must be given for draws={self.draws!r}, got None"
+            )
+        try:
+            exact = self._formula()
+        except ArithmeticError:
+            raise InvalidArgument(
+                "SimplexSampling: bound must be small enough that the squared loss is a "
+                f"finite float, got {self.bound!r}"
+            ) from None
+        text = f"draws={self.draws!r} must give at least one draw, got m = {exact:.6g}"
+        if not exact >= 1 and self.draws == "approximate_repaired":
+            raise InvalidArgument(f"SimplexSampling: {text}")
+        if not exact >= 1:
+            warnings.warn(
+                f"SimplexSampling: {text}; drawing once instead, which the paper does not cover",
+                stacklevel=3,
+            )
 
     @property
     def lipschitz(self) -> float:

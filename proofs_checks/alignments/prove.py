@@ -224,18 +224,11 @@ def prove(
     members = alignments(program)
     promise = f"({ast.unparse(program.budget)})-DP where {where}; {_NEIGHBORS[program.neighbors]}"
     common: dict[str, Any] = {"name": program.name, "promise": promise, "tried": len(members)}
-    proofs: list[Proved] = []
-    for direction in DIRECTIONS[program.neighbors]:
-        tests = trial_runs(program, direction, seed)
-        for alignment in survivors(tests, members, start + seconds):
-            found = Obligations(program, direction, alignment)
-            invariants = (
-                inductive(found, candidates(program), start + seconds) if program.query else []
-            )
-            if not failed_obligation(program, direction, alignment, invariants):
-                moves = {name: str(shift) for name, shift in alignment.items()}
-                proofs.append(Proved(direction, moves, tuple(invariants)))
-                break
+    found = (
+        _proved(program, direction, members, seed, start + seconds)
+        for direction in DIRECTIONS[program.neighbors]
+    )
+    proofs = tuple(proof for proof in found if proof is not None)
     if len(proofs) == len(DIRECTIONS[program.neighbors]):
         if problem := zero_problem(program):
             raise InvalidArgument(
@@ -243,10 +236,7 @@ def prove(
                 "have one zero"
             )
         return ProofResult(
-            verdict=Verdict.CERTIFIED,
-            proofs=tuple(proofs),
-            seconds=time.monotonic() - start,
-            **common,
+            verdict=Verdict.CERTIFIED, proofs=proofs, seconds=time.monotonic() - start, **common
         )
     late = ("the search for a proof ended at its time limit",)
     notes = late if time.monotonic() > start + seconds else ()
@@ -281,6 +271,23 @@ def prove(
         seconds=time.monotonic() - start,
         **common,
     )
+
+
+def _proved(
+    program: LoopProgram,
+    direction: tuple[int, int],
+    members: list[Alignment],
+    seed: int,
+    deadline: float,
+) -> Proved | None:
+    """Return the first alignment with invariants that the checker proves for one direction."""
+    for alignment in survivors(trial_runs(program, direction, seed), members, deadline):
+        obligations = Obligations(program, direction, alignment)
+        invariants = inductive(obligations, candidates(program), deadline) if program.query else []
+        if not failed_obligation(program, direction, alignment, invariants):
+            moves = {name: str(shift) for name, shift in alignment.items()}
+            return Proved(direction, moves, tuple(invariants))
+    return None
 
 
 def _ranked(
@@ -411,12 +418,10 @@ def run(
     return (output if program.is_tuple else output[0]), calls
 
 
-def difference(
-    function: Any, program: LoopProgram, seed: int, terms: Any = Exact, runs: int = _RUNS
-) -> str:
-    """Return where a function and its program differ: in outputs, noise calls or exceptions, in
-    runs with equal noise; empty if nowhere.
-    """
+def _cases(
+    program: LoopProgram, seed: int, runs: int
+) -> Iterator[tuple[dict[str, Any], list[float], list[float]]]:
+    """Yield parameters that the promise allows, queries, and noise."""
     rng = random.Random(seed)
     for k in range(runs):
         parameters = random_parameters(program, rng) if k % 2 else dict(program.defaults)
@@ -428,11 +433,20 @@ def difference(
             for _ in range(size)
         ]
         public = {**parameters, SIZE: size}
-        if any(public[name] <= 0 for name in program.positive) or not value(
-            program.where, public, Numbers
-        ):
-            continue  # no promise: the checker requires that the promise implies positive divisors
-        noise = [rng.gauss(0, width) for _ in range((size + 2) * len(program.noises))]
+        # the checker requires that the promise implies positive divisors
+        is_positive = all(public[name] > 0 for name in program.positive)
+        if is_positive and value(program.where, public, Numbers):
+            draws = (size + 2) * len(program.noises)
+            yield parameters, queries, [rng.gauss(0, width) for _ in range(draws)]
+
+
+def difference(
+    function: Any, program: LoopProgram, seed: int, terms: Any = Exact, runs: int = _RUNS
+) -> str:
+    """Return where a function and its program differ: in outputs, noise calls or exceptions, in
+    runs with equal noise; empty if nowhere.
+    """
+    for parameters, queries, noise in _cases(program, seed, runs):
         forced = ForcedNoise(iter(noise))
         expected, calls = run(program, parameters, queries, iter(noise), terms)
         try:
@@ -458,16 +472,16 @@ def _same(found: Any, expected: Any, tolerance: float) -> bool:
     """Return whether two outputs have equal types, lengths and numbers; a real number has no
     negative zero.
     """
+    if type(found) is not (float if isinstance(expected, Fraction) else type(expected)):
+        return False
     if isinstance(expected, list | tuple):
-        same = type(found) is type(expected) and len(found) == len(expected)
-        return same and all(map(_same, found, expected, itertools.repeat(tolerance)))
+        tolerances = itertools.repeat(tolerance)
+        return len(found) == len(expected) and all(map(_same, found, expected, tolerances))
     if isinstance(expected, Fraction):
-        is_number = type(found) is float and math.isfinite(found) and str(found) != "-0.0"
         distance = tolerance + _TOLERANCE * abs(expected)
+        is_number = math.isfinite(found) and str(found) != "-0.0"
         return is_number and bool(abs(Fraction(found) - expected) <= distance)
-    return type(found) is type(expected) and bool(
-        found == expected or (found != found and expected != expected)
-    )
+    return bool(found == expected) or repr(found) == repr(expected)
 
 
 def _shown(expected: Any) -> str:

@@ -54,8 +54,6 @@ from dpwitness.proofs_checks.alignments.source import (
 )
 
 _TYPES = {"float": "real", "int": "int"}
-# they bind no names
-_IN_ANNOTATIONS = (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.Constant, ast.Load)
 _RESERVED = {"queries", "rng", *BUILTINS, BREAK}
 _LAWS = {
     "laplace": inspect.signature(lambda loc=None, scale=None: None),
@@ -95,7 +93,7 @@ class _Reader:
         self.fixed: set[str] = set()  # names that may not be assigned
         self.assigned: set[str] = set()  # variables that the text assigns
         self.positive: set[str] = set()  # parameters that divide
-        self.sites, self.in_loop, self.noise_allowed = 0, False, False
+        self.sites, self.in_loop = 0, False
 
     def line(self, node: Any) -> int:
         """Return the line of a node in its file."""
@@ -116,13 +114,15 @@ class _Reader:
         cost, condition, neighbors = self.function.promise
         require_one_of("neighbors", neighbors, NEIGHBORS)
         budget, where = self._public(cost, ("int", "real")), self._public(condition, ("bool",))
-        self.noise_allowed = True
-        body = list(self.tree.body)
-        if ast.get_docstring(self.tree) is not None:
-            del body[0]
-        if not body or not isinstance(body[-1], ast.Return) or body[-1].value is None:
-            raise self.fail(self.tree, "the last statement must return a value")
-        last = body.pop().value
+        match self.tree.body:
+            case [
+                ast.Expr(value=ast.Constant(value=str())),
+                *body,
+                ast.Return(value=ast.expr() as last),
+            ] | [*body, ast.Return(value=ast.expr() as last)]:
+                pass
+            case _:
+                raise self.fail(self.tree, "the last statement must return a value")
         at = next((k for k, node in enumerate(body) if isinstance(node, ast.For)), len(body))
         before = self.block(body[:at])
         block, query, index, carried = self._loop(body[at]) if at < len(body) else ((), "", "", ())
@@ -199,8 +199,9 @@ class _Reader:
         except (SyntaxError, ValueError):
             raise self.fail(self.tree, rule) from None
         self._modelled(tree)
-        read, kind = self.expression(tree, [])
-        if kind not in kinds:
+        noises: list[Statement] = []
+        read, kind = self.expression(tree, noises)
+        if noises or kind not in kinds:
             raise self.fail(self.tree, rule)
         return read
 
@@ -231,9 +232,8 @@ class _Reader:
                 )
         before = set(self.defined)
         kinds = {query: "real"} | ({index: "int"} if index else {})
-        for name in kinds:
-            if name in self.types or name in self.fixed or query == index:
-                raise self.fail(loop, f"{name} is used before, or twice in the loop")
+        if query == index or {*kinds} & {*self.types, *self.fixed}:
+            raise self.fail(loop, f"{' or '.join(kinds)} is used before the loop, or twice")
         self.types |= kinds
         for names in (self.defined, self.fixed, self.assigned):
             names.update(kinds)
@@ -254,13 +254,8 @@ class _Reader:
                 case ast.Assign(targets=[ast.Name() as target], value=given):
                     self._assign(target, given, found)
                 case ast.AnnAssign(
-                    target=ast.Name() as target,
-                    annotation=kind,
-                    value=ast.expr() as given,
-                    simple=1,
+                    target=ast.Name() as target, value=ast.expr() as given, simple=1
                 ):
-                    if not all(isinstance(part, _IN_ANNOTATIONS) for part in ast.walk(kind)):
-                        raise self.fail(node, f"the annotation `{shown(kind)}` must be a type")
                     self._assign(target, given, found)
                 case ast.AugAssign(target=ast.Name() as target, op=op, value=given):
                     read = ast.copy_location(ast.Name(target.id, ast.Load()), node)
@@ -410,8 +405,6 @@ class _Reader:
 
     def _noise(self, call: Any, found: list[Statement], name: str) -> ast.expr:
         """Append the statement of a noise call, and return the expression of its value."""
-        if not self.noise_allowed:
-            raise self.fail(call, "a promise cannot draw noise")
         law = call.func.attr
         try:
             words = {word.arg: word.value for word in call.keywords}

@@ -29,7 +29,7 @@ MODELLED: dict[type[ast.AST], tuple[str, str]] = {
     ast.arguments: ("args kwonlyargs", "defaults kw_defaults"),
     ast.arg: ("arg", "annotation"),
     ast.Assign: ("targets value", ""),
-    ast.AnnAssign: ("target value simple", "annotation"),
+    ast.AnnAssign: ("target annotation value simple", ""),
     ast.AugAssign: ("target op value", ""),
     ast.For: ("target iter body", ""),
     ast.If: ("test body orelse", ""),
@@ -40,6 +40,7 @@ MODELLED: dict[type[ast.AST], tuple[str, str]] = {
     ast.Tuple: ("elts ctx", ""),
     ast.List: ("ctx", ""),  # the empty list only
     ast.Attribute: ("value attr ctx", ""),
+    ast.Subscript: ("value slice ctx", ""),  # in annotations
     ast.Call: ("func args keywords", ""),
     ast.keyword: ("arg value", ""),
     ast.BinOp: ("left op right", ""),
@@ -96,12 +97,18 @@ def tree_of(function: Any) -> ast.FunctionDef:
         raise InvalidArgument(
             f"prove: the text of {name} has changed since the function was imported"
         )
+    _check_defaults(function, tree)
+    return tree
+
+
+def _check_defaults(function: Any, tree: ast.FunctionDef) -> None:
+    """Raise InvalidArgument unless each literal default value in the text is that of the
+    function.
+    """
     given = tree.args
-    first = len(given.args) - len(given.defaults)
-    arguments = (*given.args[first:], *given.kwonlyargs)
-    defaults = (*given.defaults, *given.kw_defaults)
-    written = {a.arg: text for a, text in zip(arguments, defaults, strict=True) if text}
-    # a default value that the text states must be the one that the function has
+    arguments = (*given.args[len(given.args) - len(given.defaults) :], *given.kwonlyargs)
+    texts = (*given.defaults, *given.kw_defaults)
+    written = {a.arg: text for a, text in zip(arguments, texts, strict=True) if text}
     for name, default in defaults_of(function).items():
         try:
             stated = ast.literal_eval(written[name]) if name in written else None
@@ -112,7 +119,6 @@ def tree_of(function: Any) -> ast.FunctionDef:
                 f"prove: the default of {name} in {tree.name} is {default!r}, its text has "
                 f"{stated!r}"
             )
-    return tree
 
 
 def _content(code: types.CodeType) -> tuple[Any, ...]:
@@ -145,21 +151,19 @@ def unmodelled(node: ast.AST, place: ast.AST | None = None) -> tuple[ast.AST, st
     """
     place = node if hasattr(node, "lineno") or place is None else place
     if type(node) not in MODELLED:
-        kind = "the operator " if isinstance(node, ast.operator | ast.unaryop | ast.cmpop) else ""
-        return (
-            place,
-            f"{kind}{type(node).__name__} in `{shown(place)}` is outside the provable subset",
-        )
+        name = type(node).__name__
+        return place, f"the syntax {name} in `{shown(place)}` is outside the provable subset"
     runs, ignored = (fields.split() for fields in MODELLED[type(node)])
     for field, found in ast.iter_fields(node):
-        parts = [
-            each for each in (found if isinstance(found, list) else [found]) if each is not None
-        ]
-        if parts and field not in (*runs, *ignored):
-            return place, f"the field {field} of `{shown(place)}` is outside the provable subset"
-        for part in parts if field in runs else ():
-            if isinstance(part, ast.AST) and (problem := unmodelled(part, place)):
-                return problem
+        parts = [part for part in (found if isinstance(found, list) else [found]) if part]
+        if field not in runs:
+            if parts and field not in ignored:
+                rule = f"the field {field} of `{shown(place)}` is outside the provable subset"
+                return place, rule
+            continue
+        problems = (unmodelled(part, place) for part in parts if isinstance(part, ast.AST))
+        if problem := next(filter(None, problems), None):
+            return problem
     return None
 
 

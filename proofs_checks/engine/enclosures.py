@@ -102,6 +102,9 @@ class Box(Mapping[str, tuple[float, float]]):
         return Box(**{**self._ranges, name: (low, cut)}), Box(**{**self._ranges, name: (cut, high)})
 
 
+Cell: TypeAlias = tuple[Box, float, Enclosure]  # with its share of the box, and the value on it
+
+
 @dataclass(frozen=True, slots=True)
 class SignMap:
     """Result of branch and bound: shares of the box with a proved sign, and the extreme values.
@@ -110,17 +113,29 @@ class SignMap:
     """
 
     enclosure: Enclosure  # enclosure of the maximum over the box
-    positive: float  # share of the box where the value is proved > 0
-    negative: float  # share where it is proved <= 0
-    undecided: float
+    settled: list[Cell]  # cells with a proved sign
+    remaining: list[Cell]  # cells without one, with a value that was proved on a larger cell
     # cell, or corner of the box, on which the value is proved positive, with the largest proved
     # lower bound, and the enclosure of the value over it
     counterexample: Box | None
     counterexample_value: Enclosure | None
     cells: int  # number of cells evaluated
     finished: bool  # false if the time limit ended the search
-    # cells with a proved sign, and the enclosures that prove it
-    settled_cells: list[tuple[Box, Enclosure]]
+
+    @property
+    def positive(self) -> float:
+        """Return the share of the box where the value is proved > 0."""
+        return sum(share for _, share, value in self.settled if value.lower > 0)
+
+    @property
+    def negative(self) -> float:
+        """Return the share of the box where the value is proved <= 0."""
+        return sum(share for _, share, value in self.settled if value.upper <= 0)
+
+    @property
+    def undecided(self) -> float:
+        """Return the share of the box without a proved sign."""
+        return sum(share for _, share, _ in self.remaining)
 
 
 def interval(low: float, high: float) -> Ball:
@@ -319,10 +334,9 @@ def branch_and_bound(
         Shares proved positive, proved negative or zero, and undecided; and the counterexample cell.
     """
     deadline = time.monotonic() + seconds
-    # (cell, share of the box, enclosure of the function on the cell, or on one around it)
-    pending = deque([(box, 1.0, Enclosure(-math.inf, math.inf))])
-    settled: list[tuple[Box, float, Enclosure]] = []
-    thin_cells: list[tuple[Box, float, Enclosure]] = []
+    pending: deque[Cell] = deque([(box, 1.0, Enclosure(-math.inf, math.inf))])
+    settled: list[Cell] = []
+    thin_cells: list[Cell] = []
     evaluated, lower, undecided, finished = 0, -math.inf, 1.0, True
     counterexample: Box | None = None
     best = Enclosure(0.0, 0.0)
@@ -344,23 +358,13 @@ def branch_and_bound(
             thin_cells.append((cell, share, value))
         else:
             pending.extend((half, share / 2, value) for half in halves)
-    if counterexample is not None:
-        counterexample, best = _sharpened(function, box, counterexample, best)
     remaining = [*thin_cells, *pending]
-    return SignMap(
-        enclosure=Enclosure(
-            max(lower, best.lower) if counterexample else lower,
-            max(value.upper for _, _, value in (*settled, *remaining)),
-        ),
-        positive=sum(share for _, share, value in settled if value.lower > 0),
-        negative=sum(share for _, share, value in settled if value.upper <= 0),
-        undecided=sum(share for _, share, _ in remaining),
-        counterexample=counterexample,
-        counterexample_value=best if counterexample else None,
-        cells=evaluated,
-        finished=finished,
-        settled_cells=[(cell, value) for cell, _, value in settled],
-    )
+    upper = max(value.upper for _, _, value in (*settled, *remaining))
+    if counterexample is None:
+        return SignMap(Enclosure(lower, upper), settled, remaining, None, None, evaluated, finished)
+    counterexample, best = _sharpened(function, box, counterexample, best)
+    ends = Enclosure(max(lower, best.lower), upper)
+    return SignMap(ends, settled, remaining, counterexample, best, evaluated, finished)
 
 
 def _sharpened(

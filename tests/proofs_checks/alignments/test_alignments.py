@@ -407,7 +407,7 @@ def test_the_checker_refuses_false_certificates():
 
 
 OUTSIDE = {
-    "x = q ** 2": "operator",
+    "x = q ** 2": "the syntax Pow",
     "x = later": "may have no value",
     "x = 0": "types real and int",
     "x = float(q)": "outside the provable subset",
