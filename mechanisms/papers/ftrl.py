@@ -195,13 +195,10 @@ class PrivateFTRL:
 
         Rounds with equal total costs have equal leaders and are merged.
         """
-        known: dict[tuple[Fraction, ...], list[Ball]] = {}
-        sides = [
-            leader_log_probabilities(self._validated_costs(d), arb(self.regularization), known)
-            for d in (d1, d0)
-        ]
-        rounds = Counter(zip(*(totals for totals, _ in sides), strict=True))
-        return [(known[first], known[second], count) for (first, second), count in rounds.items()]
+        first, second = (exact_totals(self._validated_costs(d)) for d in (d1, d0))
+        logs = {total: self._leader_ball(total) for total in {*first, *second}}
+        rounds = Counter(zip(first, second, strict=True))
+        return [(logs[a], logs[b], count) for (a, b), count in rounds.items()]
 
     def log_density_ball(self, boxes: Sequence[Box], dataset: LinearCosts) -> list[Ball]:
         """Return enclosures of the log-mass of the actions in each box, for oblivious costs."""
@@ -209,15 +206,21 @@ class PrivateFTRL:
             raise EnclosureUnavailable(
                 "PrivateFTRL: no enclosure with an adversary, whose costs are known as floats only"
             )
-        logs = leader_log_probabilities(
-            self._validated_costs(dataset), arb(self.regularization), {}
-        )[1]
+        totals = exact_totals(self._validated_costs(dataset))
+        logs = {total: self._leader_ball(total) for total in {*totals}}
         return [
             sum(
-                (log_mass_of_index(row, [[s]])[0] for row, s in zip(logs, box, strict=True)), arb(0)
+                (log_mass_of_index(logs[t], [[s]])[0] for t, s in zip(totals, box, strict=True)),
+                arb(0),
             )
             for box in boxes
         ]
+
+    def _leader_ball(self, totals: tuple[Fraction, ...]) -> list[Ball]:
+        """Enclose the log-probabilities of a draw, given the total cost of each action."""
+        return softmax(
+            [-arb(fmpq(x.numerator, x.denominator)) / arb(self.regularization) for x in totals]
+        )
 
     def _play(
         self, outputs: FloatArray, dataset: LinearCosts, rng: np.random.Generator | None
@@ -274,23 +277,12 @@ class PrivateFTRL:
         return log_softmax(self._logits(dataset))
 
 
-def leader_log_probabilities(
-    costs: FloatArray, regularization: Ball, known: dict[tuple[Fraction, ...], list[Ball]]
-) -> tuple[list[tuple[Fraction, ...]], list[list[Ball]]]:
-    """Return the exact total costs before each round, and enclosures of the log-probabilities of
-    its draw.
-
-    `known` caches the log-probabilities by total costs and is updated.
-    """
+def exact_totals(costs: FloatArray) -> list[tuple[Fraction, ...]]:
+    """Return the exact total costs of the actions before each round."""
     totals = [(Fraction(0),) * costs.shape[1]]
     for row in costs[:-1].tolist():
         totals.append(tuple(total + Fraction(x) for total, x in zip(totals[-1], row, strict=True)))
-    for total in totals:
-        if total not in known:
-            known[total] = softmax(
-                [-arb(fmpq(x.numerator, x.denominator)) / regularization for x in total]
-            )
-    return totals, [known[total] for total in totals]
+    return totals
 
 
 # Not cached on disk: the code depends on the caller's adversary, which has no stable identity

@@ -504,14 +504,13 @@ def _net_transcripts(
         predictions[:] = 0.0
         for start in range(0, rows.shape[1], 3):
             # cumulative sums over the net of exp(kappa (gap - largest gap))
-            largest, mass = 0.0, 0.0
+            gaps = np.abs(predictions - truths)
+            largest, mass = gaps.max(), 0.0
             for s in range(points):
-                largest = max(largest, abs(predictions[s] - truths[s]))
-            for s in range(points):
-                mass += math.exp(kappa * (abs(predictions[s] - truths[s]) - largest))
+                mass += math.exp(kappa * (gaps[s] - largest))
                 sums[s] = mass
             if draw:
-                chosen = draw_index(sums, rng.random() * sums[-1])
+                chosen = draw_index(sums, rng.random() * mass)
                 answer, sign = _noisy_answer(truths[chosen], predictions[chosen], scale, sigma, rng)
                 rows[i, start], rows[i, start + 1], rows[i, start + 2] = chosen, answer, sign
             else:
@@ -521,13 +520,11 @@ def _net_transcripts(
                     break
                 chosen = int(index)
                 truth, predicted = truths[chosen], predictions[chosen]
-                logs[i] += kappa * (abs(predicted - truth) - largest) - math.log(sums[-1])
+                logs[i] += kappa * (gaps[chosen] - largest) - math.log(mass)
                 logs[i] += _answer_log_density(answer, sign, truth, predicted, scale, sigma)
                 if not math.isfinite(logs[i]):
                     break
-            if sign != 0.0:
-                for s in range(points):
-                    predictions[s] += eta * sign * gram[chosen, s]
+            predictions += eta * sign * gram[chosen]
     return logs
 
 

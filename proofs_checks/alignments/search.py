@@ -15,6 +15,7 @@ import ast
 import itertools
 import math
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -244,79 +245,61 @@ def survivors(found: list[Trial], members: list[Alignment], deadline: float) -> 
 
 
 _FACTORS = (1, 2, 3, 4, 6, 8, 12)
-_SHIFTS = (-2, -1, 0, 1, 2)
+# Candidate invariants, with the names of `State.names`, filled with all values of their fields.
+_TEMPLATES = (
+    # relations of the two runs
+    "{guard}left.{any} == right.{any}",
+    "{guard}right.{real} <= left.{real} + {shift}",
+    "{guard}right.{real} >= left.{real} + {shift}",
+    "changed or left.{any} == right.{any}",
+    "index > 0 or left.{any} == right.{any}",
+    # bounds of counters by 0, the index and integer parameters
+    "left.{int} >= 0",
+    "left.{int} <= index",
+    "index == 0 or left.{int} < index",
+    "{stopped}left.{int} <= {multiple} * {limit} + {shift}",
+    # bounds of a cost: constants, multiples of the index and of counters, and potentials with a
+    # difference of the two runs
+    "changed or {cost} <= 0",
+    "index > output or {cost} <= 0",
+    "{cost} >= 0",
+    "{cost} <= 0",
+    "{cost} <= {factor}",
+    "{cost} <= {factor} * index",
+    "{cost} <= {factor} * left.{int}",
+    "{cost} + {factor} * abs(left.{real} - right.{real}) <= {bound}",
+)
 
 
 def candidates(program: LoopProgram) -> list[str]:
-    """Return candidate invariants as texts, with the names of `State.names`."""
-    by_type: dict[str, list[str]] = {"int": [], "real": [], "bool": []}
-    for name in program.carried:
-        by_type[program.types.get(name, "bool")].append(name)
-    found = [*_relations(program, by_type), *_counters(program, by_type["int"])]
-    for group in program.groups:
-        found += _bounds(group.name, by_type) if group.segment == LOOP else []
-    unused = {"changed": program.neighbors != "one", "output": not program.output}
-    words = [word for word, is_unused in unused.items() if is_unused]
-    return [text for text in dict.fromkeys(found) if not any(word in text for word in words)]
-
-
-def _relations(program: LoopProgram, by_type: dict[str, list[str]]) -> Iterator[str]:
-    """Yield relations of the two runs: everywhere, before the returned iteration, and after it
-    while the run returns its index.
-    """
+    """Return candidate invariants as texts."""
+    kinds = {name: program.types.get(name, "bool") for name in program.carried}
+    ints, reals = ([n for n, kind in kinds.items() if kind == each] for each in ("int", "real"))
+    # relations hold everywhere, before the returned iteration, or after it while the run returns
+    # its index
     guards = ["", "index > output or "]
-    if program.output in by_type["int"]:
+    if program.output in ints:
         guards.append(f"not (index > output and left.{program.output} == output) or ")
-    for guard in guards:
-        for names in by_type.values():
-            yield from (f"{guard}left.{name} == right.{name}" for name in names)
-        for name in by_type["real"]:
-            for shift in _SHIFTS:
-                yield f"{guard}right.{name} <= left.{name} + {shift}"
-                yield f"{guard}right.{name} >= left.{name} + {shift}"
-    for start in ("changed", "index > 0"):
-        yield from (
-            f"{start} or left.{name} == right.{name}"
-            for names in by_type.values()
-            for name in names
-        )
-
-
-def _counters(program: LoopProgram, counters: list[str]) -> Iterator[str]:
-    """Yield bounds of integer variables by 0, the index and integer parameters."""
-    limits = [name for name in program.defaults if program.types[name] == "int"]
-    stopped = f"left.{BREAK} or " if BREAK in program.carried else ""
-    for name in counters:
-        yield from (
-            f"left.{name} >= 0",
-            f"left.{name} <= index",
-            f"index == 0 or left.{name} < index",
-        )
-        for limit in limits:
-            for factor in (1, 2):
-                for shift in _SHIFTS:
-                    for guard in {"", stopped}:
-                        yield f"{guard}left.{name} <= {factor} * {limit} + {shift}"
-
-
-def _bounds(cost: str, by_type: dict[str, list[str]]) -> Iterator[str]:
-    """Yield bounds of a cost: constants, multiples of the index and of counters, and potentials
-    with a difference of the two runs.
-    """
-    yield from (
-        f"changed or {cost} <= 0",
-        f"index > output or {cost} <= 0",
-        f"{cost} >= 0",
-        f"{cost} <= 0",
-    )
-    for factor in _FACTORS:
-        yield from (f"{cost} <= {factor}", f"{cost} <= {factor} * index")
-        yield from (f"{cost} <= {factor} * left.{name}" for name in by_type["int"])
-        for name in by_type["real"]:
-            yield from (
-                f"{cost} + {factor} * abs(left.{name} - right.{name}) <= {bound}"
-                for bound in _FACTORS
-            )
+    values: dict[str, Sequence[Any]] = {
+        "guard": guards,
+        "any": program.carried,
+        "int": ints,
+        "real": reals,
+        "shift": (-2, -1, 0, 1, 2),
+        "stopped": ["", f"left.{BREAK} or "] if BREAK in program.carried else [""],
+        "multiple": (1, 2),
+        "limit": [name for name in program.defaults if program.types[name] == "int"],
+        "cost": [group.name for group in program.groups if group.segment == LOOP],
+        "factor": _FACTORS,
+        "bound": _FACTORS,
+    }
+    unused = {"changed": program.neighbors != "one", "output": not program.output}
+    found = []
+    for template in _TEMPLATES:
+        fields = list(dict.fromkeys(re.findall("{(.*?)}", template)))
+        for chosen in itertools.product(*(values[name] for name in fields)):
+            found.append(template.format(**dict(zip(fields, chosen, strict=True))))
+    return [text for text in found if not any(unused[word] and word in text for word in unused)]
 
 
 def inductive(found: Obligations, texts: Sequence[str], deadline: float) -> list[str]:
