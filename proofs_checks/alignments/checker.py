@@ -204,21 +204,21 @@ class Coupling:
                 return self.fresh(noise)
             left, left_guard, drawn = calls[noise.name]
             move = self.alignment.get(noise.name, Shift())
-            conditions = [left_guard, guard]
-            if move.when == 0:
-                conditions.append(state.proof["index"] == state.proof["output"])
-            elif move.when is not None:
-                conditions.append(appended[0].get(move.when, (terms.number(False), None))[0])
+            places = {
+                None: terms.number(True),
+                0: state.proof["index"] == state.proof["output"],
+                **{site: appended_there for site, (appended_there, _) in appended[0].items()},
+            }
+            condition = terms.both(left_guard, guard, places.get(move.when, terms.number(False)))
             distance = terms.number(float(move.constant))
             if move.base is not None:
                 distance = distance + value(move.base, left, terms) - value(move.base, names, terms)
-            shift = terms.choose(terms.both(*conditions), distance, terms.number(0.0))
+            shift = terms.choose(condition, distance, terms.number(0.0))
             if noise.law == "exponential":
                 found.required.append(shift >= 0)
             group, weight = self.weights[noise.name]
-            found.state.proof[group] = found.state.proof[group] + weight * terms.choose(
-                shift >= 0, shift, -shift
-            )
+            cost = weight * terms.choose(shift >= 0, shift, -shift)
+            found.state.proof[group] = found.state.proof[group] + cost
             return drawn + shift
 
         def emit_to(side: int) -> Emit:

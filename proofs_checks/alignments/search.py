@@ -307,18 +307,16 @@ def inductive(found: Obligations, texts: Sequence[str], deadline: float) -> list
     over.
     """
     parsed = [ast.parse(text, mode="eval").body for text in texts]
-    alive = list(range(len(texts)))
-    start = solver_of(found.terms, [*found.given, *found.start.facts])
-    alive = _filtered(found, start, [], found.hold(parsed, found.start.state), alive, deadline)
-    step = solver_of(found.terms, [*found.head_facts, *found.step_facts, *found.next.facts])
-    alive = _filtered(
-        found,
-        step,
-        found.hold(parsed, found.head),
-        found.hold(parsed, found.next.state),
-        alive,
-        deadline,
+    starting, holding, kept = (
+        found.hold(parsed, state) for state in (found.start.state, found.head, found.next.state)
     )
+    alive = list(range(len(texts)))
+    for premises, goals, facts in (
+        ([], starting, [*found.given, *found.start.facts]),
+        (holding, kept, [*found.head_facts, *found.step_facts, *found.next.facts]),
+    ):
+        solver = solver_of(found.terms, facts)
+        alive = _filtered(found, solver, premises, goals, alive, deadline)
     return [texts[k] for k in alive]
 
 
@@ -334,9 +332,7 @@ def _filtered(
     goals follow.
     """
     z3 = found.terms.z3
-    while alive:
-        if time.monotonic() > deadline:
-            return []
+    while alive and time.monotonic() <= deadline:
         solver.push()
         solver.add(
             *(premises[k] for k in alive if premises), z3.Not(z3.And(*(goals[k] for k in alive)))
@@ -345,10 +341,10 @@ def _filtered(
         if outcome == z3.unsat:
             return alive
         if outcome != z3.sat:
-            return []
+            break
         model = solver.model()
         solver.pop()
         alive = [
             k for k in alive if not z3.is_false(model.evaluate(goals[k], model_completion=True))
         ]
-    return alive
+    return []
