@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.random import Generator
 
 from dpwitness.core import (
     ApproxDP,
@@ -295,7 +294,7 @@ class ObjectivePerturbation(ObjectivePerturbationEnclosures):
     __slots__ = ()
     grid: float
 
-    def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
+    def sample(self, dataset: LabelledVectors, size: int, rng: np.random.Generator) -> FloatArray:
         """Return `size` independent outputs, one per row.
 
         Raises ConvergenceError instead of returning an inexact row.

@@ -142,6 +142,10 @@ class PrivateFTRL:
             "W20: the first cost favours one action or all others",
         )
 
+    def probabilities(self, dataset: LinearCosts) -> FloatArray:
+        """Return theta_1, ..., theta_T for oblivious costs: (T, p)."""
+        return np.exp(self._log_probabilities(dataset))
+
     @available_if(lambda self: self.adversary is None)
     def draws(self, dataset: LinearCosts) -> Draws:
         """Return the output law under oblivious costs as a compiled kernel."""
@@ -171,8 +175,9 @@ class PrivateFTRL:
     @available_if(lambda self: self.actions**self.horizon <= _MAX_ROWS)
     def support(self, dataset: LinearCosts) -> FloatArray:
         """Return all p^T rows; the method exists only for small T."""
-        grid = np.indices((self.actions,) * self.horizon).reshape(self.horizon, -1).T
-        return np.ascontiguousarray(grid, dtype=np.float64)
+        return np.ascontiguousarray(
+            np.indices((self.actions,) * self.horizon).reshape(self.horizon, -1).T, dtype=np.float64
+        )
 
     @available_if(lambda self: self.adversary is None)
     def factors(
@@ -197,8 +202,10 @@ class PrivateFTRL:
         """
         first, second = (exact_totals(self._validated_costs(d)) for d in (d1, d0))
         logs = {total: self._leader_ball(total) for total in {*first, *second}}
-        rounds = Counter(zip(first, second, strict=True))
-        return [(logs[a], logs[b], count) for (a, b), count in rounds.items()]
+        return [
+            (logs[a], logs[b], count)
+            for (a, b), count in Counter(zip(first, second, strict=True)).items()
+        ]
 
     def log_density_ball(self, boxes: Sequence[Box], dataset: LinearCosts) -> list[Ball]:
         """Return enclosures of the log-mass of the actions in each box, for oblivious costs."""
@@ -229,12 +236,11 @@ class PrivateFTRL:
         of each row.
         """
         generator = np.random.default_rng(0) if rng is None else rng
-        records = self._validated_costs(dataset)
         logs, bad = _play_adaptive(
             outputs,
             rng is not None,
             self.adversary,
-            records,
+            self._validated_costs(dataset),
             self.regularization,
             self.bound,
             self.actions,

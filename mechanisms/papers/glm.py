@@ -285,9 +285,8 @@ class GLMObjectivePerturbation(_GLM, ObjectivePerturbation):
         if self.noise == "gaussian":
             if self.loss.name != "linear":
                 return None
-            mu = 2 * self.lipschitz * self.radius * noise.rate
             return Truth(
-                epsilon_of_shift(mu, self.delta, 0),
+                epsilon_of_shift(2 * self.lipschitz * self.radius * noise.rate, self.delta, 0),
                 "JT-07: linear loss, a Gaussian shift of 2LR, at the claim's delta",
                 safe,
             )
@@ -333,8 +332,11 @@ class GLMObjectivePerturbation(_GLM, ObjectivePerturbation):
             return self._pair(self._labels()[-1], self._labels()[0], "W16: slope +L against -L")
         if self.noise == "gaussian":
             y = far_response(self.loss, 1 / rate, self._ridge, self.epsilon, self.radius)[1]
-            far = y - 100 * (self.loss.width + self.radius / (rate * self._ridge))
-            return self._pair(y, far, "W16: a far response against slope L")
+            return self._pair(
+                y,
+                y - 100 * (self.loss.width + self.radius / (rate * self._ridge)),
+                "W16: a far response against slope L",
+            )
         r = abs(largest_loss(self.loss, rate, self.radius, self._ridge, self._largest_slope)[1])
         # just inside the curved part of the Huber loss
         r = min(r, 20.0 * self.loss.width) * (1 - 1e-9)

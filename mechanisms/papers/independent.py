@@ -253,14 +253,18 @@ class TestDataIndependentLearner(LearnerMechanism):
         public and carry counting measure. For answers or weights alone there is no closed form, and
         the method does not exist.
         """
-        rows = output_rows(outputs, self.rounds * self._block, type(self).__name__)
-        return self._replay(rows, self.learner.fit(dataset), None)
+        return self._replay(
+            output_rows(outputs, self.rounds * self._block, type(self).__name__),
+            self.learner.fit(dataset),
+            None,
+        )
 
     @available_if(lambda self: self.release == "full")
     def weights(self, outputs: FloatArray) -> FloatArray:
         """Return w_hat = w_B for each full transcript: the output of `release="weights"`."""
-        rows = output_rows(outputs, self.rounds * self._block, type(self).__name__)
-        return self._last_weights(rows)
+        return self._last_weights(
+            output_rows(outputs, self.rounds * self._block, type(self).__name__)
+        )
 
     @property
     def _block(self) -> int:

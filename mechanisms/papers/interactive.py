@@ -216,8 +216,9 @@ class PrivateInteractivePrediction(LearnerMechanism):
         generator = np.random.default_rng(0) if rng is None else rng
         if self.test_points is not None:
             gram = kernel(self.test_points, self.test_points)
-            truths = predictor(self.test_points)
-            return _transcripts(rows, rng is not None, truths, gram, *self._noise, generator)
+            return _transcripts(
+                rows, rng is not None, predictor(self.test_points), gram, *self._noise, generator
+            )
         logs, bad = _adaptive_transcripts(
             rows,
             rng is not None,
@@ -283,8 +284,9 @@ class PredictionSession:
 def _fitted(learner: KernelLearner, x: bytes, y: bytes, multiplicity: bytes) -> Predictor:
     """Return the fit of w*; many sessions of a batch start on the same dataset."""
     rows = np.frombuffer(x).reshape(-1, learner.dimension)
-    counts = np.frombuffer(multiplicity, dtype=np.int64)
-    return learner.fit(LabelledVectors(rows, np.frombuffer(y), counts))
+    return learner.fit(
+        LabelledVectors(rows, np.frombuffer(y), np.frombuffer(multiplicity, dtype=np.int64))
+    )
 
 
 def hold_gap(weights: tuple[float, float], gap: float) -> Rule:
@@ -511,9 +513,10 @@ def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
                 test_points=np.array([[1.0]]),
                 constants=constants,
             )
-            pair = mechanism.worst_pair(surplus)
-            yield f"interactive-{constants}", PaperSpecimen(mechanism, (pair,))
-    points = np.linspace(-1.0, 1.0, 10)[:, None]
+            yield (
+                f"interactive-{constants}",
+                PaperSpecimen(mechanism, (mechanism.worst_pair(surplus),)),
+            )
     yield (
         "interactive-repaired",
         with_worst_pair(
@@ -523,7 +526,7 @@ def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
                 1e-6,
                 0.05,
                 0.02,
-                test_points=points,
+                test_points=np.linspace(-1.0, 1.0, 10)[:, None],
                 constants="repaired",
             )
         ),
@@ -548,10 +551,15 @@ def _held_at_threshold() -> PaperSpecimen:
     )
     x, copies = [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]], [900_000, 1, 99_999]
     d0, d1 = (LabelledVectors(x, [10.0, y, 0.0], copies) for y in (-10.0, 10.0))
-    rule = hold_gap(tuple(kernel_learner.fit(d0).centers[0]), probe.threshold)
     return PaperSpecimen(
         PrivateInteractivePrediction(
-            kernel_learner, epsilon, delta, 0.1, bound, rule=rule, horizon=rounds
+            kernel_learner,
+            epsilon,
+            delta,
+            0.1,
+            bound,
+            rule=hold_gap(tuple(kernel_learner.fit(d0).centers[0]), probe.threshold),
+            horizon=rounds,
         ),
         (Pair(d0, d1, "replace-one", "W7: answers held at the threshold"),),
         trials=5_000,

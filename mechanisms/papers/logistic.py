@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.random import Generator
 
 from dpwitness.core import InvalidArgument, LabelledBall, LabelledVectors, Loss, Pair, Truth
 from dpwitness.core.numerics.noise import SphericalNoise
@@ -81,8 +80,9 @@ class _Logistic(PureMechanism):
 
     def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
         """Return the optimization problem and the noise for this dataset."""
-        owner = type(self).__name__
-        data = checked_records(dataset, owner, radius=1.0, clip=self.clip, binary=True)
+        data = checked_records(
+            dataset, type(self).__name__, radius=1.0, clip=self.clip, binary=True
+        )
         rate, ridge = self._budget(data.n)
         return Problem.of(data, LOGISTIC, ridge), radial_noise(self.noise, rate, data.dimension)
 
@@ -388,7 +388,7 @@ class ConvexObjectivePerturbation(ObjectivePerturbation, PureMechanism):
         return data
 
 
-def hypercube(n: int, dimension: int, gamma: float, rng: Generator) -> LabelledVectors:
+def hypercube(n: int, dimension: int, gamma: float, rng: np.random.Generator) -> LabelledVectors:
     """Return n records of the distribution D_d(gamma) of CM08 section 3.1.
 
     From a random corner of {-1, 1}^d, x_1 is multiplied by gamma and the other coordinates by
@@ -423,8 +423,10 @@ def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
     inside, outside = (
         LabelledVectors([[0.5, 0.0], [coordinate, 0.0]], [1.0, -1.0]) for coordinate in (-1.0, 30.0)
     )
-    far = Pair(inside, outside, "replace-one", "a record of norm 30")
-    yield "logistic-output-clipped", PaperSpecimen(clipped, (far,))
+    yield (
+        "logistic-output-clipped",
+        PaperSpecimen(clipped, (Pair(inside, outside, "replace-one", "a record of norm 30"),)),
+    )
     for name, mechanism in {
         "convex-linear-laplace-std-d2": ConvexObjectivePerturbation(
             1.0, 1.0, Loss("linear"), unit, dimension=2

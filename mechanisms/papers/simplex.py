@@ -256,8 +256,9 @@ class SimplexSampling:
         """
         scaled = output_rows(outputs, self.dimension, "SimplexSampling") * self.count
         counts, log_theta = np.rint(scaled), self.minimiser(dataset).log_theta
-        whole = np.all((np.abs(scaled - counts) <= 1e-6) & (counts >= 0), axis=1)
-        valid = whole & (counts.sum(axis=1) == self.count)
+        valid = np.all((np.abs(scaled - counts) <= 1e-6) & (counts >= 0), axis=1) & (
+            counts.sum(axis=1) == self.count
+        )
         total = np.where(valid, math.lgamma(self.count + 1.0), -np.inf)
         for column, log_share in zip(counts.T, log_theta, strict=True):
             # a share that underflows to zero costs nothing where it is not drawn
@@ -270,8 +271,10 @@ class SimplexSampling:
     def support(self, dataset: LabelledVectors) -> FloatArray:
         """Return every vector of counts, divided by m; the method exists only for small m and p."""
         draws = itertools.combinations_with_replacement(range(self.dimension), self.count)
-        rows = [np.bincount(drawn, minlength=self.dimension) for drawn in draws]
-        return np.array(rows[::-1]) / self.count
+        return (
+            np.array([np.bincount(drawn, minlength=self.dimension) for drawn in draws][::-1])
+            / self.count
+        )
 
     def draws_ball(
         self, d1: LabelledVectors, d0: LabelledVectors
@@ -412,8 +415,14 @@ def _newton_step(
         if len(scaled) == 0:
             return inner / lam
         if len(scaled) < len(theta):
-            gram = lam * np.eye(len(scaled)) + scaled @ scaled.T
-            return np.asarray((inner - scaled.T @ np.linalg.solve(gram, scaled @ inner)) / lam)
+            return np.asarray(
+                (
+                    inner
+                    - scaled.T
+                    @ np.linalg.solve(lam * np.eye(len(scaled)) + scaled @ scaled.T, scaled @ inner)
+                )
+                / lam
+            )
         return np.asarray(np.linalg.solve(lam * np.eye(len(theta)) + scaled.T @ scaled, inner))
 
     descent, constant = solve(-centered_gradient), solve(np.ones_like(theta))

@@ -158,8 +158,9 @@ class TestDataDependentLearner(LearnerMechanism):
 
     def weights(self, answers: FloatArray) -> FloatArray:
         """Return w_hat for each row of noisy answers: the output of `release="weights"`."""
-        rows = output_rows(answers, self.rounds, "TestDataDependentLearner")
-        return self._fit(rows, *self._decomposition())
+        return self._fit(
+            output_rows(answers, self.rounds, "TestDataDependentLearner"), *self._decomposition()
+        )
 
     @available_if(
         lambda self: (

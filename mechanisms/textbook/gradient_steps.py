@@ -15,7 +15,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator
 from numpy.typing import NDArray
 
 from dpwitness.core import ApproxDP, InvalidArgument, Pair, Rows, Truth
@@ -24,7 +23,7 @@ from dpwitness.core.protocols.optional_methods import available_if
 from dpwitness.core.values.validation import require, require_callable, require_numbers
 from dpwitness.mechanisms.textbook.additive import smallest_epsilon
 
-Update = Callable[[FloatArray, Generator], Any]
+Update = Callable[[FloatArray, np.random.Generator], Any]
 
 _MAX_BATCHES = 4096  # distinct batches in the mixture density
 _GRADIENT_RANGE = 4.0  # half-width of the gradient domain, in clipping norms
@@ -244,7 +243,7 @@ class GradientSteps:
         )
         return Pair(others, np.concatenate([others, single]), "add-remove", why)
 
-    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
+    def sample(self, dataset: Any, size: int, rng: np.random.Generator) -> FloatArray:
         """Return the outputs of `size` runs, of shape (size, steps * dimension).
 
         Raises MechanismFailed where `update` returns another number of values.

@@ -18,7 +18,6 @@ from typing import Any, Literal
 
 import numpy as np
 from flint import arb
-from numpy.random import Generator
 
 from dpwitness.core import Answers, InvalidArgument, Pair, Truth
 from dpwitness.core.balls.ball import (
@@ -56,8 +55,12 @@ def _lowest_query_pair(queries: int, low: float, high: float, why: str) -> Pair:
     """Return a pair in which query 0 starts at `low`, the others at `high`, then query 0 rises by 1
     and each other falls by 1.
     """
-    d0 = np.where(np.arange(queries) == 0, low, high)
-    return Pair(d0, np.where(np.arange(queries) == 0, low + 1, high - 1), "linf", why)
+    return Pair(
+        np.where(np.arange(queries) == 0, low, high),
+        np.where(np.arange(queries) == 0, low + 1, high - 1),
+        "linf",
+        why,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +97,9 @@ class _Selection(PureMechanism, SampledByDraws, FiniteSupport, ABC):
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Return the log-probability of each index in `outputs`, of shape (size,)."""
-        log_mass = self._log_mass(self._answers(dataset))
-        return sum_of_entries(log_mass[None], column(outputs)[:, None])
+        return sum_of_entries(
+            self._log_mass(self._answers(dataset))[None], column(outputs)[:, None]
+        )
 
     @abstractmethod
     def _log_mass_balls(self, answers: list[Ball]) -> list[Ball]:
@@ -143,9 +147,8 @@ class ExponentialMechanism(_Selection):
         """
         half = self.epsilon / 2
         r = math.exp(-half * (self.high - self.low)) / (self.queries - 1)
-        epsilon = half + math.log((r + 1) / (r * math.exp(half) + math.exp(-half)))
         return Truth(
-            epsilon,
+            half + math.log((r + 1) / (r * math.exp(half) + math.exp(-half))),
             "McSherry and Talwar 2007, Theorem 6, with the exact normalisers at the ends of "
             "the range",
         )
@@ -174,7 +177,7 @@ class ExponentialMechanism(_Selection):
 
 
 @jit
-def fill_permute_and_flip(heads: FloatArray, out: FloatArray, rng: Generator) -> None:
+def fill_permute_and_flip(heads: FloatArray, out: FloatArray, rng: np.random.Generator) -> None:
     """Fill `out` with indices: in random order, flip a coin with `heads[i]` for each index, and
     stop at the first head.
     """
@@ -269,7 +272,12 @@ class PermuteAndFlip(_Selection):
 
 @jit
 def fill_noisy_max(
-    answers: FloatArray, scale: float, names: bool, values: bool, out: FloatArray, rng: Generator
+    answers: FloatArray,
+    scale: float,
+    names: bool,
+    values: bool,
+    out: FloatArray,
+    rng: np.random.Generator,
 ) -> None:
     """Fill `out` with the winner of answer + Laplace(scale) in each row.
 
@@ -422,8 +430,11 @@ class NoisyMax(_Selection):
     def _log_mass_balls(self, answers: list[Ball]) -> list[Ball]:
         noise, found = ThresholdNoise(self.scale, self.scale, 1), []
         for i, answer in enumerate(answers):
-            others = [float(q) for q in (*answers[:i], *answers[i + 1 :])]
-            found.append(threshold_mass(others, [], float(answer), noise).log())
+            found.append(
+                threshold_mass(
+                    [float(q) for q in (*answers[:i], *answers[i + 1 :])], [], float(answer), noise
+                ).log()
+            )
         return found
 
     @available_if(lambda self: self.release != "both")

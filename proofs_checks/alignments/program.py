@@ -160,8 +160,14 @@ class LoopProgram:
     @property
     def output(self) -> str:
         """Name of the first integer variable that is returned; empty if there is none."""
-        names = (item.id for item in self.returns if isinstance(item, ast.Name))
-        return next((name for name in names if self.types[name] == "int"), "")
+        return next(
+            (
+                name
+                for name in (item.id for item in self.returns if isinstance(item, ast.Name))
+                if self.types[name] == "int"
+            ),
+            "",
+        )
 
     @cached_property
     def noises(self) -> list[tuple[int, NoiseCall]]:
@@ -186,9 +192,13 @@ class LoopProgram:
                 math.gcd(*(r.numerator for r in rates.values())),
                 math.lcm(*(r.denominator for r in rates.values())),
             )
-            weights = {name: int(rate / unit) for name, rate in rates.items()}
             groups.append(
-                CostGroup(f"cost.part{len(groups) + 1}", segment, Monomial(unit, powers), weights)
+                CostGroup(
+                    f"cost.part{len(groups) + 1}",
+                    segment,
+                    Monomial(unit, powers),
+                    {name: int(rate / unit) for name, rate in rates.items()},
+                )
             )
         return groups
 

@@ -25,7 +25,6 @@ from typing import Any, Literal
 
 import numpy as np
 from flint import arb
-from numpy.random import Generator
 from scipy import optimize, stats
 
 from dpwitness.auditors import Scaling
@@ -105,7 +104,7 @@ def noise_of_a_prediction_by_dimension(effort: Effort) -> Evidence:
     is sqrt(pi/2 - 1) means.
     """
 
-    def error(p: float, size: int, rng: Generator) -> FloatArray:
+    def error(p: float, size: int, rng: np.random.Generator) -> FloatArray:
         rows = SphericalNoise("gaussian", 1.0, int(p)).sample(size, rng)
         return np.asarray(np.abs(rows.sum(axis=1)) / math.sqrt(p))
 
@@ -215,7 +214,7 @@ def _rate(place: Literal["output", "objective"], effort: Effort, name: str) -> E
     best = math.log(0.7 / 0.3)
     kind = GLMOutputPerturbation if place == "output" else GLMObjectivePerturbation
 
-    def error(n: float, size: int, rng: Generator) -> FloatArray:
+    def error(n: float, size: int, rng: np.random.Generator) -> FloatArray:
         count = int(n)
         ridge = math.sqrt(count) / (best if place == "output" else math.hypot(best, 1))
         model = kind(

@@ -122,8 +122,7 @@ def laplace_of_standard_deviation_is_private(epsilon: Ball) -> Enclosure:
     """Laplace noise of scale b has largest loss S / b, reached on a half-line; its standard
     deviation is sqrt(2) b.
     """
-    scale = (1 / epsilon) / arb(2).sqrt()
-    return enclose((1 / scale) / epsilon - 1)
+    return enclose((1 / ((1 / epsilon) / arb(2).sqrt())) / epsilon - 1)
 
 
 @certificate(
@@ -539,5 +538,4 @@ def gamma_output_noise_is_private(n_lambda: Ball) -> Enclosure:
     """The log-ratio is rate x (|w - w*(D')| - |w - w*(D)|), at most rate x the shift, reached on
     the ray beyond: epsilon cancels.
     """
-    rate = arb(0.5)  # in units of n epsilon lambda
-    return shift_excess(n_lambda, 1 / rate)
+    return shift_excess(n_lambda, 1 / arb(0.5))

@@ -216,20 +216,21 @@ def objective_perturbation_survives_a_search(
     afresh.
     """
     mechanism = LogisticObjectivePerturbation(epsilon, n_lambda / 2, dimension=2, records=2)
-    limit = max(1.0, effort.seconds_left() / 2)
     found = search(
         mechanism,
         mechanism.domain,
         mechanism.claim,
         evaluations=effort.of(600, 150),
-        seconds=limit,
+        seconds=max(1.0, effort.seconds_left() / 2),
         seed=effort.seed,
     )
     result = certify(mechanism, found[0][0], seed=effort.seed)
-    supremum = mechanism.truth.parameter if mechanism.truth else float("nan")
     return audited(
         result,
-        numbers={"loss found": found[0][1], "supremum over n": supremum},
+        numbers={
+            "loss found": found[0][1],
+            "supremum over n": mechanism.truth.parameter if mechanism.truth else float("nan"),
+        },
         at={"epsilon": epsilon, "n_lambda": n_lambda},
     )
 
@@ -374,9 +375,12 @@ def log_cosh_is_private(effort: Effort, epsilon: float = 1.0, sharpness: float =
     """The exact privacy loss of the mechanism, by its density; kappa = L = 1, and
     `sharpness` is a.
     """
-    loss = Loss("log-cosh", width=1 / sharpness)
     mechanism = ConvexObjectivePerturbation(
-        epsilon, 1.0, loss, QuadraticPenalty(1.0), noise="laplace_radius_scale"
+        epsilon,
+        1.0,
+        Loss("log-cosh", width=1 / sharpness),
+        QuadraticPenalty(1.0),
+        noise="laplace_radius_scale",
     )
     result = certify(mechanism, mechanism.worst_pair(), seed=effort.seed)
     return audited(
@@ -400,8 +404,7 @@ def linear_losses_are_private(epsilon: Ball, kappa: Ball) -> Enclosure:
     w, so the loss is rate x 2 kappa.
     """
     # in units of kappa / epsilon; the scale of a Laplace law is its standard deviation over sqrt(2)
-    scale = 2 / arb(2).sqrt()
-    return enclose(2 / scale - 1)
+    return enclose(2 / (2 / arb(2).sqrt()) - 1)
 
 
 @certificate(
@@ -420,12 +423,11 @@ def printed_noise_keeps_linear_losses_private(
     """Losses +kappa w.e1 and -kappa w.e1 move b by 2 kappa for every w, sqrt(2) epsilon in units of
     1/rate: `singular_excess`, spread 1.
     """
-    shift = epsilon * arb(2).sqrt()
     return singular_excess(
         epsilon=epsilon,
         dimension=dimension,
         multiple=multiple,
-        shift=shift,
+        shift=epsilon * arb(2).sqrt(),
         spread=arb(1),
         jacobian=arb(0),
     )

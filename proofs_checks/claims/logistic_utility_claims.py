@@ -9,7 +9,6 @@ import math
 
 import numpy as np
 from flint import arb
-from numpy.random import Generator
 from scipy import stats
 
 from dpwitness.auditors import FailureBound, MeanBound
@@ -166,7 +165,7 @@ def runs_keep_the_utility_bound(
     data = LabelledVectors(np.zeros((1, d)), [1.0], [n])
     bound = 8 * math.log(1 / delta) ** 2 / (regularization * n**2 * epsilon**2)
 
-    def excess(size: int, rng: Generator) -> FloatArray:
+    def excess(size: int, rng: np.random.Generator) -> FloatArray:
         w = mechanism.sample(data, size, rng)
         return np.asarray(regularization / 2 * (w * w).sum(axis=1))
 
@@ -354,7 +353,7 @@ def algorithm_2_beats_algorithm_1(effort: Effort, records: float = 700) -> Evide
         epsilon, gamma**2, noise="laplace_radius_std", dimension=d, records=n
     )
 
-    def difference(size: int, rng: Generator) -> FloatArray:
+    def difference(size: int, rng: np.random.Generator) -> FloatArray:
         found = np.empty(size)
         for i in range(size):
             data = hypercube(n, d, gamma, rng)

@@ -328,8 +328,7 @@ def the_box_is_that_of_its_theorem(n_lambda: Ball) -> Enclosure:
     (Theorem 9 prints sqrt(BS), which has the units of no privacy parameter. With slack of JK-07's
     size neither is a leak.)
     """
-    sensitivity = 2 / n_lambda
-    return enclose(n_lambda * sensitivity - 1)
+    return enclose(n_lambda * (2 / n_lambda) - 1)
 
 
 def box_and_theorem(factor: int) -> tuple[Any, Any]:

@@ -14,7 +14,6 @@ import math
 
 import numpy as np
 from flint import arb
-from numpy.random import Generator
 from scipy import stats
 
 from dpwitness.auditors import MeanBound, Scaling, audit_utility, certify
@@ -400,7 +399,7 @@ def constants_exist(
     constant, zeta = price_constant(d, 1.0, max(1.0, y)), mechanism.gradient_bound
     exact = ((d + 1) * (2 * zeta / epsilon) ** 2 / (4 * n**2) * d + k**2) * k / (2 * k) ** 2
 
-    def price(size: int, rng: Generator) -> FloatArray:
+    def price(size: int, rng: np.random.Generator) -> FloatArray:
         away = mechanism.sample(data, size, rng) - np.eye(d)[0]
         return np.asarray(k * (away * away).sum(axis=1))
 
@@ -409,9 +408,12 @@ def constants_exist(
     scale = 2 * zeta / (2 * epsilon * n)
     second, fourth = scale**2 * d * (d + 1), scale**4 * d * (d + 1) * (d + 2) * (d + 3)
     deviation = math.sqrt(fourth - second**2 + 4 * k**2 * second / d) / (4 * k)
-    claimed = MeanBound(bound * 1.001, deviation=deviation * 1.001)
     result = audit_utility(
-        price, claimed, runs=effort.of(100_000, 10_000), confidence=1 - 1e-6, seed=effort.seed
+        price,
+        MeanBound(bound * 1.001, deviation=deviation * 1.001),
+        runs=effort.of(100_000, 10_000),
+        confidence=1 - 1e-6,
+        seed=effort.seed,
     )
     agrees = result.lower <= exact <= result.upper
     measured = f"measured {result.estimate / bound:.3f} of it"
@@ -454,7 +456,7 @@ def price_falls_with_the_records(
     falls like 1 / n^2; the claimed slope is the worst case.
     """
 
-    def price(records: float, size: int, rng: Generator) -> FloatArray:
+    def price(records: float, size: int, rng: np.random.Generator) -> FloatArray:
         n = int(records)
         x = 0.5 * np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
         data = LabelledVectors(x, [0.5, -0.5, 0.0, 0.0], [n // 4] * 4)

@@ -22,7 +22,6 @@ import math
 
 import numpy as np
 from flint import arb
-from numpy.random import Generator
 
 from dpwitness.auditors import MeanBound, Scaling
 from dpwitness.core.protocols.mechanism import FloatArray
@@ -124,9 +123,15 @@ def two_actions(epsilon: float, delta: float, slope: float, draws: float) -> Sim
 
     lambda is the value at which the printed formula gives `draws` draws.
     """
-    lam = math.sqrt(draws) * 32 * math.log(1 / delta) / epsilon * (1 + 1e-12)
     return SimplexSampling(
-        epsilon, lam, Loss("linear"), 2, 1, label_bound=slope, delta=delta, draws="approximate"
+        epsilon,
+        math.sqrt(draws) * 32 * math.log(1 / delta) / epsilon * (1 + 1e-12),
+        Loss("linear"),
+        2,
+        1,
+        label_bound=slope,
+        delta=delta,
+        draws="approximate",
     )
 
 
@@ -287,10 +292,11 @@ def excess_by_records(effort: Effort) -> Evidence:
     """
     best = np.exp(minimise_over_simplex(POPULATION, Loss("logistic"), 1e-9).log_theta)
 
-    def error(n: float, size: int, rng: Generator) -> FloatArray:
+    def error(n: float, size: int, rng: np.random.Generator) -> FloatArray:
         count = int(n)
-        lam = count ** (2 / 3) / (10 * math.log(4)) ** (1 / 3)
-        model = SimplexSampling(10.0, lam, Loss("logistic"), 4, count)
+        model = SimplexSampling(
+            10.0, count ** (2 / 3) / (10 * math.log(4)) ** (1 / 3), Loss("logistic"), 4, count
+        )
         drawn = rng.multinomial(count, POPULATION.weights / POPULATION.weights.sum(), size)
         rows = [
             model.sample(LabelledVectors(POPULATION.x, POPULATION.y, np.maximum(c, 1)), 1, rng)[0]

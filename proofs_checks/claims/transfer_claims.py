@@ -112,11 +112,14 @@ def the_constant_one_is_private(
     """One label turned over under the absolute loss moves w* by all of its sensitivity; T test
     points at e1 (witness W9).
     """
-    it = KernelLearner(Loss("absolute"), 4.0, 1, 10, label_bound=100.0)
     return certified(
         effort,
         TestDataDependentLearner(
-            it, epsilon, delta, np.ones((math.floor(rounds), 1)), constant=1.0
+            KernelLearner(Loss("absolute"), 4.0, 1, 10, label_bound=100.0),
+            epsilon,
+            delta,
+            np.ones((math.floor(rounds), 1)),
+            constant=1.0,
         ),
         at={"epsilon": epsilon, "delta": delta, "rounds": rounds},
     )
@@ -199,12 +202,11 @@ def the_fit_is_twice_as_close(effort: Effort) -> Evidence:
     it = KernelLearner(Loss("absolute"), 1.0, 4, 4)
     noise = np.array([[1.0, -1.0, 1.0, -1.0]])  # noisy answers for w* = 0
     fitted = TestDataDependentLearner(it, 1.0, 1e-3, np.eye(4), release="weights").weights(noise)
-    ratio = float(np.abs(fitted).sum() / (2 * np.linalg.norm(noise)))
     return attained(
         unsatisfiable(
             effort, fit_obligation(1, 1), text="no larger sum is possible", where=[noisy()]
         ),
-        ratio,
+        float(np.abs(fitted).sum() / (2 * np.linalg.norm(noise))),
         "by orthonormal test points",
     )
 
@@ -271,10 +273,9 @@ def the_excess_falls_with_the_root_of_records(effort: Effort) -> Evidence:
     def form(n: float) -> float:
         return math.sqrt(math.sqrt(math.log(1e3)) / n) * math.log(_points(n) / 0.05)
 
-    claimed = Scaling(-0.5, records, "n", statistic="mean", spread=1.0)
     found = audit_utility(
         lambda n, size, rng: np.array([_transfer_error(int(n), rng) for _ in range(size)]),
-        claimed,
+        Scaling(-0.5, records, "n", statistic="mean", spread=1.0),
         runs=effort.of(400, 200),
         seed=effort.seed,
         name="mean error over the circle",
@@ -316,8 +317,13 @@ def _transfer_error(n: int, rng: np.random.Generator) -> float:
     """
     angle = rng.uniform(0, 2 * math.pi, _points(n))
     points = np.column_stack([np.cos(angle), np.sin(angle)])
-    it = KernelLearner(Loss("absolute"), 1.0, 2, n, label_bound=10.0)
-    mechanism = TestDataDependentLearner(it, 1.0, 1e-3, points, norm_bound=1.0)
+    mechanism = TestDataDependentLearner(
+        KernelLearner(Loss("absolute"), 1.0, 2, n, label_bound=10.0),
+        1.0,
+        1e-3,
+        points,
+        norm_bound=1.0,
+    )
     noise = mechanism.noise_scale * (
         rng.standard_exponential((1, len(points))) - rng.standard_exponential((1, len(points)))
     )

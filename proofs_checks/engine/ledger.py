@@ -361,8 +361,10 @@ def _evidence_of(signs: SignMap, name: str) -> Evidence:
 
 def _default_point(declared: Declaration) -> dict[str, float]:
     """Return the default parameters of a check that is not over a box."""
-    parameters = list(inspect.signature(declared.function).parameters.values())[1:]
-    return {p.name: p.default for p in parameters}
+    return {
+        p.name: p.default
+        for p in list(inspect.signature(declared.function).parameters.values())[1:]
+    }
 
 
 def _checked_box(declared: Declaration, settings: Settings) -> Box:
