@@ -203,8 +203,11 @@ def opposed_records_pair(
     if dimension == 1 or position <= 2 * k:
         return zero_record_pair(records, dimension, radius)
     t = 1.278 / position
-    held = ridge * position + opposing * (k / position) / (1 + math.exp(-k))
-    copies = round(held * (1 + math.exp(1.278)) / t)
+    copies = round(
+        (ridge * position + opposing * (k / position) / (1 + math.exp(-k)))
+        * (1 + math.exp(1.278))
+        / t
+    )
     grid = np.linspace(0.5, 0.999, 5000)
     s = float(grid[np.argmax(rate * grid + np.log1p(grid * (1 - grid) / ridge))])
     first = unit_vector(dimension, -math.log(s / (1 - s)) / position, -1.0)

@@ -95,10 +95,14 @@ class PrivateFTRL:
     @property
     def regularization(self) -> float:
         """Return the paper's lambda."""
-        factor = math.log(self.actions) if self.lambda_rule == "with_log_p" else 1.0
         return (
             self.bound
-            * math.sqrt(8 * self.horizon * factor * math.log(1 / self.delta))
+            * math.sqrt(
+                8
+                * self.horizon
+                * (math.log(self.actions) if self.lambda_rule == "with_log_p" else 1.0)
+                * math.log(1 / self.delta)
+            )
             / self.epsilon
         )
 

@@ -211,10 +211,9 @@ class TestDataIndependentLearner(LearnerMechanism):
             * np.eye(max(2, kernel_learner.dimension))[:2, : kernel_learner.dimension]
         )
         if self.release == "weights" and kernel_learner.dimension > 1 and n > 1:
-            copies = min(n - 1, round(0.9 * n))
             why, common = (
                 "W11: w* long along e1, one record at e2 turned over",
-                [(unit[0], label, copies)],
+                [(unit[0], label, min(n - 1, round(0.9 * n)))],
             )
             return replaced(n, (unit[1], -label), (unit[1], label), why, common, label)
         common = [(unit[0], -label, n // 2 - 1), (unit[0], label, n // 2)]

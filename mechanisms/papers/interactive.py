@@ -543,9 +543,14 @@ def _held_at_threshold() -> PaperSpecimen:
     kernel_learner = KernelLearner(Loss("absolute"), 1.0, 2, 10**6, label_bound=10.0)
     delta, rounds = 1e-6, 60
     epsilon = 0.3 * 100 * 2 * math.log(4 / delta)
-    spread = math.sqrt(2 * math.log(2 * rounds / 0.1))
     # B = 4, and not larger by a rounding error
-    bound = math.sqrt(4 * 200 * spread * math.log(4 / delta) / (10**6 * epsilon)) * (1 - 1e-12)
+    bound = math.sqrt(
+        4
+        * 200
+        * math.sqrt(2 * math.log(2 * rounds / 0.1))
+        * math.log(4 / delta)
+        / (10**6 * epsilon)
+    ) * (1 - 1e-12)
     probe = PrivateInteractivePrediction(
         kernel_learner, epsilon, delta, 0.1, bound, test_points=np.zeros((rounds, 2))
     )

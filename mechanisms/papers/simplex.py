@@ -217,13 +217,12 @@ class SimplexSampling:
         label, others = 1.0 if self.loss.binary else self.label_bound, self.records - 1
         odds = math.log(rare / (1 - rare)) + math.log(self.dimension - 1)
         unit = 2 * self.bound * label * self.loss.scale * max(1, others)
-        share = float(np.clip(-odds * self.regularization / unit, -1.0, 1.0))
         return replaced(
             self.records,
             (x, -label),
             (x, label),
             "W17: a rare coordinate against all others",
-            [(share * x, label, others)],
+            [(float(np.clip(-odds * self.regularization / unit, -1.0, 1.0)) * x, label, others)],
             label,
         )
 

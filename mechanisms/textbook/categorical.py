@@ -168,8 +168,13 @@ def sum_of_entries(table: FloatArray, outputs: FloatArray) -> FloatArray:
     entry is not a column of the table.
     """
     valid = (outputs >= 0) & (outputs < table.shape[1]) & (outputs == np.floor(outputs))
-    indices = np.where(valid, outputs, 0).astype(np.int64)
-    return np.asarray(np.where(valid, table[np.arange(len(table)), indices], -np.inf).sum(axis=1))
+    return np.asarray(
+        np.where(
+            valid,
+            table[np.arange(len(table)), np.where(valid, outputs, 0).astype(np.int64)],
+            -np.inf,
+        ).sum(axis=1)
+    )
 
 
 def output_rows(outputs: Any, width: int, owner: str) -> FloatArray:

@@ -216,10 +216,9 @@ class GradientSteps:
         """
         place, half = np.arange(self.dimension), (self.dimension + 1) // 2
         parts = [place >= 0, place == 0, place == self.dimension - 1, place < half, place >= half]
-        distinct = {part.tobytes(): part for part in parts if part.any()}
         return [
             self._pair_adding(part, crowded=crowded)
-            for part in distinct.values()
+            for part in {part.tobytes(): part for part in parts if part.any()}.values()
             for crowded in (False, True)
         ]
 
@@ -230,8 +229,11 @@ class GradientSteps:
         Equal signs would hide errors of clipping at an upper limit only, and of sums in the place
         of norms.
         """
-        signs = np.where(np.arange(self.dimension) % 2 == 0, 1.0, -1.0) * part
-        single = (_GRADIENT_RANGE * self.clipping_norm * signs)[None, :]
+        single = (
+            _GRADIENT_RANGE
+            * self.clipping_norm
+            * (np.where(np.arange(self.dimension) % 2 == 0, 1.0, -1.0) * part)
+        )[None, :]
         others = np.tile(-0.5 * single if crowded else 0 * single, (self.records - 1, 1))
         where = (
             ""

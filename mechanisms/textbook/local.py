@@ -237,8 +237,11 @@ class _BloomReport(PureMechanism, SampledByDraws, ABC):
         rows = np.asarray(outputs, dtype=np.float64)
         flips = (rows != self._bloom(dataset)).sum(axis=1)
         rate = self.epsilon / (2 * self.hashes)
-        mass = -self.bits * math.log1p(math.exp(-rate)) - rate * flips
-        return np.where(np.all((rows == 0) | (rows == 1), axis=1), mass, -np.inf)
+        return np.where(
+            np.all((rows == 0) | (rows == 1), axis=1),
+            -self.bits * math.log1p(math.exp(-rate)) - rate * flips,
+            -np.inf,
+        )
 
     def log_density_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
         """Enclose the log-probability of the bit vector in each box."""

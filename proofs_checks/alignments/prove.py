@@ -285,8 +285,11 @@ def _proved(
         obligations = Obligations(program, direction, alignment)
         invariants = inductive(obligations, candidates(program), deadline) if program.query else []
         if not failed_obligation(program, direction, alignment, invariants):
-            moves = {name: str(shift) for name, shift in alignment.items()}
-            return Proved(direction, moves, tuple(invariants))
+            return Proved(
+                direction,
+                {name: str(shift) for name, shift in alignment.items()},
+                tuple(invariants),
+            )
     return None
 
 

@@ -407,8 +407,11 @@ class _Reader:
         """Append the statement of a noise call, and return the expression of its value."""
         law = call.func.attr
         try:
-            words = {word.arg: word.value for word in call.keywords}
-            given = _LAWS[law].bind(*call.args, **words).arguments
+            given = (
+                _LAWS[law]
+                .bind(*call.args, **{word.arg: word.value for word in call.keywords})
+                .arguments
+            )
             scale_text = given["scale"]
         except (KeyError, TypeError):
             raise self.fail(

@@ -166,8 +166,9 @@ class Trial:
             * math.prod((state.left[name] ** power for name, power in group.rate.powers), start=1.0)
             for group in self.program.groups
         )
-        budget = value(self.program.budget, state.left, Numbers)
-        return left != right or bool(cost > budget * (1 + _TOLERANCE))
+        return left != right or bool(
+            cost > value(self.program.budget, state.left, Numbers) * (1 + _TOLERANCE)
+        )
 
     def _run(self, alignment: Alignment, right: list[float], output: int | None) -> State | None:
         """Return the last state of the coupled runs, or None if their outputs differ."""
@@ -215,8 +216,15 @@ def trial_runs(program: LoopProgram, direction: tuple[int, int], seed: int) -> l
         if program.neighbors == "one":
             place = rng.randrange(size)
             change = [step if k == place else 0.0 for k, step in enumerate(change)]
-        right = np.add(left, np.clip(change, *direction)).tolist()
-        found.append(Trial(program, parameters, left, right, random.Random(rng.random())))
+        found.append(
+            Trial(
+                program,
+                parameters,
+                left,
+                np.add(left, np.clip(change, *direction)).tolist(),
+                random.Random(rng.random()),
+            )
+        )
     return found
 
 
@@ -315,8 +323,7 @@ def inductive(found: Obligations, texts: Sequence[str], deadline: float) -> list
         ([], starting, [*found.given, *found.start.facts]),
         (holding, kept, [*found.head_facts, *found.step_facts, *found.next.facts]),
     ):
-        solver = solver_of(found.terms, facts)
-        alive = _filtered(found, solver, premises, goals, alive, deadline)
+        alive = _filtered(found, solver_of(found.terms, facts), premises, goals, alive, deadline)
     return [texts[k] for k in alive]
 
 

@@ -107,8 +107,11 @@ def _check_defaults(function: Any, tree: ast.FunctionDef) -> None:
     """
     given = tree.args
     arguments = (*given.args[len(given.args) - len(given.defaults) :], *given.kwonlyargs)
-    texts = (*given.defaults, *given.kw_defaults)
-    written = {a.arg: text for a, text in zip(arguments, texts, strict=True) if text}
+    written = {
+        a.arg: text
+        for a, text in zip(arguments, (*given.defaults, *given.kw_defaults), strict=True)
+        if text
+    }
     for name, default in defaults_of(function).items():
         try:
             stated = ast.literal_eval(written[name]) if name in written else None
@@ -130,8 +133,10 @@ def _content(code: types.CodeType) -> tuple[Any, ...]:
     )
     names = code.co_names, code.co_varnames, code.co_cellvars, code.co_freevars
     # a docstring, whose indentation may differ
-    values = ["" if isinstance(each, str) else each for each in code.co_consts]
-    constants = [_content(each) if inspect.iscode(each) else repr(each) for each in values]
+    constants = [
+        _content(each) if inspect.iscode(each) else repr(each)
+        for each in ["" if isinstance(each, str) else each for each in code.co_consts]
+    ]
     return code.co_code, getattr(code, "co_exceptiontable", b""), arguments, names, constants
 
 

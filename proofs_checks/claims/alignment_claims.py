@@ -39,8 +39,11 @@ def call_obligation(lift: int) -> list[Any]:
     """
     q, q_neighbour, noise, threshold = z3.Reals("q q_neighbour noise noisy_threshold")
     called = q + noise >= threshold
-    moved = noise + z3.If(called, lift + q - q_neighbour, 0)
-    return [z3.Abs(q - q_neighbour) <= 1, called != (q_neighbour + moved >= threshold + lift)]
+    return [
+        z3.Abs(q - q_neighbour) <= 1,
+        called
+        != (q_neighbour + (noise + z3.If(called, lift + q - q_neighbour, 0)) >= threshold + lift),
+    ]
 
 
 def threshold_obligations(
@@ -196,9 +199,8 @@ def winner_obligations(rate: Any, epsilon: Any, direction: str = "either") -> li
     near = z3.ForAll([j], change(j))
     wins = z3.ForAll([j], first(0) + noise(0) >= first(j) + noise(j))
     move = first(0) - second(0) + (0 if direction == "falling" else 1)
-    loses = second(0) + noise(0) + move < second(rival) + noise(rival)
     return [
-        [near, wins, rival != 0, loses],
+        [near, wins, rival != 0, second(0) + noise(0) + move < second(rival) + noise(rival)],
         [epsilon > 0, change(0), z3.Abs(move) * rate > epsilon],
     ]
 

@@ -105,8 +105,10 @@ def noise_of_a_prediction_by_dimension(effort: Effort) -> Evidence:
     """
 
     def error(p: float, size: int, rng: np.random.Generator) -> FloatArray:
-        rows = SphericalNoise("gaussian", 1.0, int(p)).sample(size, rng)
-        return np.asarray(np.abs(rows.sum(axis=1)) / math.sqrt(p))
+        return np.asarray(
+            np.abs(SphericalNoise("gaussian", 1.0, int(p)).sample(size, rng).sum(axis=1))
+            / math.sqrt(p)
+        )
 
     return measured(
         effort,
@@ -169,8 +171,10 @@ class OneFeature:
             low, high = (self._gradient(np.full(counts.size, u), counts) for u in ends)
         else:
             low, high = (u - self._minimisers(counts) for u in ends)
-        tails = self.noise.cdf(low) + self.noise.sf(high)
-        return float(stats.binom.pmf(counts, self.records, self.share) @ tails)
+        return float(
+            stats.binom.pmf(counts, self.records, self.share)
+            @ (self.noise.cdf(low) + self.noise.sf(high))
+        )
 
     def _gradient(self, u: FloatArray, counts: FloatArray) -> FloatArray:
         return np.asarray(self.records / (1 + np.exp(-u)) - counts + self.ridge * u)

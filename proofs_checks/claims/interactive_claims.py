@@ -92,8 +92,15 @@ def renyi_bound(epsilon: Ball, loss: Ball, updates: Ball, delta: Ball, order: Ba
 
 def one_update_excess(epsilon: Ball, delta: Ball, constant: int) -> Enclosure:
     """Return the bound of `renyi_bound` for two tops of loss epsilon / (constant log(4/delta))."""
-    loss = epsilon / (constant * (4 / delta).log())
-    return at_most(renyi_bound(epsilon, loss, arb(2), delta, 1 - ORDER * delta.log() / epsilon))
+    return at_most(
+        renyi_bound(
+            epsilon,
+            epsilon / (constant * (4 / delta).log()),
+            arb(2),
+            delta,
+            1 - ORDER * delta.log() / epsilon,
+        )
+    )
 
 
 @certificate(
@@ -153,8 +160,13 @@ def any_budget_is_private(
     Laplace mechanism of loss e, and its delta is 1 - exp((epsilon - e)/2). Its law is integrated
     exactly.
     """
-    unit = interactive(MANY, 1.0, 1, epsilon, delta)
-    mechanism = interactive(MANY, math.sqrt(updates / unit.updates), 1, epsilon, delta)
+    mechanism = interactive(
+        MANY,
+        math.sqrt(updates / interactive(MANY, 1.0, 1, epsilon, delta).updates),
+        1,
+        epsilon,
+        delta,
+    )
     pair = mechanism.worst_pair(math.floor(mechanism.norm_bound * MANY))
     scaled = epsilon / (100 * math.log(4 / delta))  # e sqrt(B)
     breaks = (scaled / (epsilon - 2 * math.log1p(-delta))) ** 2
@@ -377,8 +389,7 @@ def the_printed_updates_suffice(norm_bound: Ball, spread: Ball) -> Enclosure:
     def plain(norm_bound: Ball, spread: Ball) -> Ball:
         unit = free(1000)  # n epsilon lambda / m, with L = R = 1
         printed = unit * norm_bound**2 / (200 * (2 * spread).sqrt())
-        answer = unit / (200 * printed.sqrt())
-        sigma = 4 / answer * spread
+        sigma = 4 / (unit / (200 * printed.sqrt())) * spread
         return excess(arb("3.2") * norm_bound**2 / sigma**2, printed)
 
     return enclose(
@@ -463,10 +474,9 @@ def the_repaired_updates_suffice(effort: Effort) -> Evidence:
     )
     any_sigma = constants(lambda at: at["B"])[2]
     needed = sympy.Rational(16, 5) * at["R"] ** 2 * at["C"] ** 2
-    grows = any_sigma**2 / at["B"] - (any_sigma**2).diff(at["B"])
     return identities(
         needed / sigma**2 - allowed,
-        grows,
+        any_sigma**2 / at["B"] - (any_sigma**2).diff(at["B"]),
         text="the repaired B is the smallest that the potential argument needs",
     )
 

@@ -247,8 +247,7 @@ def corrected_budget_excess(epsilon: Ball, n_lambda: Ball, c: Ball) -> Enclosure
         )
 
     def plain_first(s: Ball, epsilon: Ball, n_lambda: Ball) -> Ball:
-        budget = epsilon - 2 * correction(n_lambda)
-        return objective_loss(s, budget / 2, n_lambda) / epsilon - 1
+        return objective_loss(s, (epsilon - 2 * correction(n_lambda)) / 2, n_lambda) / epsilon - 1
 
     def second(s: Ball, epsilon: Ball) -> Ball:
         rest = (1 - s).nonnegative_part()
@@ -438,8 +437,10 @@ def singular_excess(
         least = times(times(multiple, epsilon) + jacobian, 1 / (dimension - 1)).lower()
         decay = (-least.nonnegative_part()).exp()  # e^-T at the least T
         r = ((1 - 1 / (1 + spread * decay)) / spread).upper()
-        gain = times(shift, 1 - (spread + arb(0.5)) * r)
-        return times(dimension.log() + gain, 1 / times(multiple, epsilon))
+        return times(
+            dimension.log() + times(shift, 1 - (spread + arb(0.5)) * r),
+            1 / times(multiple, epsilon),
+        )
 
     def plain(
         epsilon: Ball, dimension: Ball, multiple: Ball, shift: Ball, spread: Ball, jacobian: Ball

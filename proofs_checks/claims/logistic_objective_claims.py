@@ -111,8 +111,9 @@ def line_loss_excess(epsilon: Ball, n_lambda: Ball, rate: Ball) -> Enclosure:
         return (CURVATURE / n_lambda).log1p() / epsilon + LINE_SHIFT * rate - 1
 
     def plain_most(epsilon: Ball, n_lambda: Ball) -> Ball:
-        moved = LINE_SHIFT * (rate * epsilon)
-        return excess(moved + ((n_lambda + CURVATURE) / n_lambda).log(), epsilon)
+        return excess(
+            LINE_SHIFT * (rate * epsilon) + ((n_lambda + CURVATURE) / n_lambda).log(), epsilon
+        )
 
     return Enclosure(below, enclose(twice(most, plain_most, epsilon, n_lambda)).upper)
 
@@ -172,8 +173,12 @@ def objective_noise_on_the_line_is_private_when_regularized(w: Ball, v: Ball, u:
     p below max t^2 s (1 - s) / w^2 < 0.44 / 144: together below 0.53.
     """
     s, t = 1 / (1 + (w * v).exp()), 1 / (1 + (w * u).exp())
-    curvature = v * v * s * (1 - s) - u * u * t * (1 - t)
-    return enclose(excess(abs(v * s - u * t) / 2 + curvature / arb("0.37"), arb(1)))
+    return enclose(
+        excess(
+            abs(v * s - u * t) / 2 + (v * v * s * (1 - s) - u * u * t * (1 - t)) / arb("0.37"),
+            arb(1),
+        )
+    )
 
 
 @claim(

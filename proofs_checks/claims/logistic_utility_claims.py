@@ -272,8 +272,10 @@ def points_have_norm_one(effort: Effort) -> Evidence:
     of the support, 2d, reads 2^d.
     """
     gamma, d = sympy.symbols("gamma d", positive=True)
-    square = gamma**2 + (d - 1) * sympy.sqrt((1 - gamma**2) / (d - 1)) ** 2
-    return identities(square - 1, text="the squared norm is 1 for all gamma and d")
+    return identities(
+        gamma**2 + (d - 1) * sympy.sqrt((1 - gamma**2) / (d - 1)) ** 2 - 1,
+        text="the squared norm is 1 for all gamma and d",
+    )
 
 
 def wrong_side(

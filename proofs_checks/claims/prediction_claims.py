@@ -304,9 +304,10 @@ def the_displays_add_up(effort: Effort) -> Evidence:
     convex = f1 - f - (-lam * w).dot(step)
     first = (common1 + old1) / n + squares[1] - ((common + old) / n + squares[0] + squares[2])
     second = (common + new) / n + squares[0] - ((common1 + new1) / n + squares[1] + squares[2])
-    summed = ((old1 - old) + (new - new1)) / n - 2 * squares[2]
     return identities(
-        optimal - convex, first + second - summed, text="both displays and their sum are identities"
+        optimal - convex,
+        first + second - (((old1 - old) + (new - new1)) / n - 2 * squares[2]),
+        text="both displays and their sum are identities",
     )
 
 

@@ -114,8 +114,7 @@ def added_term_tames_the_jacobian(epsilon: Ball) -> Enclosure:
     """
 
     def plain(share: Ball, epsilon: Ball) -> Ball:
-        n_lambda = (1 / share - 1) / (epsilon / 2)
-        ridge = n_lambda + 2 / epsilon  # the least eigenvalue of A
+        ridge = (1 / share - 1) / (epsilon / 2) + 2 / epsilon  # the least eigenvalue of A
         return ((ridge + 1) / ridge - 1) / (epsilon / 2) - 1
 
     return supremum_of(lambda share, epsilon: -(1 - share).nonnegative_part(), plain, epsilon)
@@ -150,8 +149,9 @@ def closed_form_is_private(epsilon: Ball, n_lambda: Ball, multiple: Ball) -> Enc
         b, y = free(2), free(3)
         rate, q = epsilon / (4 * (b + y)), n_lambda + 2 / epsilon
         w = y + 2 * (b + y) * (multiple + 1)
-        moved = 2 * ((q + 1) * w - y) - 2 * q * w
-        return excess(rate * moved - ((q + 1) / q).log(), multiple * epsilon)
+        return excess(
+            rate * (2 * ((q + 1) * w - y) - 2 * q * w) - ((q + 1) / q).log(), multiple * epsilon
+        )
 
     return Enclosure(enclose(twice(form, plain, epsilon, n_lambda, multiple)).lower, math.inf)
 
@@ -209,8 +209,11 @@ def inside_theta_it_is_private(epsilon: Ball, n_lambda: Ball, label_ratio: Ball)
 
     def form(x: Ball, epsilon: Ball, n_lambda: Ball, label_ratio: Ball) -> Ball:
         # of ((1 - x^2) + r (1 + x)) / (2 (1 + r)), with r / (1 + r) = 1 - 1 / (1 + r)
-        noise = (1 + x) / 2 * (1 - x / (1 + label_ratio))
-        return noise + ((1 - x * x) / (n_lambda + 2 / epsilon + x * x)).log1p() / epsilon - 1
+        return (
+            (1 + x) / 2 * (1 - x / (1 + label_ratio))
+            + ((1 - x * x) / (n_lambda + 2 / epsilon + x * x)).log1p() / epsilon
+            - 1
+        )
 
     def plain(x: Ball, epsilon: Ball, n_lambda: Ball, label_ratio: Ball) -> Ball:
         q, zeta = n_lambda + 2 / epsilon, 2 * (1 + label_ratio)  # B = 1
@@ -339,8 +342,7 @@ def price_constant(p: int, radius: float, label_bound: float) -> float:
     """Return C2 of (13) for one organization, as MN-06-price proves it: p (p + 1) zeta^2 / (4
     Lambda) + Lambda B^2 / 4.
     """
-    zeta = 2 * (radius + label_bound)
-    return p * (p + 1) * zeta**2 / 8 + radius**2 / 2
+    return p * (p + 1) * (2 * (radius + label_bound)) ** 2 / 8 + radius**2 / 2
 
 
 @certificate(
@@ -458,9 +460,15 @@ def price_falls_with_the_records(
 
     def price(records: float, size: int, rng: np.random.Generator) -> FloatArray:
         n = int(records)
-        x = 0.5 * np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
-        data = LabelledVectors(x, [0.5, -0.5, 0.0, 0.0], [n // 4] * 4)
-        w = PrivateRidge(epsilon, regularization, 1.0, 1.0, 2, n).sample(data, size, rng)
+        w = PrivateRidge(epsilon, regularization, 1.0, 1.0, 2, n).sample(
+            LabelledVectors(
+                0.5 * np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]),
+                [0.5, -0.5, 0.0, 0.0],
+                [n // 4] * 4,
+            ),
+            size,
+            rng,
+        )
         curvature = 0.125 + regularization
         return np.asarray(curvature * ((w - np.array([0.125 / curvature, 0.0])) ** 2).sum(axis=1))
 

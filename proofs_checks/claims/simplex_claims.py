@@ -347,5 +347,7 @@ def price_of_drawing(effort: Effort, draws: float = 10) -> Evidence:
 
 def _risk(data: LabelledVectors, rows: FloatArray) -> FloatArray:
     """Return the mean logistic loss on `data` of each row of weights."""
-    losses = Loss("logistic").value(rows @ data.x.T, data.y[None, :])
-    return np.asarray(losses @ (data.weights / data.weights.sum()))
+    return np.asarray(
+        Loss("logistic").value(rows @ data.x.T, data.y[None, :])
+        @ (data.weights / data.weights.sum())
+    )

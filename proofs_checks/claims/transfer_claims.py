@@ -85,9 +85,10 @@ def the_constant_of_transfer(
 
     low, high = least(lambda c: delta_at(c, "upper") <= delta, LOW, HIGH, relative=coarse)
     broken = delta_at(low, "lower")
-    sure = broken > delta and math.isfinite(high)
     return Evidence(
-        ClaimVerdict.UNDERSPECIFIED if sure else ClaimVerdict.INCONCLUSIVE,
+        ClaimVerdict.UNDERSPECIFIED
+        if broken > delta and math.isfinite(high)
+        else ClaimVerdict.INCONCLUSIVE,
         text=(
             f"private from c = {high:.4g} on, not at c = {low:.4g}, where delta({epsilon:g}) is "
             f"{broken:.4g}"
@@ -240,8 +241,7 @@ def the_noise_is_short(rounds: Ball, beta: Ball) -> Enclosure:
     """
 
     def plain(rounds: Ball, beta: Ball) -> Ball:
-        beyond = (-arb(2).sqrt() * (rounds / beta).log()).exp()  # P(|b_t| > sqrt(2) nu log(T/beta))
-        return excess(rounds * beyond, beta)
+        return excess(rounds * (-arb(2).sqrt() * (rounds / beta).log()).exp(), beta)
 
     return at_most(
         twice(

@@ -363,8 +363,15 @@ def branch_and_bound(
     if counterexample is None:
         return SignMap(Enclosure(lower, upper), settled, remaining, None, None, evaluated, finished)
     counterexample, best = _sharpened(function, box, counterexample, best)
-    ends = Enclosure(max(lower, best.lower), upper)
-    return SignMap(ends, settled, remaining, counterexample, best, evaluated, finished)
+    return SignMap(
+        Enclosure(max(lower, best.lower), upper),
+        settled,
+        remaining,
+        counterexample,
+        best,
+        evaluated,
+        finished,
+    )
 
 
 def _sharpened(
