@@ -248,7 +248,7 @@ def far_response(
             event = above[[0, -1]]
             mass = [-np.diff(ndtr(-side[event] / deviation))[0] for side in (near, far)]
             delta = float(mass[0] - math.exp(epsilon) * mass[1])
-            best = max(best, (delta, float(y), *map(float, w[event])))
+            best = max(best, (delta, float(y), float(w[event[0]]), float(w[event[1]])))
     return best
 
 

@@ -373,14 +373,14 @@ class GLMObjectivePerturbation(_GLM, ObjectivePerturbation):
 def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
     """Yield the names and specimens of the zoo."""
     linear: dict[str, Any] = {"epsilon": 1.0, "regularization": 1.0, "loss": Loss("linear")}
-    gaussian = {"noise": "gaussian", "delta": 1e-3}
-    for name, other in {
-        "gamma": {},
-        "laplace": {"noise": "laplace_radius"},
+    gaussian = linear | {"noise": "gaussian", "delta": 1e-3}
+    for name, fields in {
+        "gamma": linear,
+        "laplace": linear | {"noise": "laplace_radius"},
         "gaussian": gaussian,
-        "logistic": {"loss": Loss("logistic")},
+        "logistic": linear | {"loss": Loss("logistic")},
     }.items():
-        yield f"glm-output-{name}", with_worst_pair(GLMOutputPerturbation(**linear | other))
+        yield f"glm-output-{name}", with_worst_pair(GLMOutputPerturbation(**fields))
     for repaired in (False, True):
         # Enough records for the many common records of W4; their number does not matter for the
         # Huber loss.
@@ -388,7 +388,7 @@ def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
             "logistic-gamma": {"epsilon": 1.0, "loss": Loss("logistic"), "records": 10**6},
             "huber-gamma": {"epsilon": 1.0, "loss": Loss("huber")},
             "linear-gamma": linear,
-            "linear-gaussian": linear | gaussian,
+            "linear-gaussian": gaussian,
         }.items():
             yield (
                 f"glm-objective-{name}-{'repaired' if repaired else 'printed'}",

@@ -204,7 +204,7 @@ class Coupling:
                 return self.fresh(noise)
             left, left_guard, drawn = calls[noise.name]
             move = self.alignment.get(noise.name, Shift())
-            places = {
+            places: dict[int | None, Any] = {
                 None: terms.number(True),
                 0: state.proof["index"] == state.proof["output"],
                 **{site: appended_there for site, (appended_there, _) in appended[0].items()},

@@ -475,7 +475,8 @@ def _same(found: Any, expected: Any, tolerance: float) -> bool:
     """Return whether two outputs have equal types, lengths and numbers; a real number has no
     negative zero.
     """
-    if type(found) is not (float if isinstance(expected, Fraction) else type(expected)):
+    are_alike = type(found) is (float if isinstance(expected, Fraction) else type(expected))
+    if not are_alike:
         return False
     if isinstance(expected, list | tuple):
         tolerances = itertools.repeat(tolerance)

@@ -46,8 +46,8 @@ def averaging(
         np.array(x)[:, None],
         np.array(y),
         temperature,
-        index=index,
-    )  # type: ignore[arg-type]
+        index=index,  # type: ignore[arg-type]
+    )
 
 
 @claim(
