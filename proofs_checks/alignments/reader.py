@@ -53,7 +53,11 @@ from dpwitness.proofs_checks.alignments.source import (
     unmodelled,
 )
 
-_TYPES = {"float": "real", "int": "int"}
+# of parameters by annotation, and those of their default values
+_TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
+    "float": ("real", (int, float)),
+    "int": ("int", (int,)),
+}
 _RESERVED = {"queries", "rng", *BUILTINS, BREAK}
 _LAWS = {
     "laplace": inspect.signature(lambda loc=None, scale=None: None),
@@ -154,7 +158,7 @@ class _Reader:
 
     def _modelled(self, node: ast.AST) -> None:
         """Raise InvalidArgument unless all syntax of a node is modelled."""
-        if problem := unmodelled(node):
+        if problem := next(unmodelled(node, node), None):
             raise self.fail(*problem)
 
     def _parameters(self) -> None:
@@ -166,13 +170,10 @@ class _Reader:
         if not {*values} <= {argument.arg for argument in arguments}:
             raise self.fail(self.tree, "queries and rng must have no default value")
         for argument in arguments:
-            kind = _TYPES.get(getattr(argument.annotation, "id", ""))
+            annotation = getattr(argument.annotation, "id", "")
+            kind, accepted = _TYPES.get(annotation, ("", ()))
             default: Any = values.get(argument.arg)
-            if (
-                kind is None
-                or argument.arg in _RESERVED
-                or type(default) not in ((int,) if kind == "int" else (int, float))
-            ):
+            if argument.arg in _RESERVED or type(default) not in accepted:
                 raise self.fail(
                     argument,
                     f"{argument.arg} must have the form `{argument.arg}: float = 1.0`, or int",

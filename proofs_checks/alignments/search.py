@@ -65,9 +65,10 @@ def alignments(program: LoopProgram) -> list[Alignment]:
         moves = itertools.product(CONSTANTS, _bases(program, noise), places)
         moving = [Shift(*move) for move in moves if move[0] or move[1] is not None]
         options.append([(noise.name, shift) for shift in (Shift(), *moving)])
-    ranks = itertools.product(*(range(len(each)) for each in options))
-    ordered = sorted(itertools.islice(ranks, 100_000), key=sum)
-    return [dict(each[k] for each, k in zip(options, chosen, strict=True)) for chosen in ordered]
+    # the place of a move among those of its noise call is its rank
+    members = itertools.islice(itertools.product(*map(enumerate, options)), 100_000)
+    ordered = sorted(members, key=lambda chosen: sum(rank for rank, _ in chosen))
+    return [dict(move for _, move in chosen) for chosen in ordered]
 
 
 def _bases(program: LoopProgram, noise: NoiseCall) -> list[ast.expr | None]:

@@ -15,7 +15,7 @@ import builtins
 import inspect
 import textwrap
 import types
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from dpwitness.core.values.validation import InvalidArgument
@@ -150,26 +150,23 @@ def defaults_of(function: Any) -> dict[str, Any]:
     }
 
 
-def unmodelled(node: ast.AST, place: ast.AST | None = None) -> tuple[ast.AST, str] | None:
-    """Return the place of the first syntax that is not modelled, and the rule; None if all is
-    modelled.
+def unmodelled(node: ast.AST, place: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+    """Yield the place of each syntax that is not modelled, and the rule; `place` is the place of
+    what contains the node.
     """
-    place = node if hasattr(node, "lineno") or place is None else place
+    place = node if hasattr(node, "lineno") else place
+    outside = f"`{shown(place)}` is outside the provable subset"
     if type(node) not in MODELLED:
-        name = type(node).__name__
-        return place, f"the syntax {name} in `{shown(place)}` is outside the provable subset"
+        yield place, f"the syntax {type(node).__name__} in {outside}"
+        return
     runs, ignored = (fields.split() for fields in MODELLED[type(node)])
     for field, found in ast.iter_fields(node):
         parts = [part for part in (found if isinstance(found, list) else [found]) if part]
-        if field not in runs:
-            if parts and field not in ignored:
-                rule = f"the field {field} of `{shown(place)}` is outside the provable subset"
-                return place, rule
-            continue
-        problems = (unmodelled(part, place) for part in parts if isinstance(part, ast.AST))
-        if problem := next(filter(None, problems), None):
-            return problem
-    return None
+        if field in runs:
+            for part in parts:
+                yield from unmodelled(part, place) if isinstance(part, ast.AST) else ()
+        elif parts and field not in ignored:
+            yield place, f"the field {field} of {outside}"
 
 
 def shown(node: ast.AST) -> str:
