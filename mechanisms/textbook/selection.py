@@ -51,18 +51,6 @@ from dpwitness.mechanisms.textbook.categorical import index_draws, sum_of_entrie
 from dpwitness.mechanisms.textbook.zoo import PureMechanism
 
 
-def _lowest_query_pair(queries: int, low: float, high: float, why: str) -> Pair:
-    """Return a pair in which query 0 starts at `low`, the others at `high`, then query 0 rises by 1
-    and each other falls by 1.
-    """
-    return Pair(
-        np.where(np.arange(queries) == 0, low, high),
-        np.where(np.arange(queries) == 0, low + 1, high - 1),
-        "linf",
-        why,
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class _Selection(PureMechanism, SampledByDraws, FiniteSupport, ABC):
     """Base of the selection mechanisms: their parameters, their domain, and the distribution of a
@@ -84,6 +72,21 @@ class _Selection(PureMechanism, SampledByDraws, FiniteSupport, ABC):
     @property
     def domain(self) -> Answers:
         return Answers(self.queries, self.low, self.high, "linf")
+
+    def worst_pair(self) -> Pair:
+        """Return the pair on which query 0 rises from the lower bound while the others fall from
+        the upper bound.
+        """
+        return self._rising_pair(self.high, "query 0 at the lower end, the others at the upper end")
+
+    def _rising_pair(self, high: float, why: str) -> Pair:
+        """Return a pair in which query 0 starts at the lower bound and the others at `high`, then
+        query 0 rises by 1 and each other falls by 1.
+        """
+        first = np.arange(self.queries) == 0
+        return Pair(
+            np.where(first, self.low, high), np.where(first, self.low + 1, high - 1), "linf", why
+        )
 
     def _answers(self, dataset: Any) -> FloatArray:
         """Return the dataset as a vector of `queries` floats; raise InvalidArgument for anything
@@ -153,17 +156,6 @@ class ExponentialMechanism(_Selection):
             "the range",
         )
 
-    def worst_pair(self) -> Pair:
-        """Return the pair on which query 0 rises from the lower bound while the others fall from
-        the upper bound.
-        """
-        return _lowest_query_pair(
-            self.queries,
-            self.low,
-            self.high,
-            "query 0 at the lower end, the others at the upper end",
-        )
-
     def draws(self, dataset: Any) -> Draws:
         """Return the sampler of the indices on `dataset`."""
         return index_draws(self._log_mass(self._answers(dataset))[None])
@@ -225,12 +217,7 @@ class PermuteAndFlip(_Selection):
 
     def worst_pair(self) -> Pair:
         """Return the pair on which query 0 goes from two below the others to their level."""
-        return _lowest_query_pair(
-            self.queries,
-            self.low,
-            self.low + 2,
-            "query 0 two below the others, then level with them",
-        )
+        return self._rising_pair(self.low + 2, "query 0 two below the others, then level with them")
 
     def draws(self, dataset: Any) -> Draws:
         """Return the sampler of the indices on `dataset`."""
@@ -382,12 +369,7 @@ class NoisyMax(_Selection):
     def worst_pair(self) -> Pair:
         """Return the pair on which the true epsilon is attained for the chosen `release`."""
         if self.release == "index":
-            return _lowest_query_pair(
-                self.queries,
-                self.low,
-                self.high,
-                "query 0 at the lower end, the others at the upper end",
-            )
+            return _Selection.worst_pair(self)
         return Pair(
             np.full(self.queries, self.low),
             np.full(self.queries, self.low + 1),
