@@ -193,8 +193,9 @@ class PrivateInteractivePrediction(LearnerMechanism):
         for tops and counting measure at p_t for bottoms, the same for all datasets. The value is
         minus infinity for rows that no run can produce.
         """
-        rows = output_rows(outputs, self.rounds, type(self).__name__)
-        return self._replay(rows.copy(), dataset, None)
+        return self._replay(
+            output_rows(outputs, self.rounds, type(self).__name__).copy(), dataset, None
+        )
 
     @available_if(lambda self: self.rounds == 1)
     def atoms(self, dataset: LabelledVectors) -> FloatArray:

@@ -348,8 +348,7 @@ def _log_sphere_integral(
         origin = max(start, 0.0)
         if side < 0.0 and start >= 0.0:
             break
-        span = cutoff if side > 0.0 else min(cutoff, -start)
-        outer = span
+        outer = cutoff if side > 0.0 else min(cutoff, -start)
         for level in range(32):
             inner = 0.0 if level == 31 else 0.5 * outer
             for k in range(nodes.size):

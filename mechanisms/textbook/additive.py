@@ -70,10 +70,9 @@ class _NoisySum(SampledByDraws, LineLawEnclosures):
 
     def _require_grid_multiple(self) -> None:
         if self.arithmetic == "grid" and not (self.sensitivity / GRID).is_integer():
-            name = type(self).__name__
             raise InvalidArgument(
-                f"{name}: sensitivity must be a multiple of 2^-10 in grid arithmetic, got "
-                f"{self.sensitivity!r}"
+                f"{type(self).__name__}: sensitivity must be a multiple of 2^-10 in grid "
+                f"arithmetic, got {self.sensitivity!r}"
             )
 
     @property

@@ -70,9 +70,8 @@ def index_is_that_of_the_citation(effort: Effort, records: float = 1) -> Evidenc
         float(averaging([1.0] * n, [1.0] * n, 8.0, i).weights(np.array([[0.0, 1.0]]))[0, 1])
         for i in ("t", "t-1")
     )
-    same = abs(printed - cited) <= 1e-12
     return Evidence(
-        ClaimVerdict.NOT_REFUTED if same else ClaimVerdict.FAILS,
+        ClaimVerdict.NOT_REFUTED if abs(printed - cited) <= 1e-12 else ClaimVerdict.FAILS,
         text=(
             f"the better expert's weight after {n} record{'s' * (n > 1)} is {printed:.6g} by (10) "
             f"and {cited:.6g} by the cited rule"
@@ -241,16 +240,20 @@ def first_step_excess(first: Ball, second: Ball) -> Enclosure:
     Here B = 1 and sigma = 0. Both weights are 1/2 for every record.
     """
 
-    def form(first: Ball, second: Ball) -> Ball:
-        return excess(((first + second) / 2) ** 2 - (first**2).min(second**2), one_step())
-
     def plain(first: Ball, second: Ball) -> Ball:
         # The risk of the mean is the mean risk minus the variance; the better expert's risk is half
         # the gap below the mean risk.
         spread = (first - second) ** 2 / 4
         return excess(abs(first**2 - second**2) / 2 - spread, one_step())
 
-    return enclose(twice(form, plain, first, second))
+    return enclose(
+        twice(
+            lambda f, g: excess(((f + g) / 2) ** 2 - (f**2).min(g**2), one_step()),
+            plain,
+            first,
+            second,
+        )
+    )
 
 
 @certificate(

@@ -94,10 +94,9 @@ def sparse_vector_alignment(effort: Effort) -> Evidence:
     c is a term like epsilon, and the price of k calls is bounded by induction on k.
     """
     epsilon, c = z3.Reals("epsilon c")
-    negations = threshold_obligations(c, epsilon / 2, epsilon / (4 * c), epsilon)
     return unsatisfiable(
         effort,
-        *negations,
+        *threshold_obligations(c, epsilon / 2, epsilon / (4 * c), epsilon),
         text="the moves keep every call and cost at most epsilon, for any c and any number of "
         "queries",
     )
@@ -238,14 +237,10 @@ def monotone_noisy_max_alignment(effort: Effort) -> Evidence:
     as ZOO-NOISY-MAX.
     """
     epsilon = z3.Real("epsilon")
-    both = [
-        o
-        for direction in ("rising", "falling")
-        for o in winner_obligations(epsilon, epsilon, direction)
-    ]
     return unsatisfiable(
         effort,
-        *both,
+        *winner_obligations(epsilon, epsilon, "rising"),
+        *winner_obligations(epsilon, epsilon, "falling"),
         text="the winner still wins, at a cost of at most epsilon, in both directions, for any "
         "number of answers",
     )

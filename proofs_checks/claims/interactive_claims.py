@@ -322,10 +322,9 @@ def each_round_is_private(effort: Effort) -> Evidence:
     differs = z3.Or(
         top != top1, given != given1, aligned - noise > sensitivity, noise - aligned > sensitivity
     )
-    near = [sigma > 0, f - f1 <= sensitivity, f1 - f <= sensitivity]
     return unsatisfiable(
         effort,
-        [*near, differs],
+        [sigma > 0, f - f1 <= sensitivity, f1 - f <= sensitivity, differs],
         text="moving the noise by f - f' keeps answer and kind, at a cost of at most S epsilon_0",
     )
 

@@ -287,10 +287,9 @@ def minimiser_moves_little(effort: Effort) -> Evidence:
     that w2 is a stationary point.
     """
     r, c, g1, g2 = z3.Reals("r c g1 G2")
-    facts = [g1 >= 0, g2 > 0, g2 * r * r <= -c, c >= -g1 * r]
     return unsatisfiable(
         effort,
-        [*facts, r * g2 > g1],
+        [g1 >= 0, g2 > 0, g2 * r * r <= -c, c >= -g1 * r, r * g2 > g1],
         text="no distance above g1 / G2 satisfies strong convexity and Cauchy-Schwarz",
         where=[[g1 > 0]],
     )

@@ -56,10 +56,9 @@ def noise_costs_its_square(effort: Effort) -> Evidence:
     + lambda r^2 / 2, and over the reals no f(w2) - f(w1) above g^2 / (2 lambda) satisfies that.
     """
     loss, r, g, strong = z3.Reals("loss r g lambda")
-    facts = [strong > 0, loss <= g * r - strong * r * r / 2]
     return unsatisfiable(
         effort,
-        [*facts, loss > g * g / (2 * strong)],
+        [strong > 0, loss <= g * r - strong * r * r / 2, loss > g * g / (2 * strong)],
         text="no larger excess satisfies strong convexity and Cauchy-Schwarz",
         where=[[g > 0, r > 0]],
     )

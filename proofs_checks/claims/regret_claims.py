@@ -244,8 +244,7 @@ def game_with_more_regularization_is_private(epsilon: Ball, delta: Ball) -> Encl
     """
 
     def form(epsilon: Ball, delta: Ball) -> Ball:
-        e = epsilon / (-4 * delta.log())
-        return -((1 - 1 / (1 + e)).nonnegative_part() ** 2)
+        return -((1 - 1 / (1 + epsilon / (-4 * delta.log()))).nonnegative_part() ** 2)
 
     def plain(epsilon: Ball, delta: Ball) -> Ball:
         digits = -delta.log()

@@ -472,10 +472,10 @@ def the_mean_loss_is_that_of_randomised_response(effort: Effort) -> Evidence:
     tanh(epsilon/2), which it reaches.
     """
     epsilon = sympy.Symbol("epsilon", positive=True)
-    mean = (2 / (1 + sympy.exp(-epsilon)) - 1) * epsilon
     return attained(
         identities(
-            mean - epsilon * sympy.tanh(epsilon / 2).rewrite(sympy.exp),
+            (2 / (1 + sympy.exp(-epsilon)) - 1) * epsilon
+            - epsilon * sympy.tanh(epsilon / 2).rewrite(sympy.exp),
             text="the largest mean loss is epsilon tanh(epsilon/2)",
         ),
         float(responses(1.0).lower.mean()) / math.tanh(0.5),

@@ -84,7 +84,7 @@ def adaptive_delta(updates: int, loss: float, epsilon: float) -> float:
     ]
     value = stop
     for _ in range(updates):
-        padded = np.concatenate([np.full(STEPS, value[0]), value, np.full(STEPS, 1.0)])
+        padded = np.pad(value, STEPS, constant_values=(value[0], 1.0))
         ahead = np.lib.stride_tricks.sliding_window_view(padded, 2 * STEPS + 1)
         after_top = [ahead @ masses for masses, _, _, _ in options]
         current = stop
