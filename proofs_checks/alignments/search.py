@@ -260,7 +260,7 @@ _TEMPLATES = (
     "{guard}left.{any} == right.{any}",
     "{guard}right.{real} <= left.{real} + {shift}",
     "{guard}right.{real} >= left.{real} + {shift}",
-    "changed or left.{any} == right.{any}",
+    "{changed} or left.{any} == right.{any}",
     "index > 0 or left.{any} == right.{any}",
     # bounds of counters by 0, the index and integer parameters
     "left.{int} >= 0",
@@ -269,8 +269,8 @@ _TEMPLATES = (
     "{stopped}left.{int} <= {multiple} * {limit} + {shift}",
     # bounds of a cost: constants, multiples of the index and of counters, and potentials with a
     # difference of the two runs
-    "changed or {cost} <= 0",
-    "index > output or {cost} <= 0",
+    "{changed} or {cost} <= 0",
+    "index > {output} or {cost} <= 0",
     "{cost} >= 0",
     "{cost} <= 0",
     "{cost} <= {factor}",
@@ -286,11 +286,15 @@ def candidates(program: LoopProgram) -> list[str]:
     ints, reals = ([n for n, kind in kinds.items() if kind == each] for each in ("int", "real"))
     # relations hold everywhere, before the returned iteration, or after it while the run returns
     # its index
-    guards = ["", "index > output or "]
+    guards = [""]
+    if program.output:
+        guards.append("index > output or ")
     if program.output in ints:
         guards.append(f"not (index > output and left.{program.output} == output) or ")
     values: dict[str, Sequence[Any]] = {
         "guard": guards,
+        "changed": ["changed"] if program.neighbors == "one" else [],
+        "output": ["output"] if program.output else [],
         "any": program.carried,
         "int": ints,
         "real": reals,
@@ -302,13 +306,12 @@ def candidates(program: LoopProgram) -> list[str]:
         "factor": _FACTORS,
         "bound": _FACTORS,
     }
-    unused = {"changed": program.neighbors != "one", "output": not program.output}
     found = []
     for template in _TEMPLATES:
         fields = list(dict.fromkeys(re.findall("{(.*?)}", template)))
         for chosen in itertools.product(*(values[name] for name in fields)):
             found.append(template.format(**dict(zip(fields, chosen, strict=True))))
-    return [text for text in found if not any(unused[word] and word in text for word in unused)]
+    return found
 
 
 def inductive(found: Obligations, texts: Sequence[str], deadline: float) -> list[str]:
