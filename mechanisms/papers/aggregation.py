@@ -178,9 +178,9 @@ class MirrorAveraging:
         """Return aggregates, (size, p), or the estimates followed by their aggregate, (size, (M +
         1) p).
         """
-        groups = self._validated_groups(dataset)
         estimates = np.concatenate(
-            [self.ridge.sample(group, size, rng) for group in groups], axis=1
+            [self.ridge.sample(group, size, rng) for group in self._validated_groups(dataset)],
+            axis=1,
         )
         return (
             self.aggregate(estimates)
@@ -280,8 +280,12 @@ def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
         public = np.array([[0.6, 0.2], [-0.3, 0.8], [0.1, -0.5]])
         for release in ("aggregate", "full"):
             protocol = MirrorAveraging(ridge, 2, public, public @ [0.5, -0.2], 8.0, release=release)
-            pairs = (protocol.worst_pair("tail"), protocol.worst_pair("bulk"))
             yield (
                 f"aggregation-{release}-{form}",
-                PaperSpecimen(protocol, pairs, settled=form == "repaired", trials=50_000),
+                PaperSpecimen(
+                    protocol,
+                    (protocol.worst_pair("tail"), protocol.worst_pair("bulk")),
+                    settled=form == "repaired",
+                    trials=50_000,
+                ),
             )

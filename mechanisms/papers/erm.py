@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.random import Generator
 
 from dpwitness.core import (
     ApproxDP,
@@ -100,16 +99,16 @@ def checked_records(
         )
     if records not in (None, dataset.n):
         raise InvalidArgument(f"{owner}: dataset must hold {records} records, got {dataset.n}")
-    invalid = np.flatnonzero(np.abs(dataset.y) != 1.0)
-    if binary and len(invalid):
+    sizes = np.abs(dataset.y)
+    if binary and (sizes != 1).any():
+        row = int(np.argmax(sizes != 1))
         raise InvalidArgument(
-            f"{owner}: y must be -1 or +1, got {float(dataset.y[invalid[0]])!r} in row "
-            f"{int(invalid[0])}"
+            f"{owner}: y must be -1 or +1, got {float(dataset.y[row])!r} in row {row}"
         )
-    if np.abs(dataset.y).max() > label_bound:
+    if sizes.max() > label_bound:
         raise InvalidArgument(
             f"{owner}: dataset must have labels in [-{label_bound!r}, {label_bound!r}], got "
-            f"{float(np.abs(dataset.y).max())!r}"
+            f"{float(sizes.max())!r}"
         )
     lengths = np.linalg.norm(dataset.x, norm, axis=1)
     outside = np.flatnonzero(lengths > radius * (1 + 1e-12))
@@ -134,6 +133,15 @@ def axis(dimension: int, length: float = 1.0) -> FloatArray:
     """Return the vector length e1 in R^dimension."""
     out = np.zeros(dimension)
     out[0] = length
+    return out
+
+
+def unit_vector(dimension: int, along: float, side: float) -> FloatArray:
+    """Return the unit vector with first coordinate `along` whose second one has the sign of
+    `side`.
+    """
+    out = axis(dimension, along)
+    out[1] = side * math.sqrt(1 - along**2)
     return out
 
 
@@ -188,11 +196,10 @@ def opposed_records_pair(
     `rate` is the rate of the noise and `ridge` is n times the weight of |w|^2/2. Both refer to
     records of norm 1, which means to the parameter w radius.
     """
-    opposing, common_records = 2000, records - 1
-    k = 18.0
+    opposing, k = 2000, 18.0
     # K copies of (t, 0) fix the minimizer at (W, 0), against the ridge and against the opposing
     # records.
-    position = math.sqrt(max(0.0, (common_records - opposing - 3.6 * opposing * k) / (3.6 * ridge)))
+    position = math.sqrt(max(0.0, (records - 1 - opposing - 3.6 * opposing * k) / (3.6 * ridge)))
     if dimension == 1 or position <= 2 * k:
         return zero_record_pair(records, dimension, radius)
     t = 1.278 / position
@@ -203,21 +210,14 @@ def opposed_records_pair(
     )
     grid = np.linspace(0.5, 0.999, 5000)
     s = float(grid[np.argmax(rate * grid + np.log1p(grid * (1 - grid) / ridge))])
-    first, second, opposing_x = (
-        axis(dimension, along)
-        for along in (-math.log(s / (1 - s)) / position, -k / position, -k / position)
-    )
-    first[1], second[1], opposing_x[1] = (
-        -math.sqrt(1 - first[0] ** 2),
-        math.sqrt(1 - second[0] ** 2),
-        math.sqrt(1 - opposing_x[0] ** 2),
-    )
+    first = unit_vector(dimension, -math.log(s / (1 - s)) / position, -1.0)
+    second = unit_vector(dimension, -k / position, 1.0)
     return replaced(
         records,
         (radius * first, 1.0),
         (radius * second, 1.0),
         f"W4: loss approached at w = {position / radius:.6g} e1",
-        [(axis(dimension, radius * t), 1.0, copies), (radius * opposing_x, 1.0, opposing)],
+        [(axis(dimension, radius * t), 1.0, copies), (radius * second, 1.0, opposing)],
     )
 
 
@@ -247,15 +247,8 @@ def far_response(
         if len(above) > 0:
             event = above[[0, -1]]
             mass = [-np.diff(ndtr(-side[event] / deviation))[0] for side in (near, far)]
-            best = max(
-                best,
-                (
-                    float(mass[0] - math.exp(epsilon) * mass[1]),
-                    float(y),
-                    float(w[event[0]]),
-                    float(w[event[1]]),
-                ),
-            )
+            delta = float(mass[0] - math.exp(epsilon) * mass[1])
+            best = max(best, (delta, float(y), float(w[event[0]]), float(w[event[1]])))
     return best
 
 
@@ -304,7 +297,7 @@ class ObjectivePerturbation(ObjectivePerturbationEnclosures):
     __slots__ = ()
     grid: float
 
-    def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
+    def sample(self, dataset: LabelledVectors, size: int, rng: np.random.Generator) -> FloatArray:
         """Return `size` independent outputs, one per row.
 
         Raises ConvergenceError instead of returning an inexact row.
@@ -359,15 +352,9 @@ def largest_loss(
     determinants differ by one rank-one term. Pairs whose second record is saturated approach the
     supremum.
     """
-    grid_near_zero = np.concatenate([np.linspace(0.0, 3.0 * loss.width, 30_001), [loss.width]])
-    r = np.concatenate(
-        [
-            grid_near_zero,
-            -grid_near_zero,
-            np.geomspace(1e-12, 60.0, 4001),
-            -np.geomspace(1e-12, 60.0, 4001),
-        ]
-    )
+    near_zero = np.append(np.linspace(0.0, 3.0 * loss.width, 30_001), loss.width)
+    wide = np.geomspace(1e-12, 60.0, 4001)
+    r = np.concatenate([near_zero, -near_zero, wide, -wide])
     y = np.ones_like(r) if loss.binary or loss.name == "linear" else np.zeros_like(r)
 
     def loss_at(points: FloatArray, labels: FloatArray) -> FloatArray:

@@ -95,10 +95,14 @@ class PrivateFTRL:
     @property
     def regularization(self) -> float:
         """Return the paper's lambda."""
-        factor = math.log(self.actions) if self.lambda_rule == "with_log_p" else 1.0
         return (
             self.bound
-            * math.sqrt(8 * self.horizon * factor * math.log(1 / self.delta))
+            * math.sqrt(
+                8
+                * self.horizon
+                * (math.log(self.actions) if self.lambda_rule == "with_log_p" else 1.0)
+                * math.log(1 / self.delta)
+            )
             / self.epsilon
         )
 
@@ -175,8 +179,9 @@ class PrivateFTRL:
     @available_if(lambda self: self.actions**self.horizon <= _MAX_ROWS)
     def support(self, dataset: LinearCosts) -> FloatArray:
         """Return all p^T rows; the method exists only for small T."""
-        grid = np.indices((self.actions,) * self.horizon).reshape(self.horizon, -1).T
-        return np.ascontiguousarray(grid, dtype=np.float64)
+        return np.ascontiguousarray(
+            np.indices((self.actions,) * self.horizon).reshape(self.horizon, -1).T, dtype=np.float64
+        )
 
     @available_if(lambda self: self.adversary is None)
     def factors(
@@ -199,13 +204,12 @@ class PrivateFTRL:
 
         Rounds with equal total costs have equal leaders and are merged.
         """
-        known: dict[tuple[Fraction, ...], list[Ball]] = {}
-        sides = [
-            leader_log_probabilities(self._validated_costs(d), arb(self.regularization), known)
-            for d in (d1, d0)
+        first, second = (exact_totals(self._validated_costs(d)) for d in (d1, d0))
+        logs = {total: self._leader_ball(total) for total in {*first, *second}}
+        return [
+            (logs[a], logs[b], count)
+            for (a, b), count in Counter(zip(first, second, strict=True)).items()
         ]
-        rounds = Counter(zip(*(totals for totals, _ in sides), strict=True))
-        return [(known[first], known[second], count) for (first, second), count in rounds.items()]
 
     def log_density_ball(self, boxes: Sequence[Box], dataset: LinearCosts) -> list[Ball]:
         """Return enclosures of the log-mass of the actions in each box, for oblivious costs."""
@@ -213,23 +217,21 @@ class PrivateFTRL:
             raise EnclosureUnavailable(
                 "PrivateFTRL: no enclosure with an adversary, whose costs are known as floats only"
             )
-        logs = leader_log_probabilities(
-            self._validated_costs(dataset), arb(self.regularization), {}
-        )[1]
+        totals = exact_totals(self._validated_costs(dataset))
+        logs = {total: self._leader_ball(total) for total in {*totals}}
         return [
             sum(
-                (log_mass_of_index(row, [[s]])[0] for row, s in zip(logs, box, strict=True)), arb(0)
+                (log_mass_of_index(logs[t], [[s]])[0] for t, s in zip(totals, box, strict=True)),
+                arb(0),
             )
             for box in boxes
         ]
 
-    def regret(self, outputs: FloatArray, dataset: LinearCosts) -> FloatArray:
-        """Return the cost of each row's actions minus the cost of the best fixed action in
-        hindsight, for oblivious costs.
-        """
-        costs = self._validated_costs(dataset)
-        played = sum_of_entries(costs, output_rows(outputs, self.horizon, "PrivateFTRL"))
-        return np.asarray(played - costs.sum(axis=0).min())
+    def _leader_ball(self, totals: tuple[Fraction, ...]) -> list[Ball]:
+        """Enclose the log-probabilities of a draw, given the total cost of each action."""
+        return softmax(
+            [-arb(fmpq(x.numerator, x.denominator)) / arb(self.regularization) for x in totals]
+        )
 
     def _play(
         self, outputs: FloatArray, dataset: LinearCosts, rng: np.random.Generator | None
@@ -238,12 +240,11 @@ class PrivateFTRL:
         of each row.
         """
         generator = np.random.default_rng(0) if rng is None else rng
-        records = self._validated_costs(dataset)
         logs, bad = _play_adaptive(
             outputs,
             rng is not None,
             self.adversary,
-            records,
+            self._validated_costs(dataset),
             self.regularization,
             self.bound,
             self.actions,
@@ -286,23 +287,12 @@ class PrivateFTRL:
         return log_softmax(self._logits(dataset))
 
 
-def leader_log_probabilities(
-    costs: FloatArray, regularization: Ball, known: dict[tuple[Fraction, ...], list[Ball]]
-) -> tuple[list[tuple[Fraction, ...]], list[list[Ball]]]:
-    """Return the exact total costs before each round, and enclosures of the log-probabilities of
-    its draw.
-
-    `known` caches the log-probabilities by total costs and is updated.
-    """
+def exact_totals(costs: FloatArray) -> list[tuple[Fraction, ...]]:
+    """Return the exact total costs of the actions before each round."""
     totals = [(Fraction(0),) * costs.shape[1]]
     for row in costs[:-1].tolist():
         totals.append(tuple(total + Fraction(x) for total, x in zip(totals[-1], row, strict=True)))
-    for total in totals:
-        if total not in known:
-            known[total] = softmax(
-                [-arb(fmpq(x.numerator, x.denominator)) / regularization for x in total]
-            )
-    return totals, [known[total] for total in totals]
+    return totals
 
 
 # Not cached on disk: the code depends on the caller's adversary, which has no stable identity

@@ -285,9 +285,8 @@ class GLMObjectivePerturbation(_GLM, ObjectivePerturbation):
         if self.noise == "gaussian":
             if self.loss.name != "linear":
                 return None
-            mu = 2 * self.lipschitz * self.radius * noise.rate
             return Truth(
-                epsilon_of_shift(mu, self.delta, 0),
+                epsilon_of_shift(2 * self.lipschitz * self.radius * noise.rate, self.delta, 0),
                 "JT-07: linear loss, a Gaussian shift of 2LR, at the claim's delta",
                 safe,
             )
@@ -333,8 +332,11 @@ class GLMObjectivePerturbation(_GLM, ObjectivePerturbation):
             return self._pair(self._labels()[-1], self._labels()[0], "W16: slope +L against -L")
         if self.noise == "gaussian":
             y = far_response(self.loss, 1 / rate, self._ridge, self.epsilon, self.radius)[1]
-            far = y - 100 * (self.loss.width + self.radius / (rate * self._ridge))
-            return self._pair(y, far, "W16: a far response against slope L")
+            return self._pair(
+                y,
+                y - 100 * (self.loss.width + self.radius / (rate * self._ridge)),
+                "W16: a far response against slope L",
+            )
         r = abs(largest_loss(self.loss, rate, self.radius, self._ridge, self._largest_slope)[1])
         # just inside the curved part of the Huber loss
         r = min(r, 20.0 * self.loss.width) * (1 - 1e-9)
@@ -370,45 +372,28 @@ class GLMObjectivePerturbation(_GLM, ObjectivePerturbation):
 
 def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
     """Yield the names and specimens of the zoo."""
-    linear, logistic, huber = Loss("linear"), Loss("logistic"), Loss("huber")
-    common: dict[str, Any] = {"epsilon": 1.0, "regularization": 1.0, "loss": linear}
-    yield "glm-output-gamma", with_worst_pair(GLMOutputPerturbation(**common))
-    yield (
-        "glm-output-laplace",
-        with_worst_pair(GLMOutputPerturbation(**common, noise="laplace_radius")),
-    )
-    yield (
-        "glm-output-gaussian",
-        with_worst_pair(GLMOutputPerturbation(**common, noise="gaussian", delta=1e-3)),
-    )
-    yield (
-        "glm-output-logistic",
-        with_worst_pair(GLMOutputPerturbation(**{**common, "loss": logistic})),
-    )
+    linear: dict[str, Any] = {"epsilon": 1.0, "regularization": 1.0, "loss": Loss("linear")}
+    gaussian = linear | {"noise": "gaussian", "delta": 1e-3}
+    for name, fields in {
+        "gamma": linear,
+        "laplace": linear | {"noise": "laplace_radius"},
+        "gaussian": gaussian,
+        "logistic": linear | {"loss": Loss("logistic")},
+    }.items():
+        yield f"glm-output-{name}", with_worst_pair(GLMOutputPerturbation(**fields))
     for repaired in (False, True):
-        form = "repaired" if repaired else "printed"
-        for loss in (logistic, huber):
-            # Enough records for the many common records of W4; their number does not matter for the
-            # Huber loss.
+        # Enough records for the many common records of W4; their number does not matter for the
+        # Huber loss.
+        for name, fields in {
+            "logistic-gamma": {"epsilon": 1.0, "loss": Loss("logistic"), "records": 10**6},
+            "huber-gamma": {"epsilon": 1.0, "loss": Loss("huber")},
+            "linear-gamma": linear,
+            "linear-gaussian": gaussian,
+        }.items():
             yield (
-                f"glm-objective-{loss.name}-gamma-{form}",
+                f"glm-objective-{name}-{'repaired' if repaired else 'printed'}",
                 with_worst_pair(
-                    GLMObjectivePerturbation(
-                        loss=loss,
-                        epsilon=1.0,
-                        repaired=repaired,
-                        records=10**6 if loss is logistic else 1,
-                    ),
-                    settled=repaired,
+                    GLMObjectivePerturbation(**fields, repaired=repaired),
+                    settled=repaired or name.startswith("linear"),
                 ),
             )
-        yield (
-            f"glm-objective-linear-gamma-{form}",
-            with_worst_pair(GLMObjectivePerturbation(**common, repaired=repaired)),
-        )
-        yield (
-            f"glm-objective-linear-gaussian-{form}",
-            with_worst_pair(
-                GLMObjectivePerturbation(**common, noise="gaussian", delta=1e-3, repaired=repaired)
-            ),
-        )

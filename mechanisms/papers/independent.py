@@ -211,10 +211,9 @@ class TestDataIndependentLearner(LearnerMechanism):
             * np.eye(max(2, kernel_learner.dimension))[:2, : kernel_learner.dimension]
         )
         if self.release == "weights" and kernel_learner.dimension > 1 and n > 1:
-            copies = min(n - 1, round(0.9 * n))
             why, common = (
                 "W11: w* long along e1, one record at e2 turned over",
-                [(unit[0], label, copies)],
+                [(unit[0], label, min(n - 1, round(0.9 * n)))],
             )
             return replaced(n, (unit[1], -label), (unit[1], label), why, common, label)
         common = [(unit[0], -label, n // 2 - 1), (unit[0], label, n // 2)]
@@ -253,14 +252,18 @@ class TestDataIndependentLearner(LearnerMechanism):
         public and carry counting measure. For answers or weights alone there is no closed form, and
         the method does not exist.
         """
-        rows = output_rows(outputs, self.rounds * self._block, type(self).__name__)
-        return self._replay(rows, self.learner.fit(dataset), None)
+        return self._replay(
+            output_rows(outputs, self.rounds * self._block, type(self).__name__),
+            self.learner.fit(dataset),
+            None,
+        )
 
     @available_if(lambda self: self.release == "full")
     def weights(self, outputs: FloatArray) -> FloatArray:
         """Return w_hat = w_B for each full transcript: the output of `release="weights"`."""
-        rows = output_rows(outputs, self.rounds * self._block, type(self).__name__)
-        return self._last_weights(rows)
+        return self._last_weights(
+            output_rows(outputs, self.rounds * self._block, type(self).__name__)
+        )
 
     @property
     def _block(self) -> int:
@@ -504,14 +507,13 @@ def _net_transcripts(
         predictions[:] = 0.0
         for start in range(0, rows.shape[1], 3):
             # cumulative sums over the net of exp(kappa (gap - largest gap))
-            largest, mass = 0.0, 0.0
+            gaps = np.abs(predictions - truths)
+            largest, mass = gaps.max(), 0.0
             for s in range(points):
-                largest = max(largest, abs(predictions[s] - truths[s]))
-            for s in range(points):
-                mass += math.exp(kappa * (abs(predictions[s] - truths[s]) - largest))
+                mass += math.exp(kappa * (gaps[s] - largest))
                 sums[s] = mass
             if draw:
-                chosen = draw_index(sums, rng.random() * sums[-1])
+                chosen = draw_index(sums, rng.random() * mass)
                 answer, sign = _noisy_answer(truths[chosen], predictions[chosen], scale, sigma, rng)
                 rows[i, start], rows[i, start + 1], rows[i, start + 2] = chosen, answer, sign
             else:
@@ -521,13 +523,11 @@ def _net_transcripts(
                     break
                 chosen = int(index)
                 truth, predicted = truths[chosen], predictions[chosen]
-                logs[i] += kappa * (abs(predicted - truth) - largest) - math.log(sums[-1])
+                logs[i] += kappa * (gaps[chosen] - largest) - math.log(mass)
                 logs[i] += _answer_log_density(answer, sign, truth, predicted, scale, sigma)
                 if not math.isfinite(logs[i]):
                     break
-            if sign != 0.0:
-                for s in range(points):
-                    predictions[s] += eta * sign * gram[chosen, s]
+            predictions += eta * sign * gram[chosen]
     return logs
 
 

@@ -10,7 +10,7 @@ import functools
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -24,9 +24,7 @@ from dpwitness.core.protocols.optional_methods import available_if
 from dpwitness.core.values.validation import require, short_repr
 from dpwitness.mechanisms.papers.erm import KernelLearner, LearnerMechanism, Predictor
 from dpwitness.mechanisms.textbook.categorical import output_rows
-from dpwitness.mechanisms.textbook.zoo import PaperSpecimen
-
-_CACHE_SIZE = 4096  # number of predictions and kernel values that sessions cache
+from dpwitness.mechanisms.textbook.zoo import PaperSpecimen, with_worst_pair
 
 # rule(t, points, answers, weights, z) writes test point t (from 0) into z.
 # The rule may use public values only: the earlier rows of points, answers and weights.
@@ -195,8 +193,9 @@ class PrivateInteractivePrediction(LearnerMechanism):
         for tops and counting measure at p_t for bottoms, the same for all datasets. The value is
         minus infinity for rows that no run can produce.
         """
-        rows = output_rows(outputs, self.rounds, type(self).__name__)
-        return self._replay(rows.copy(), dataset, None)
+        return self._replay(
+            output_rows(outputs, self.rounds, type(self).__name__).copy(), dataset, None
+        )
 
     @available_if(lambda self: self.rounds == 1)
     def atoms(self, dataset: LabelledVectors) -> FloatArray:
@@ -204,27 +203,6 @@ class PrivateInteractivePrediction(LearnerMechanism):
         prediction, 0.
         """
         return np.zeros(1)
-
-    def tops(self, outputs: FloatArray) -> FloatArray:
-        """Return 1 for each top, 0 for each bottom, and NaN after the halt.
-
-        The result is public: it is computed without the dataset. Only for fixed test points.
-        """
-        if self.test_points is None:
-            raise InvalidArgument(
-                f"{type(self).__name__}: test_points must be fixed to distinguish tops from "
-                "bottoms; a rule is given"
-            )
-        rows = output_rows(outputs, self.rounds, type(self).__name__)
-        gram = self.learner.kernel(self.test_points, self.test_points)
-        calls = np.full(rows.shape, np.nan)
-        for call, row in zip(calls, rows, strict=True):
-            weights = np.zeros(self.rounds)
-            for t in np.flatnonzero(~np.isnan(row)):
-                gap = row[t] - weights @ gram[t]
-                call[t] = abs(gap) > self.threshold
-                weights[t] = self.step * np.sign(gap) * call[t]
-        return calls
 
     @property
     def _noise(self) -> tuple[float, float, float, float]:
@@ -239,8 +217,9 @@ class PrivateInteractivePrediction(LearnerMechanism):
         generator = np.random.default_rng(0) if rng is None else rng
         if self.test_points is not None:
             gram = kernel(self.test_points, self.test_points)
-            truths = predictor(self.test_points)
-            return _transcripts(rows, rng is not None, truths, gram, *self._noise, generator)
+            return _transcripts(
+                rows, rng is not None, predictor(self.test_points), gram, *self._noise, generator
+            )
         logs, bad = _adaptive_transcripts(
             rows,
             rng is not None,
@@ -261,7 +240,6 @@ class PrivateInteractivePrediction(LearnerMechanism):
         return np.asarray(logs)
 
 
-@dataclass
 class PredictionSession:
     """Algorithm 1 as an interactive session.
 
@@ -275,27 +253,27 @@ class PredictionSession:
         Source of the parameters; its test points or rule are ignored.
     """
 
-    mechanism: PrivateInteractivePrediction
+    def __init__(self, mechanism: PrivateInteractivePrediction) -> None:
+        self.mechanism = mechanism
 
     def start(self, dataset: LabelledVectors, rng: np.random.Generator) -> None:
         """Start a run. The fit of w* is cached per dataset, since nothing in it is random."""
-        self._data = tuple(
-            np.ascontiguousarray(part).tobytes()
-            for part in (dataset.x, dataset.y, dataset.multiplicity)
-        )
-        self._rng, self._state = rng, list[tuple[bytes, float]]()
-        _, (self._left, self._scale, self._threshold, self._step) = _fitted(
-            self.mechanism, self._data
-        )
+        parts = map(np.ascontiguousarray, (dataset.x, dataset.y, dataset.multiplicity))
+        self._predictor = _fitted(self.mechanism.learner, *(part.tobytes() for part in parts))
+        updates, self._scale, self._threshold, self._step = self.mechanism._noise
+        self._left, self._rng = math.ceil(updates), rng
+        self._state: list[tuple[FloatArray, float]] = []
 
     def ask(self, query: Any) -> tuple[bool, float] | None:
         """Return the answer to one test point, or None after the halt."""
         if self._left == 0:
             return None
-        it, point = self.mechanism, np.asarray(query, dtype=float).tobytes()
-        noisy = _prediction(it, self._data, point)
-        noisy += self._scale * float(self._rng.laplace())
-        public = sum(weight * _kernel_at(it, point, other) for other, weight in self._state)
+        learner = self.mechanism.learner
+        point = learner.check_points([query], "PredictionSession", "query")
+        noisy = float(self._predictor(point)[0]) + self._scale * float(self._rng.laplace())
+        public = sum(
+            weight * float(learner.kernel(point, other)[0, 0]) for other, weight in self._state
+        )
         if abs(noisy - public) <= self._threshold:
             return False, public
         self._left -= 1
@@ -303,38 +281,13 @@ class PredictionSession:
         return True, noisy
 
 
-# Predictions and kernel values are cached, as many sessions of a batch ask for the same points.
-_Data = tuple[bytes, ...]  # vectors, labels and multiplicities
-
-
 @functools.lru_cache(maxsize=8)
-def _fitted(
-    mechanism: PrivateInteractivePrediction, data: _Data
-) -> tuple[Predictor, tuple[int, float, float, float]]:
-    """Return the fit of w*, and the constants of the algorithm: number of updates, noise scale,
-    threshold and step.
-    """
-    rows = np.frombuffer(data[0]).reshape(-1, mechanism.learner.dimension)
-    counts = np.frombuffer(data[2], dtype=np.int64)
-    predictor = mechanism.learner.fit(LabelledVectors(rows, np.frombuffer(data[1]), counts))
-    updates, scale, threshold, step = mechanism._noise
-    return predictor, (math.ceil(updates), scale, threshold, step)
-
-
-@functools.lru_cache(maxsize=_CACHE_SIZE)
-def _prediction(mechanism: PrivateInteractivePrediction, data: _Data, point: bytes) -> float:
-    return float(_fitted(mechanism, data)[0](_checked_point(mechanism, point))[0])
-
-
-@functools.lru_cache(maxsize=_CACHE_SIZE)
-def _kernel_at(mechanism: PrivateInteractivePrediction, point: bytes, other: bytes) -> float:
-    first, second = _checked_point(mechanism, point), _checked_point(mechanism, other)
-    return float(mechanism.learner.kernel(first, second)[0, 0])
-
-
-def _checked_point(mechanism: PrivateInteractivePrediction, point: bytes) -> FloatArray:
-    row = np.frombuffer(point)[None, :]
-    return mechanism.learner.check_points(row, "PredictionSession", "query")
+def _fitted(learner: KernelLearner, x: bytes, y: bytes, multiplicity: bytes) -> Predictor:
+    """Return the fit of w*; many sessions of a batch start on the same dataset."""
+    rows = np.frombuffer(x).reshape(-1, learner.dimension)
+    return learner.fit(
+        LabelledVectors(rows, np.frombuffer(y), np.frombuffer(multiplicity, dtype=np.int64))
+    )
 
 
 def hold_gap(weights: tuple[float, float], gap: float) -> Rule:
@@ -551,26 +504,36 @@ def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
     with warnings.catch_warnings():
         # the mechanisms warn that the claim can fail, which is the reason to include them
         warnings.simplefilter("ignore")
-        tiny = PrivateInteractivePrediction(
-            kernel_learner, 1.0, 1e-6, 0.1, 2.73e-5, test_points=np.array([[1.0]])
-        )
-        halved = PrivateInteractivePrediction(
-            kernel_learner,
-            1.0,
-            1e-6,
-            0.1,
-            2.73e-5,
-            test_points=np.array([[1.0]]),
-            constants="theorem9",
-        )
-    yield "interactive-printed", PaperSpecimen(tiny, (tiny.worst_pair(26),))
-    yield "interactive-theorem9", PaperSpecimen(halved, (halved.worst_pair(52),))
-    large_learner = KernelLearner(Loss("absolute"), 1.0, 1, 10**7, label_bound=10.0)
-    points = np.linspace(-1.0, 1.0, 10)[:, None]
-    repaired = PrivateInteractivePrediction(
-        large_learner, 1.0, 1e-6, 0.05, 0.02, test_points=points, constants="repaired"
+        for constants in ("printed", "theorem9"):
+            mechanism = PrivateInteractivePrediction(
+                kernel_learner,
+                1.0,
+                1e-6,
+                0.1,
+                2.73e-5,
+                test_points=np.array([[1.0]]),
+                constants=constants,
+            )
+            yield (
+                f"interactive-{constants}",
+                PaperSpecimen(
+                    mechanism, (mechanism.worst_pair(26 if constants == "printed" else 52),)
+                ),
+            )
+    yield (
+        "interactive-repaired",
+        with_worst_pair(
+            PrivateInteractivePrediction(
+                replace(kernel_learner, records=10**7),
+                1.0,
+                1e-6,
+                0.05,
+                0.02,
+                test_points=np.linspace(-1.0, 1.0, 10)[:, None],
+                constants="repaired",
+            )
+        ),
     )
-    yield "interactive-repaired", PaperSpecimen(repaired, (repaired.worst_pair(),))
     yield "interactive-held-at-threshold", _held_at_threshold()
 
 
@@ -583,18 +546,28 @@ def _held_at_threshold() -> PaperSpecimen:
     kernel_learner = KernelLearner(Loss("absolute"), 1.0, 2, 10**6, label_bound=10.0)
     delta, rounds = 1e-6, 60
     epsilon = 0.3 * 100 * 2 * math.log(4 / delta)
-    spread = math.sqrt(2 * math.log(2 * rounds / 0.1))
     # B = 4, and not larger by a rounding error
-    bound = math.sqrt(4 * 200 * spread * math.log(4 / delta) / (10**6 * epsilon)) * (1 - 1e-12)
+    bound = math.sqrt(
+        4
+        * 200
+        * math.sqrt(2 * math.log(2 * rounds / 0.1))
+        * math.log(4 / delta)
+        / (10**6 * epsilon)
+    ) * (1 - 1e-12)
     probe = PrivateInteractivePrediction(
         kernel_learner, epsilon, delta, 0.1, bound, test_points=np.zeros((rounds, 2))
     )
     x, copies = [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]], [900_000, 1, 99_999]
     d0, d1 = (LabelledVectors(x, [10.0, y, 0.0], copies) for y in (-10.0, 10.0))
-    rule = hold_gap(tuple(kernel_learner.fit(d0).centers[0]), probe.threshold)
     return PaperSpecimen(
         PrivateInteractivePrediction(
-            kernel_learner, epsilon, delta, 0.1, bound, rule=rule, horizon=rounds
+            kernel_learner,
+            epsilon,
+            delta,
+            0.1,
+            bound,
+            rule=hold_gap(tuple(kernel_learner.fit(d0).centers[0]), probe.threshold),
+            horizon=rounds,
         ),
         (Pair(d0, d1, "replace-one", "W7: answers held at the threshold"),),
         trials=5_000,

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.random import Generator
 
 from dpwitness.core import InvalidArgument, LabelledBall, LabelledVectors, Loss, Pair, Truth
 from dpwitness.core.numerics.noise import SphericalNoise
@@ -30,6 +29,7 @@ from dpwitness.mechanisms.papers.erm import (
     logistic_shift,
     opposed_records_pair,
     replaced,
+    unit_vector,
 )
 from dpwitness.mechanisms.textbook.zoo import PaperSpecimen, PureMechanism, with_worst_pair
 
@@ -80,8 +80,9 @@ class _Logistic(PureMechanism):
 
     def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
         """Return the optimization problem and the noise for this dataset."""
-        owner = type(self).__name__
-        data = checked_records(dataset, owner, radius=1.0, clip=self.clip, binary=True)
+        data = checked_records(
+            dataset, type(self).__name__, radius=1.0, clip=self.clip, binary=True
+        )
         rate, ridge = self._budget(data.n)
         return Problem.of(data, LOGISTIC, ridge), radial_noise(self.noise, rate, data.dimension)
 
@@ -166,11 +167,7 @@ class LogisticOutputPerturbation(_Logistic, OutputPerturbation):
         copies = min(
             self.records - 1, max(1, round(n_lambda * position * (1 + math.exp(1.278)) / t))
         )
-        first, second = axis(self.dimension, -k / position), axis(self.dimension, -k / position)
-        first[1], second[1] = (
-            math.sqrt(1 - (k / position) ** 2),
-            -math.sqrt(1 - (k / position) ** 2),
-        )
+        first, second = (unit_vector(self.dimension, -k / position, side) for side in (1.0, -1.0))
         return replaced(
             self.records,
             (first, 1.0),
@@ -391,7 +388,7 @@ class ConvexObjectivePerturbation(ObjectivePerturbation, PureMechanism):
         return data
 
 
-def hypercube(n: int, dimension: int, gamma: float, rng: Generator) -> LabelledVectors:
+def hypercube(n: int, dimension: int, gamma: float, rng: np.random.Generator) -> LabelledVectors:
     """Return n records of the distribution D_d(gamma) of CM08 section 3.1.
 
     From a random corner of {-1, 1}^d, x_1 is multiplied by gamma and the other coordinates by
@@ -408,49 +405,20 @@ def hypercube(n: int, dimension: int, gamma: float, rng: Generator) -> LabelledV
 
 def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
     """Yield the names and specimens of the zoo."""
-    linear, smooth = Loss("linear"), Loss("log-cosh", width=0.1)
-    for noise in ("laplace_radius_std", "laplace_radius_scale", "gamma"):
-        short = noise.replace("laplace_radius", "laplace").replace("_", "-")
-        yield (
-            f"convex-linear-{short}-d1",
-            with_worst_pair(
-                ConvexObjectivePerturbation(1.0, 1.0, linear, QuadraticPenalty(1.0), noise=noise)
-            ),
-        )
-    yield (
-        "convex-linear-laplace-std-d2",
-        with_worst_pair(
-            ConvexObjectivePerturbation(1.0, 1.0, linear, QuadraticPenalty(1.0), dimension=2)
-        ),
-    )
-    yield (
-        "convex-log-cosh-gamma-d2",
-        with_worst_pair(
-            ConvexObjectivePerturbation(
-                1.0, 1.0, smooth, QuadraticPenalty(0.1), noise="gamma", dimension=2
-            )
-        ),
-    )
-    for noise in NOISES:
+    short = {"laplace_radius_std": "laplace-std", "laplace_radius_scale": "laplace-scale"}
+    unit = QuadraticPenalty(1.0)
+    for noise in (*short, "gamma"):
+        name = short.get(noise, noise)
+        linear = ConvexObjectivePerturbation(1.0, 1.0, Loss("linear"), unit, noise=noise)
+        yield f"convex-linear-{name}-d1", with_worst_pair(linear)
         for d in (1, 2):
-            short = noise.replace("laplace_radius", "laplace").replace("_", "-")
+            output = LogisticOutputPerturbation(1.0, 0.1, noise=noise, dimension=d, records=100)
+            objective = LogisticObjectivePerturbation(1.0, 0.1, noise=noise, dimension=d)
+            yield f"logistic-output-{name}-d{d}", with_worst_pair(output)
             yield (
-                f"logistic-output-{short}-d{d}",
-                with_worst_pair(
-                    LogisticOutputPerturbation(1.0, 0.1, noise=noise, dimension=d, records=100)
-                ),
+                f"logistic-objective-{name}-d{d}",
+                with_worst_pair(objective, settled=noise != "gamma"),
             )
-            yield (
-                f"logistic-objective-{short}-d{d}",
-                with_worst_pair(
-                    LogisticObjectivePerturbation(1.0, 0.1, noise=noise, dimension=d, records=1),
-                    settled=noise != "gamma",
-                ),
-            )
-    yield (
-        "logistic-objective-corrected",
-        with_worst_pair(LogisticObjectivePerturbation(1.0, 0.1, corrected=True, records=1)),
-    )
     clipped = LogisticOutputPerturbation(1.0, 0.1, clip=True, records=2)
     inside, outside = (
         LabelledVectors([[0.5, 0.0], [coordinate, 0.0]], [1.0, -1.0]) for coordinate in (-1.0, 30.0)
@@ -459,3 +427,13 @@ def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
         "logistic-output-clipped",
         PaperSpecimen(clipped, (Pair(inside, outside, "replace-one", "a record of norm 30"),)),
     )
+    for name, mechanism in {
+        "convex-linear-laplace-std-d2": ConvexObjectivePerturbation(
+            1.0, 1.0, Loss("linear"), unit, dimension=2
+        ),
+        "convex-log-cosh-gamma-d2": ConvexObjectivePerturbation(
+            1.0, 1.0, Loss("log-cosh", width=0.1), QuadraticPenalty(0.1), noise="gamma", dimension=2
+        ),
+        "logistic-objective-corrected": LogisticObjectivePerturbation(1.0, 0.1, corrected=True),
+    }.items():
+        yield name, with_worst_pair(mechanism)

@@ -115,9 +115,8 @@ class PrivateRidge(PureMechanism, SampledByDraws, ObjectivePerturbationEnclosure
                 "MN-03 (a): the log-ratio grows linearly in |beta| wherever sum x x^T differs",
                 bits_safe=self.grid > 0,
             )
-        bound = self.epsilon / 2 + math.log1p(self.epsilon / 2)
         return Truth(
-            bound,
+            self.epsilon / 2 + math.log1p(self.epsilon / 2),
             "MN-03, repair: upper bound epsilon/2 (noise) + log(1 + epsilon/2) (Jacobian)",
             bits_safe=self.grid > 0,
         )
@@ -141,8 +140,13 @@ class PrivateRidge(PureMechanism, SampledByDraws, ObjectivePerturbationEnclosure
         require_one_of("where", where, ["tail", "bulk"], "PrivateRidge.worst_pair")
         unit, bound, others = axis(self.dimension), self.label_bound, self.records - 1
         if where == "tail":
-            why = "W12: sum x x^T differs, the ratio grows in the tail"
-            return replaced(self.records, (0 * unit, 0.0), (unit, bound), why, label=0.0)
+            return replaced(
+                self.records,
+                (0 * unit, 0.0),
+                (unit, bound),
+                "W12: sum x x^T differs, the ratio grows in the tail",
+                label=0.0,
+            )
         if others < 50:
             raise InvalidArgument(
                 "PrivateRidge.worst_pair: records must be at least 51 for the pair in the bulk, "
@@ -344,8 +348,7 @@ def _log_sphere_integral(
         origin = max(start, 0.0)
         if side < 0.0 and start >= 0.0:
             break
-        span = cutoff if side > 0.0 else min(cutoff, -start)
-        outer = span
+        outer = cutoff if side > 0.0 else min(cutoff, -start)
         for level in range(32):
             inner = 0.0 if level == 31 else 0.5 * outer
             for k in range(nodes.size):
@@ -373,8 +376,12 @@ def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
     for form in ("printed", "repaired"):
         for p in (1, 2):
             ridge = PrivateRidge(1.0, 0.1, 1.0, 1.0, p, 60, form=form)
-            pairs = (ridge.worst_pair("tail"), ridge.worst_pair("bulk"))
             yield (
                 f"ridge-{form}-p{p}",
-                PaperSpecimen(ridge, pairs, settled=form == "repaired", trials=100_000),
+                PaperSpecimen(
+                    ridge,
+                    (ridge.worst_pair("tail"), ridge.worst_pair("bulk")),
+                    settled=form == "repaired",
+                    trials=100_000,
+                ),
             )

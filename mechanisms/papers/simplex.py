@@ -120,38 +120,31 @@ class SimplexSampling:
             )
         if self.delta is not None:
             require_probability("delta", self.delta, "SimplexSampling")
-        if isinstance(self.draws, str):
-            require_one_of(
-                "draws",
-                self.draws,
-                ["pure", "approximate", "approximate_repaired"],
-                "SimplexSampling",
-            )
-            if self.draws != "pure" and self.delta is None:
-                raise InvalidArgument(
-                    f"SimplexSampling: delta must be given for draws={self.draws!r}, got None"
-                )
-            try:
-                self._formula()
-            except ArithmeticError:
-                raise InvalidArgument(
-                    "SimplexSampling: bound must be small enough that the squared loss is a "
-                    f"finite float, got {self.bound!r}"
-                ) from None
-            if not self._formula() >= 1:
-                text = (
-                    f"draws={self.draws!r} must give at least one draw, got m = "
-                    f"{self._formula():.6g}"
-                )
-                if self.draws == "approximate_repaired":
-                    raise InvalidArgument(f"SimplexSampling: {text}")
-                warnings.warn(
-                    f"SimplexSampling: {text}; drawing once instead, for which the paper "
-                    "claims nothing",
-                    stacklevel=3,
-                )
-        else:
+        if not isinstance(self.draws, str):
             require_integer("draws", self.draws, "SimplexSampling")
+            return
+        require_one_of(
+            "draws", self.draws, ["pure", "approximate", "approximate_repaired"], "SimplexSampling"
+        )
+        if self.draws != "pure" and self.delta is None:
+            raise InvalidArgument(
+                f"SimplexSampling: delta must be given for draws={self.draws!r}, got None"
+            )
+        try:
+            exact = self._formula()
+        except ArithmeticError:
+            raise InvalidArgument(
+                "SimplexSampling: bound must be small enough that the squared loss is a "
+                f"finite float, got {self.bound!r}"
+            ) from None
+        text = f"draws={self.draws!r} must give at least one draw, got m = {exact:.6g}"
+        if not exact >= 1 and self.draws == "approximate_repaired":
+            raise InvalidArgument(f"SimplexSampling: {text}")
+        if not exact >= 1:
+            warnings.warn(
+                f"SimplexSampling: {text}; drawing once instead, which the paper does not cover",
+                stacklevel=3,
+            )
 
     @property
     def lipschitz(self) -> float:
@@ -224,13 +217,12 @@ class SimplexSampling:
         label, others = 1.0 if self.loss.binary else self.label_bound, self.records - 1
         odds = math.log(rare / (1 - rare)) + math.log(self.dimension - 1)
         unit = 2 * self.bound * label * self.loss.scale * max(1, others)
-        share = float(np.clip(-odds * self.regularization / unit, -1.0, 1.0))
         return replaced(
             self.records,
             (x, -label),
             (x, label),
             "W17: a rare coordinate against all others",
-            [(share * x, label, others)],
+            [(float(np.clip(-odds * self.regularization / unit, -1.0, 1.0)) * x, label, others)],
             label,
         )
 
@@ -263,8 +255,9 @@ class SimplexSampling:
         """
         scaled = output_rows(outputs, self.dimension, "SimplexSampling") * self.count
         counts, log_theta = np.rint(scaled), self.minimiser(dataset).log_theta
-        whole = np.all((np.abs(scaled - counts) <= 1e-6) & (counts >= 0), axis=1)
-        valid = whole & (counts.sum(axis=1) == self.count)
+        valid = np.all((np.abs(scaled - counts) <= 1e-6) & (counts >= 0), axis=1) & (
+            counts.sum(axis=1) == self.count
+        )
         total = np.where(valid, math.lgamma(self.count + 1.0), -np.inf)
         for column, log_share in zip(counts.T, log_theta, strict=True):
             # a share that underflows to zero costs nothing where it is not drawn
@@ -277,8 +270,10 @@ class SimplexSampling:
     def support(self, dataset: LabelledVectors) -> FloatArray:
         """Return every vector of counts, divided by m; the method exists only for small m and p."""
         draws = itertools.combinations_with_replacement(range(self.dimension), self.count)
-        rows = [np.bincount(drawn, minlength=self.dimension) for drawn in draws]
-        return np.array(rows[::-1]) / self.count
+        return (
+            np.array([np.bincount(drawn, minlength=self.dimension) for drawn in draws][::-1])
+            / self.count
+        )
 
     def draws_ball(
         self, d1: LabelledVectors, d0: LabelledVectors
@@ -419,8 +414,14 @@ def _newton_step(
         if len(scaled) == 0:
             return inner / lam
         if len(scaled) < len(theta):
-            gram = lam * np.eye(len(scaled)) + scaled @ scaled.T
-            return np.asarray((inner - scaled.T @ np.linalg.solve(gram, scaled @ inner)) / lam)
+            return np.asarray(
+                (
+                    inner
+                    - scaled.T
+                    @ np.linalg.solve(lam * np.eye(len(scaled)) + scaled @ scaled.T, scaled @ inner)
+                )
+                / lam
+            )
         return np.asarray(np.linalg.solve(lam * np.eye(len(theta)) + scaled.T @ scaled, inner))
 
     descent, constant = solve(-centered_gradient), solve(np.ones_like(theta))

@@ -124,9 +124,13 @@ class TestDataDependentLearner(LearnerMechanism):
             or kernel_learner.loss.name not in ("hinge", "absolute")
         ):
             return None
-        relative_length = float(np.linalg.norm(self.test_points[0])) / kernel_learner.radius
         return Truth(
-            max(0.0, relative_length * self.answer_loss + 2 * math.log1p(-self.delta)),
+            max(
+                0.0,
+                (float(np.linalg.norm(self.test_points[0])) / kernel_learner.radius)
+                * self.answer_loss
+                + 2 * math.log1p(-self.delta),
+            ),
             "JK-03, attained where n lambda >= 1; exact profile of one Laplace answer",
             bits_safe=self.grid > 0,
         )
@@ -158,8 +162,9 @@ class TestDataDependentLearner(LearnerMechanism):
 
     def weights(self, answers: FloatArray) -> FloatArray:
         """Return w_hat for each row of noisy answers: the output of `release="weights"`."""
-        rows = output_rows(answers, self.rounds, "TestDataDependentLearner")
-        return self._fit(rows, *self._decomposition())
+        return self._fit(
+            output_rows(answers, self.rounds, "TestDataDependentLearner"), *self._decomposition()
+        )
 
     @available_if(
         lambda self: (
@@ -240,8 +245,14 @@ class TestDataDependentLearner(LearnerMechanism):
         self, answers: FloatArray, left: FloatArray, singular: FloatArray, right: FloatArray
     ) -> FloatArray:
         """Return the outputs fitted to each row of answers."""
-        limit = math.inf if self.norm_bound is None else self.norm_bound
-        return np.asarray(_least_squares((answers @ left) * singular, singular**2, limit) @ right)
+        return np.asarray(
+            _least_squares(
+                (answers @ left) * singular,
+                singular**2,
+                math.inf if self.norm_bound is None else self.norm_bound,
+            )
+            @ right
+        )
 
 
 @jit

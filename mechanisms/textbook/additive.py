@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 import numpy as np
 from flint import arb
-from numpy.random import Generator
 
 from dpwitness.core import GDP, ApproxDP, InvalidArgument, Pair, Records, Truth
 from dpwitness.core.balls import profiles
@@ -71,10 +70,9 @@ class _NoisySum(SampledByDraws, LineLawEnclosures):
 
     def _require_grid_multiple(self) -> None:
         if self.arithmetic == "grid" and not (self.sensitivity / GRID).is_integer():
-            name = type(self).__name__
             raise InvalidArgument(
-                f"{name}: sensitivity must be a multiple of 2^-10 in grid arithmetic, got "
-                f"{self.sensitivity!r}"
+                f"{type(self).__name__}: sensitivity must be a multiple of 2^-10 in grid "
+                f"arithmetic, got {self.sensitivity!r}"
             )
 
     @property
@@ -311,8 +309,12 @@ class TruncatedGeometric(Geometric):
 def _adjacent_counts_pair(records: int, ones: int) -> Pair:
     """Return the pair of datasets with `ones` ones and with `ones` + 1 ones."""
     d0 = (np.arange(records) < ones).astype(float)
-    d1 = (np.arange(records) < ones + 1).astype(float)
-    return Pair(d0, d1, "replace-one", f"{ones} ones against {ones + 1}")
+    return Pair(
+        d0,
+        (np.arange(records) < ones + 1).astype(float),
+        "replace-one",
+        f"{ones} ones against {ones + 1}",
+    )
 
 
 def smallest_epsilon(excess: Callable[[float], float]) -> float:
@@ -372,7 +374,7 @@ def epsilon_of_shift(mu: float, delta: float, steps: int) -> float:
 
 @jit
 def fill_gaussian(
-    center: float, sigma: float, step: float, out: FloatArray, rng: Generator
+    center: float, sigma: float, step: float, out: FloatArray, rng: np.random.Generator
 ) -> None:
     """Fill `out` with center + N(0, sigma^2) in each row.
 
@@ -430,9 +432,8 @@ class Gaussian(_NoisySum):
         post-processing.
         """
         steps = round(self.sensitivity / GRID) if self.arithmetic == "grid" else 0
-        epsilon = epsilon_of_shift(self.sensitivity / self.sigma, self.delta, steps)
         return Truth(
-            epsilon,
+            epsilon_of_shift(self.sensitivity / self.sigma, self.delta, steps),
             "Balle and Wang 2018, Theorem 8, solved for epsilon; over all tails on the grid",
             self.arithmetic != "float",
         )

@@ -151,10 +151,14 @@ def fill_frequencies(
 
 def frequency_draws(probabilities: FloatArray, draws: int) -> Draws:
     """Return the sampler of frequencies among `draws` independent draws from p probabilities."""
-    tails = np.ascontiguousarray(np.cumsum(probabilities[::-1])[::-1])
     return Draws(
         fill_frequencies,
-        (probabilities, tails, *alias_table(probabilities), int(draws)),
+        (
+            probabilities,
+            np.ascontiguousarray(np.cumsum(probabilities[::-1])[::-1]),
+            *alias_table(probabilities),
+            int(draws),
+        ),
         len(probabilities),
     )
 
@@ -164,9 +168,13 @@ def sum_of_entries(table: FloatArray, outputs: FloatArray) -> FloatArray:
     entry is not a column of the table.
     """
     valid = (outputs >= 0) & (outputs < table.shape[1]) & (outputs == np.floor(outputs))
-    indices = np.where(valid, outputs, 0).astype(np.int64)
-    entries = table[np.arange(len(table)), indices]
-    return np.asarray(np.where(valid, entries, -np.inf).sum(axis=1))
+    return np.asarray(
+        np.where(
+            valid,
+            table[np.arange(len(table)), np.where(valid, outputs, 0).astype(np.int64)],
+            -np.inf,
+        ).sum(axis=1)
+    )
 
 
 def output_rows(outputs: Any, width: int, owner: str) -> FloatArray:

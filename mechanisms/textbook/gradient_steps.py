@@ -15,7 +15,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator
 from numpy.typing import NDArray
 
 from dpwitness.core import ApproxDP, InvalidArgument, Pair, Rows, Truth
@@ -24,7 +23,7 @@ from dpwitness.core.protocols.optional_methods import available_if
 from dpwitness.core.values.validation import require, require_callable, require_numbers
 from dpwitness.mechanisms.textbook.additive import smallest_epsilon
 
-Update = Callable[[FloatArray, Generator], Any]
+Update = Callable[[FloatArray, np.random.Generator], Any]
 
 _MAX_BATCHES = 4096  # distinct batches in the mixture density
 _GRADIENT_RANGE = 4.0  # half-width of the gradient domain, in clipping norms
@@ -217,10 +216,9 @@ class GradientSteps:
         """
         place, half = np.arange(self.dimension), (self.dimension + 1) // 2
         parts = [place >= 0, place == 0, place == self.dimension - 1, place < half, place >= half]
-        distinct = {part.tobytes(): part for part in parts if part.any()}
         return [
             self._pair_adding(part, crowded=crowded)
-            for part in distinct.values()
+            for part in {part.tobytes(): part for part in parts if part.any()}.values()
             for crowded in (False, True)
         ]
 
@@ -231,8 +229,11 @@ class GradientSteps:
         Equal signs would hide errors of clipping at an upper limit only, and of sums in the place
         of norms.
         """
-        signs = np.where(np.arange(self.dimension) % 2 == 0, 1.0, -1.0) * part
-        single = (_GRADIENT_RANGE * self.clipping_norm * signs)[None, :]
+        single = (
+            _GRADIENT_RANGE
+            * self.clipping_norm
+            * (np.where(np.arange(self.dimension) % 2 == 0, 1.0, -1.0) * part)
+        )[None, :]
         others = np.tile(-0.5 * single if crowded else 0 * single, (self.records - 1, 1))
         where = (
             ""
@@ -244,7 +245,7 @@ class GradientSteps:
         )
         return Pair(others, np.concatenate([others, single]), "add-remove", why)
 
-    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
+    def sample(self, dataset: Any, size: int, rng: np.random.Generator) -> FloatArray:
         """Return the outputs of `size` runs, of shape (size, steps * dimension).
 
         Raises MechanismFailed where `update` returns another number of values.

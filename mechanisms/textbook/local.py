@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from flint import arb
-from numpy.random import Generator
 
 from dpwitness.core import InvalidArgument, Pair, Records, Truth
 from dpwitness.core.balls.ball import Ball, Box, FiniteSupport, log_mass_of_index
@@ -41,7 +40,9 @@ def _record_value(dataset: Any, values: int, owner: str) -> int:
 
 
 @jit
-def fill_response(value: int, categories: int, lie: float, out: FloatArray, rng: Generator) -> None:
+def fill_response(
+    value: int, categories: int, lie: float, out: FloatArray, rng: np.random.Generator
+) -> None:
     """Fill `out` with `value` with probability 1 - lie, otherwise with another category drawn
     uniformly.
     """
@@ -157,7 +158,7 @@ def _most_distant_values(values: int, hashes: int, bits: int) -> tuple[int, int,
 
 
 @jit
-def fill_permanent(bloom: FloatArray, f: float, out: FloatArray, rng: Generator) -> None:
+def fill_permanent(bloom: FloatArray, f: float, out: FloatArray, rng: np.random.Generator) -> None:
     """Fill `out` with the permanent response: each bit becomes 1 with probability f/2, 0 with
     probability f/2, and stays otherwise.
     """
@@ -169,7 +170,7 @@ def fill_permanent(bloom: FloatArray, f: float, out: FloatArray, rng: Generator)
 
 @jit
 def fill_instantaneous(
-    bloom: FloatArray, f: float, p: float, q: float, out: FloatArray, rng: Generator
+    bloom: FloatArray, f: float, p: float, q: float, out: FloatArray, rng: np.random.Generator
 ) -> None:
     """Fill `out` with the permanent response, followed by the instantaneous response.
 
@@ -236,8 +237,11 @@ class _BloomReport(PureMechanism, SampledByDraws, ABC):
         rows = np.asarray(outputs, dtype=np.float64)
         flips = (rows != self._bloom(dataset)).sum(axis=1)
         rate = self.epsilon / (2 * self.hashes)
-        mass = -self.bits * math.log1p(math.exp(-rate)) - rate * flips
-        return np.where(np.all((rows == 0) | (rows == 1), axis=1), mass, -np.inf)
+        return np.where(
+            np.all((rows == 0) | (rows == 1), axis=1),
+            -self.bits * math.log1p(math.exp(-rate)) - rate * flips,
+            -np.inf,
+        )
 
     def log_density_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
         """Enclose the log-probability of the bit vector in each box."""

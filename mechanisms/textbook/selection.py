@@ -18,7 +18,6 @@ from typing import Any, Literal
 
 import numpy as np
 from flint import arb
-from numpy.random import Generator
 
 from dpwitness.core import Answers, InvalidArgument, Pair, Truth
 from dpwitness.core.balls.ball import (
@@ -52,14 +51,6 @@ from dpwitness.mechanisms.textbook.categorical import index_draws, sum_of_entrie
 from dpwitness.mechanisms.textbook.zoo import PureMechanism
 
 
-def _lowest_query_pair(queries: int, low: float, high: float, why: str) -> Pair:
-    """Return a pair in which query 0 starts at `low`, the others at `high`, then query 0 rises by 1
-    and each other falls by 1.
-    """
-    d0 = np.where(np.arange(queries) == 0, low, high)
-    return Pair(d0, np.where(np.arange(queries) == 0, low + 1, high - 1), "linf", why)
-
-
 @dataclass(frozen=True, slots=True)
 class _Selection(PureMechanism, SampledByDraws, FiniteSupport, ABC):
     """Base of the selection mechanisms: their parameters, their domain, and the distribution of a
@@ -82,6 +73,21 @@ class _Selection(PureMechanism, SampledByDraws, FiniteSupport, ABC):
     def domain(self) -> Answers:
         return Answers(self.queries, self.low, self.high, "linf")
 
+    def worst_pair(self) -> Pair:
+        """Return the pair on which query 0 rises from the lower bound while the others fall from
+        the upper bound.
+        """
+        return self._rising_pair(self.high, "query 0 at the lower end, the others at the upper end")
+
+    def _rising_pair(self, high: float, why: str) -> Pair:
+        """Return a pair in which query 0 starts at the lower bound and the others at `high`, then
+        query 0 rises by 1 and each other falls by 1.
+        """
+        first = np.arange(self.queries) == 0
+        return Pair(
+            np.where(first, self.low, high), np.where(first, self.low + 1, high - 1), "linf", why
+        )
+
     def _answers(self, dataset: Any) -> FloatArray:
         """Return the dataset as a vector of `queries` floats; raise InvalidArgument for anything
         else.
@@ -94,8 +100,9 @@ class _Selection(PureMechanism, SampledByDraws, FiniteSupport, ABC):
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Return the log-probability of each index in `outputs`, of shape (size,)."""
-        log_mass = self._log_mass(self._answers(dataset))
-        return sum_of_entries(log_mass[None], column(outputs)[:, None])
+        return sum_of_entries(
+            self._log_mass(self._answers(dataset))[None], column(outputs)[:, None]
+        )
 
     @abstractmethod
     def _log_mass_balls(self, answers: list[Ball]) -> list[Ball]:
@@ -143,22 +150,10 @@ class ExponentialMechanism(_Selection):
         """
         half = self.epsilon / 2
         r = math.exp(-half * (self.high - self.low)) / (self.queries - 1)
-        epsilon = half + math.log((r + 1) / (r * math.exp(half) + math.exp(-half)))
         return Truth(
-            epsilon,
+            half + math.log((r + 1) / (r * math.exp(half) + math.exp(-half))),
             "McSherry and Talwar 2007, Theorem 6, with the exact normalisers at the ends of "
             "the range",
-        )
-
-    def worst_pair(self) -> Pair:
-        """Return the pair on which query 0 rises from the lower bound while the others fall from
-        the upper bound.
-        """
-        return _lowest_query_pair(
-            self.queries,
-            self.low,
-            self.high,
-            "query 0 at the lower end, the others at the upper end",
         )
 
     def draws(self, dataset: Any) -> Draws:
@@ -174,7 +169,7 @@ class ExponentialMechanism(_Selection):
 
 
 @jit
-def fill_permute_and_flip(heads: FloatArray, out: FloatArray, rng: Generator) -> None:
+def fill_permute_and_flip(heads: FloatArray, out: FloatArray, rng: np.random.Generator) -> None:
     """Fill `out` with indices: in random order, flip a coin with `heads[i]` for each index, and
     stop at the first head.
     """
@@ -222,12 +217,7 @@ class PermuteAndFlip(_Selection):
 
     def worst_pair(self) -> Pair:
         """Return the pair on which query 0 goes from two below the others to their level."""
-        return _lowest_query_pair(
-            self.queries,
-            self.low,
-            self.low + 2,
-            "query 0 two below the others, then level with them",
-        )
+        return self._rising_pair(self.low + 2, "query 0 two below the others, then level with them")
 
     def draws(self, dataset: Any) -> Draws:
         """Return the sampler of the indices on `dataset`."""
@@ -269,7 +259,12 @@ class PermuteAndFlip(_Selection):
 
 @jit
 def fill_noisy_max(
-    answers: FloatArray, scale: float, names: bool, values: bool, out: FloatArray, rng: Generator
+    answers: FloatArray,
+    scale: float,
+    names: bool,
+    values: bool,
+    out: FloatArray,
+    rng: np.random.Generator,
 ) -> None:
     """Fill `out` with the winner of answer + Laplace(scale) in each row.
 
@@ -374,12 +369,7 @@ class NoisyMax(_Selection):
     def worst_pair(self) -> Pair:
         """Return the pair on which the true epsilon is attained for the chosen `release`."""
         if self.release == "index":
-            return _lowest_query_pair(
-                self.queries,
-                self.low,
-                self.high,
-                "query 0 at the lower end, the others at the upper end",
-            )
+            return _Selection.worst_pair(self)
         return Pair(
             np.full(self.queries, self.low),
             np.full(self.queries, self.low + 1),
@@ -422,8 +412,11 @@ class NoisyMax(_Selection):
     def _log_mass_balls(self, answers: list[Ball]) -> list[Ball]:
         noise, found = ThresholdNoise(self.scale, self.scale, 1), []
         for i, answer in enumerate(answers):
-            others = [float(q) for q in (*answers[:i], *answers[i + 1 :])]
-            found.append(threshold_mass(others, [], float(answer), noise).log())
+            found.append(
+                threshold_mass(
+                    [float(q) for q in (*answers[:i], *answers[i + 1 :])], [], float(answer), noise
+                ).log()
+            )
         return found
 
     @available_if(lambda self: self.release != "both")

@@ -109,8 +109,12 @@ class _ThresholdTest(PureMechanism, SampledByDraws, FiniteSupport):
     )
     def log_density_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
         """Enclose the log-probability of the answer row in each box."""
-        rows = [[low for low, _ in box] for box in boxes]
-        masses = pattern_masses(rows, self._answers(dataset).tolist(), self.threshold, self.noise)
+        masses = pattern_masses(
+            [[low for low, _ in box] for box in boxes],
+            self._answers(dataset).tolist(),
+            self.threshold,
+            self.noise,
+        )
         return [arb("-inf") if mass.is_exact() and mass == 0 else mass.log() for mass in masses]
 
     @available_if(
@@ -222,10 +226,9 @@ class SparseVector(_ThresholdTest):
                 np.ones(self.length), np.zeros(self.length), "linf", "all answers fall by 1"
             )
         if self.variant == 5:
-            first = (np.arange(self.length) == 0).astype(float)
             return Pair(
                 (np.arange(self.length) == 1).astype(float),
-                first,
+                (np.arange(self.length) == 0).astype(float),
                 "linf",
                 "'above, below' is possible for one only",
             )

@@ -247,8 +247,12 @@ class NoisyHistogram(_NoisyVector):
         records = np.arange(self.bins, dtype=float)
         if self.relation == "add-remove":
             return Pair(records, records[1:], self.relation, "one record of category 0 removed")
-        moved = np.where(records == 0, 1.0, records)
-        return Pair(records, moved, self.relation, "one record moves from category 0 to category 1")
+        return Pair(
+            records,
+            np.where(records == 0, 1.0, records),
+            self.relation,
+            "one record moves from category 0 to category 1",
+        )
 
     def _center(self, dataset: Any) -> FloatArray:
         """Return the exact count of each category; raise InvalidArgument for a record outside of 0

@@ -90,7 +90,7 @@ LOOP = 1  # number of the loop's segment
 Alignment = Mapping[str, Shift]  # by noise call; a call without an entry does not move
 
 
-@dataclass
+@dataclass(frozen=True)
 class State:
     """Variables of both runs, and those of the proof: ``index``, ``output``, ``changed`` and the
     costs.
@@ -204,21 +204,21 @@ class Coupling:
                 return self.fresh(noise)
             left, left_guard, drawn = calls[noise.name]
             move = self.alignment.get(noise.name, Shift())
-            conditions = [left_guard, guard]
-            if move.when == 0:
-                conditions.append(state.proof["index"] == state.proof["output"])
-            elif move.when is not None:
-                conditions.append(appended[0].get(move.when, (terms.number(False), None))[0])
+            places: dict[int | None, Any] = {
+                None: terms.number(True),
+                0: state.proof["index"] == state.proof["output"],
+                **{site: appended_there for site, (appended_there, _) in appended[0].items()},
+            }
+            condition = terms.both(left_guard, guard, places.get(move.when, terms.number(False)))
             distance = terms.number(float(move.constant))
             if move.base is not None:
                 distance = distance + value(move.base, left, terms) - value(move.base, names, terms)
-            shift = terms.choose(terms.both(*conditions), distance, terms.number(0.0))
+            shift = terms.choose(condition, distance, terms.number(0.0))
             if noise.law == "exponential":
                 found.required.append(shift >= 0)
             group, weight = self.weights[noise.name]
-            found.state.proof[group] = found.state.proof[group] + weight * terms.choose(
-                shift >= 0, shift, -shift
-            )
+            cost = weight * terms.choose(shift >= 0, shift, -shift)
+            found.state.proof[group] = found.state.proof[group] + cost
             return drawn + shift
 
         def emit_to(side: int) -> Emit:
@@ -281,7 +281,7 @@ class Obligations:
         self.symbol = self.terms.symbol
         for _, noise in program.noises:
             base = alignment[noise.name].base if noise.name in alignment else None
-            if base is not None and not names_in(base) <= noise.defined | {"abs"}:
+            if base is not None and not names_in(base) <= noise.defined:
                 raise ValueError(f"the shift of {noise.name} reads later variables")
         self.public = {name: self.symbol(name, program.types[name]) for name in program.parameters}
         self.given = [value(program.where, self.public, self.terms), self.public[SIZE] >= 0]
@@ -323,8 +323,8 @@ class Obligations:
             unchanged = self.terms.negate(proof["changed"])
             self.step_facts.append(self.terms.either(unchanged, first == second))
             inside.proof["changed"] = self.terms.either(proof["changed"], first != second)
-        inside.left |= {program.query: first, program.index: proof["index"]}
-        inside.right |= {program.query: second, program.index: proof["index"]}
+        for side, answer in ((inside.left, first), (inside.right, second)):
+            side.update({program.query: answer, program.index: proof["index"]})
         self.next = coupling.step(LOOP, inside)
         self.next.state.proof["index"] = self.head.proof["index"] + 1
         self.end = coupling.step(2, State(self.head.left, self.head.right, {**self.head.proof}))

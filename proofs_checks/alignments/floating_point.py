@@ -18,15 +18,12 @@ from dpwitness.proofs_checks.alignments.program import (
     SIZE,
     Append,
     Assign,
-    Branch,
     LoopProgram,
     Monomial,
-    NoiseCall,
     Numbers,
     Untyped,
     type_of,
     value,
-    walk,
 )
 from dpwitness.proofs_checks.alignments.source import shown
 
@@ -42,20 +39,14 @@ def number_problem(program: LoopProgram) -> str:
     for name in sorted(program.positive & {*program.defaults}):
         if not program.defaults[name] > 0:
             return f"the default of {name} must be positive, as {name} divides or scales noise"
-    statements = [statement for block in program.segments for statement in walk(block)]
     public = dict.fromkeys((*program.parameters, program.index), PUBLIC)
     sizes: dict[str, int] = {}
-    for statement in statements:
+    for statement in program.statements:
         if isinstance(statement, Assign) and program.types[statement.name] == "int":
             # the variable may add a step in each iteration
             size = 2 * PUBLIC * _magnitude(_step(statement), public)
             sizes[statement.name] = max(sizes.get(statement.name, 0), size)
-    read = [
-        s.test if isinstance(s, Branch) else s.value
-        for s in statements
-        if isinstance(s, Assign | Append | Branch)
-    ]
-    for each in (*read, *program.returns, program.budget, program.where):
+    for each in (*program.expressions, program.budget, program.where):
         for integer in _converted(each, program.types):
             if _magnitude(integer, {**sizes, **public}) > MOST:
                 return (
@@ -169,7 +160,7 @@ _NOISE = {"laplace": Sign.NONZERO | Sign.NO_MINUS_ZERO, "exponential": _ANY}
 def zero_problem(program: LoopProgram) -> str:
     """Return which returned number may be -0.0, and what to do about it; or ""."""
     signs = _signs_of_variables(program)
-    appended = (s.value for block in program.segments for s in walk(block) if isinstance(s, Append))
+    appended = (s.value for s in program.statements if isinstance(s, Append))
     for each in (*program.returns, *appended):
         if (
             type_of(each, program.types) == "real"
@@ -186,21 +177,17 @@ def _signs_of_variables(program: LoopProgram) -> dict[str, Sign]:
     """Return what holds of each real variable wherever it is read, whichever of its assignments
     came last.
     """
-    statements = [statement for block in program.segments for statement in walk(block)]
-    public = {name: _ANY if name in program.positive else Sign.UNKNOWN for name in program.defaults}
-    signs = (
-        dict.fromkeys(program.types, _ANY)
-        | public
-        | {program.query: Sign.UNKNOWN, program.index: Sign.PLUS, SIZE: Sign.PLUS}
-    )
-    for noise in (statement for statement in statements if isinstance(statement, NoiseCall)):
+    signs = {name: Sign.UNKNOWN if name in program.defaults else _ANY for name in program.types}
+    signs |= dict.fromkeys(program.positive, _ANY)
+    signs |= {program.query: Sign.UNKNOWN, program.index: Sign.PLUS, SIZE: Sign.PLUS}
+    for _, noise in program.noises:
         signs[noise.name] &= _NOISE[noise.law]
+    assigns = [s for s in program.statements if isinstance(s, Assign)]
     found: dict[str, Sign] = {}
     while found != signs:  # each round takes properties away, so this ends
         found = dict(signs)
-        for statement in statements:
-            if isinstance(statement, Assign):
-                signs[statement.name] &= _sign(statement.value, signs, program.types)
+        for assign in assigns:
+            signs[assign.name] &= _sign(assign.value, signs, program.types)
     return signs
 
 

@@ -5,7 +5,6 @@ with their types and their values as numbers or as terms of z3.
 from __future__ import annotations
 
 import ast
-import functools
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
@@ -147,11 +146,28 @@ class LoopProgram:
         """Statements before, in and after the loop."""
         return self.before, self.body, self.after
 
+    @cached_property
+    def statements(self) -> list[Statement]:
+        """All statements, also those inside branches."""
+        return [statement for block in self.segments for statement in walk(block)]
+
+    @cached_property
+    def expressions(self) -> list[ast.expr]:
+        """Assigned, appended and tested expressions in their order, and the returned numbers."""
+        read = [s for s in self.statements if isinstance(s, Assign | Append | Branch)]
+        return [*(s.test if isinstance(s, Branch) else s.value for s in read), *self.returns]
+
     @property
     def output(self) -> str:
         """Name of the first integer variable that is returned; empty if there is none."""
-        names = (item.id for item in self.returns if isinstance(item, ast.Name))
-        return next((name for name in names if self.types[name] == "int"), "")
+        return next(
+            (
+                name
+                for name in (item.id for item in self.returns if isinstance(item, ast.Name))
+                if self.types[name] == "int"
+            ),
+            "",
+        )
 
     @cached_property
     def noises(self) -> list[tuple[int, NoiseCall]]:
@@ -176,9 +192,13 @@ class LoopProgram:
                 math.gcd(*(r.numerator for r in rates.values())),
                 math.lcm(*(r.denominator for r in rates.values())),
             )
-            weights = {name: int(rate / unit) for name, rate in rates.items()}
             groups.append(
-                CostGroup(f"cost.part{len(groups) + 1}", segment, Monomial(unit, powers), weights)
+                CostGroup(
+                    f"cost.part{len(groups) + 1}",
+                    segment,
+                    Monomial(unit, powers),
+                    {name: int(rate / unit) for name, rate in rates.items()},
+                )
             )
         return groups
 
@@ -247,65 +267,54 @@ class Untyped(Exception):
     """An expression outside the subset; the text is the reason."""
 
 
+_KINDS = {bool: "bool", int: "int", float: "real"}
+
+
 def type_of(node: ast.expr, types: Mapping[str, str]) -> str:
     """Return ``int``, ``real`` or ``bool``. Raises Untyped for an expression outside the subset."""
+    kinds = [
+        type_of(part, types)
+        for part in ast.iter_child_nodes(node)
+        if isinstance(part, ast.expr) and getattr(part, "id", "") != "abs"
+    ]
+    are_numbers, are_truths = {*kinds} <= {"int", "real"}, {*kinds} == {"bool"}
     match node:
-        case ast.Constant(value=bool()):
-            return "bool"
-        case ast.Constant(value=int()):
-            return "int"
-        case ast.Constant(value=float(number)) if abs(number) < float("inf"):
-            return "real"
-        case ast.Name(id=name) if types.get(name) in ("int", "real", "bool"):
+        case ast.Constant(value=bool() | int() | float() as literal) if abs(literal) < math.inf:
+            return _KINDS[type(literal)]
+        case ast.Name(id=name) if types.get(name) in _KINDS.values():
             return types[name]
-        case ast.UnaryOp(op=ast.Not(), operand=inner) if type_of(inner, types) == "bool":
+        case ast.UnaryOp(op=ast.Not()) | ast.BoolOp() if are_truths:
             return "bool"
-        case (
-            ast.UnaryOp(op=ast.USub(), operand=inner)
-            | ast.Call(func=ast.Name(id="abs"), args=[inner], keywords=[])
+        case ast.UnaryOp(op=ast.USub()) | ast.Call(func=ast.Name(id="abs"), keywords=[]) if (
+            are_numbers and len(kinds) == 1
         ):
-            return _numeric(inner, types)
-        case ast.BinOp(left=left, op=op, right=right):
-            return _type_of_operation(left, op, right, types)
-        case ast.Compare(left=left, ops=ops, comparators=others) if all(
-            type(op) in _COMPARISON for op in ops
+            return kinds[0]
+        case ast.BinOp(op=op, right=right) if are_numbers:
+            return _type_of_operation(kinds, op, right)
+        case ast.Compare(ops=ops) if are_numbers or (
+            are_truths and {*map(type, ops)} <= {ast.Eq, ast.NotEq}
         ):
-            bools = {type_of(part, types) == "bool" for part in (left, *others)}
-            if bools == {False} or (
-                bools == {True} and {type(op) for op in ops} <= {ast.Eq, ast.NotEq}
-            ):
-                return "bool"
-        case ast.BoolOp(values=parts) if {type_of(part, types) for part in parts} == {"bool"}:
             return "bool"
-        case ast.IfExp(test=test, body=body, orelse=other) if type_of(
-            test, types
-        ) == "bool" and type_of(body, types) == type_of(other, types):
-            return type_of(body, types)
-    raise Untyped(f"`{shown(node)}` is outside the provable subset")
-
-
-def _type_of_operation(
-    left: ast.expr, op: ast.operator, right: ast.expr, types: Mapping[str, str]
-) -> str:
-    """Return ``int`` or ``real`` for an operation on two numbers."""
-    integers = {_numeric(left, types), _numeric(right, types)} == {"int"}
-    divisor = isinstance(right, ast.Constant) and right.value
-    if isinstance(op, ast.Div) and divisor:
-        return "real"
-    if isinstance(op, ast.Mod) and integers and (isinstance(right, ast.Name) or divisor):
-        return "int"  # the reader requires that the divisor is a positive parameter
-    if type(op) in _ARITHMETIC:
-        return "int" if integers else "real"
+        case ast.IfExp() if kinds[0] == "bool" and kinds[1] == kinds[2]:
+            return kinds[1]
     raise Untyped(
-        "an operator must be +, -, *, / by a number, or % of integers by a parameter or a number"
+        f"`{shown(node)}` is outside the provable subset, in which a truth value is not a number"
     )
 
 
-def _numeric(node: ast.expr, types: Mapping[str, str]) -> str:
-    kind = type_of(node, types)
-    if kind == "bool":
-        raise Untyped(f"`{shown(node)}` is a truth value, not a number")
-    return kind
+def _type_of_operation(kinds: list[str], op: ast.operator, right: ast.expr) -> str:
+    """Return ``int`` or ``real`` for an operation on two numbers."""
+    are_integers = {*kinds} == {"int"}
+    divisor = isinstance(right, ast.Constant) and right.value
+    if isinstance(op, ast.Div) and divisor:
+        return "real"
+    # of a remainder, the reader requires that the divisor is a positive parameter
+    remainder = isinstance(op, ast.Mod) and are_integers
+    if type(op) in _ARITHMETIC or (remainder and (isinstance(right, ast.Name) or divisor)):
+        return "int" if are_integers else "real"
+    raise Untyped(
+        "an operator must be +, -, *, / by a number, or % of integers by a parameter or a number"
+    )
 
 
 class Numbers:
@@ -410,10 +419,9 @@ def value(node: ast.expr, names: Mapping[str, Any], terms: Any) -> Any:
             )
         case ast.Compare(left=left, ops=ops, comparators=others):
             parts = [value(part, names, terms) for part in (left, *others)]
-            tests = [
-                _COMPARISON[type(op)](a, b) for op, a, b in zip(ops, parts, parts[1:], strict=False)
-            ]
-            return functools.reduce(terms.both, tests)
+            return terms.both(
+                *map(lambda op, a, b: _COMPARISON[type(op)](a, b), ops, parts, parts[1:])
+            )
         case ast.BinOp(left=left, op=ast.Div(), right=ast.Constant(value=divisor)):
             return terms.quotient(value(left, names, terms), divisor)
         case ast.BinOp(left=left, op=ast.Mod(), right=right):

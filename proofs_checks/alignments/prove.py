@@ -224,18 +224,11 @@ def prove(
     members = alignments(program)
     promise = f"({ast.unparse(program.budget)})-DP where {where}; {_NEIGHBORS[program.neighbors]}"
     common: dict[str, Any] = {"name": program.name, "promise": promise, "tried": len(members)}
-    proofs: list[Proved] = []
-    for direction in DIRECTIONS[program.neighbors]:
-        tests = trial_runs(program, direction, seed)
-        for alignment in survivors(program, tests, members, start + seconds):
-            found = Obligations(program, direction, alignment)
-            invariants = (
-                inductive(found, candidates(program), start + seconds) if program.query else []
-            )
-            if not failed_obligation(program, direction, alignment, invariants):
-                moves = {name: str(shift) for name, shift in alignment.items()}
-                proofs.append(Proved(direction, moves, tuple(invariants)))
-                break
+    found = (
+        _proved(program, direction, members, seed, start + seconds)
+        for direction in DIRECTIONS[program.neighbors]
+    )
+    proofs = tuple(proof for proof in found if proof is not None)
     if len(proofs) == len(DIRECTIONS[program.neighbors]):
         if problem := zero_problem(program):
             raise InvalidArgument(
@@ -243,49 +236,61 @@ def prove(
                 "have one zero"
             )
         return ProofResult(
-            verdict=Verdict.CERTIFIED,
-            proofs=tuple(proofs),
-            seconds=time.monotonic() - start,
-            **common,
+            verdict=Verdict.CERTIFIED, proofs=proofs, seconds=time.monotonic() - start, **common
         )
-    notes = (
-        ["the search for a proof ended at its time limit"]
-        if time.monotonic() > start + seconds
-        else []
+    late = ("the search for a proof ended at its time limit",)
+    notes = late if time.monotonic() > start + seconds else ()
+    if not trials:
+        return ProofResult(
+            verdict=Verdict.INCONCLUSIVE, notes=notes, seconds=time.monotonic() - start, **common
+        )
+    chosen = _ranked(program, pairs, members, seed)
+    budget = max(
+        float(value(program.budget, {**program.defaults, SIZE: len(pair.d0)}, Numbers))
+        for pair in chosen
     )
-    result = None
-    if trials:
-        chosen = _ranked(program, pairs, members, seed)
-        budget = max(
-            float(value(program.budget, {**program.defaults, SIZE: len(pair.d0)}, Numbers))
-            for pair in chosen
-        )
-        result = audit(
-            one_run(function),
-            claim=PureDP(budget),
-            pair=chosen,
-            trials=trials,
-            confidence=confidence,
-            seed=seed,
-            name=program.name,
-            bits=False,
-        )
-        notes += [
-            f"the audit ran at the defaults of the parameters, on {len(chosen)} pairs that "
-            "refute many alignments",
-            *([] if result.verdict is Verdict.VIOLATED else [f"audit: {result.headline()}"]),
-        ]
+    result = audit(
+        one_run(function),
+        claim=PureDP(budget),
+        pair=chosen,
+        trials=trials,
+        confidence=confidence,
+        seed=seed,
+        name=program.name,
+        bits=False,
+    )
+    is_violated = result.verdict is Verdict.VIOLATED
+    where = (
+        f"the audit ran at the defaults of the parameters, on {len(chosen)} pairs that refute "
+        "many alignments"
+    )
     return ProofResult(
-        verdict=(
-            Verdict.VIOLATED
-            if result is not None and result.verdict is Verdict.VIOLATED
-            else Verdict.INCONCLUSIVE
-        ),
+        verdict=Verdict.VIOLATED if is_violated else Verdict.INCONCLUSIVE,
         audit=result,
-        notes=tuple(notes),
+        notes=(*notes, where, *(() if is_violated else (f"audit: {result.headline()}",))),
         seconds=time.monotonic() - start,
         **common,
     )
+
+
+def _proved(
+    program: LoopProgram,
+    direction: tuple[int, int],
+    members: list[Alignment],
+    seed: int,
+    deadline: float,
+) -> Proved | None:
+    """Return the first alignment with invariants that the checker proves for one direction."""
+    for alignment in survivors(trial_runs(program, direction, seed), members, deadline):
+        obligations = Obligations(program, direction, alignment)
+        invariants = inductive(obligations, candidates(program), deadline) if program.query else []
+        if not failed_obligation(program, direction, alignment, invariants):
+            return Proved(
+                direction,
+                {name: str(shift) for name, shift in alignment.items()},
+                tuple(invariants),
+            )
+    return None
 
 
 def _ranked(
@@ -301,18 +306,15 @@ def _ranked(
     sample = members if len(members) <= _SAMPLE else rng.sample(members, _SAMPLE)
     for k, (left, right) in enumerate(pairs):
         runs = [
-            Trial(dict(program.defaults), left, right, random.Random(1000 * k + run))
+            Trial(program, dict(program.defaults), left, right, random.Random(1000 * k + run))
             for run in range(3)
         ]
-        refuted = sum(
-            any(trial.refutes(program, alignment) for trial in runs) for alignment in sample
-        )
-        ranked.append((-refuted, k, left, right))
+        ranked.append(sum(any(trial.refutes(each) for trial in runs) for each in sample))
     relation = "l1" if program.neighbors == "one" else "linf"
-    best = sorted(ranked, key=lambda each: each[:2])[:_PAIRS]
+    best = sorted(range(len(pairs)), key=lambda k: -ranked[k])[:_PAIRS]
     return [
-        Pair(np.array(left), np.array(right), relation=relation, why="refutes alignments")
-        for _, _, left, right in best
+        Pair(np.array(pairs[k][0]), np.array(pairs[k][1]), relation, "refutes alignments")
+        for k in best
     ]
 
 
@@ -320,26 +322,18 @@ def _patterns(program: LoopProgram) -> list[tuple[list[float], list[float]]]:
     """Return pairs on which the losses of all queries add up: answers that rise, fall or change
     places (Ding et al. 2018).
     """
-    found = []
+    found: list[tuple[list[float], list[float]]] = []
     for size in (10, 5, 2):
-        half = size // 2
+        half, ones, zeros = size // 2, [1.0] * size, [0.0] * size
         mixed = [[1.0] * part + [-1.0] * (size - part) for part in (1, half, size - 1)]
-        changes = [[1.0] * size, *mixed, *([-step for step in change] for change in mixed)]
-        if program.neighbors == "one":
-            changes = [
-                [1.0 if k == place else 0.0 for k in range(size)] for place in (0, half, size - 1)
-            ]
-        elif program.neighbors == "monotone":
-            changes = [
-                [1.0] * size,
-                [1.0, *[0.0] * (size - 1)],
-                [1.0] * half + [0.0] * (size - half),
-            ]
-        found += [([0.0] * size, change) for change in changes]
-        if program.neighbors == "all":
-            found.append(
-                ([0.0] * half + [1.0] * (size - half), [1.0] * half + [0.0] * (size - half))
-            )
+        rising, falling = ones[:half] + zeros[half:], zeros[:half] + ones[half:]
+        changes = {
+            "one": [[float(k == place) for k in range(size)] for place in (0, half, size - 1)],
+            "monotone": [ones, ones[:1] + zeros[1:], rising],
+            "all": [ones, *mixed, *([-step for step in change] for change in mixed)],
+        }[program.neighbors]
+        found += [(zeros, change) for change in changes]
+        found += [(falling, rising)] if program.neighbors == "all" else []
     return found
 
 
@@ -427,12 +421,10 @@ def run(
     return (output if program.is_tuple else output[0]), calls
 
 
-def difference(
-    function: Any, program: LoopProgram, seed: int, terms: Any = Exact, runs: int = _RUNS
-) -> str:
-    """Return where a function and its program differ: in outputs, noise calls or exceptions, in
-    runs with equal noise; empty if nowhere.
-    """
+def _cases(
+    program: LoopProgram, seed: int, runs: int
+) -> Iterator[tuple[dict[str, Any], list[float], list[float]]]:
+    """Yield parameters that the promise allows, queries, and noise."""
     rng = random.Random(seed)
     for k in range(runs):
         parameters = random_parameters(program, rng) if k % 2 else dict(program.defaults)
@@ -444,11 +436,20 @@ def difference(
             for _ in range(size)
         ]
         public = {**parameters, SIZE: size}
-        if any(public[name] <= 0 for name in program.positive) or not value(
-            program.where, public, Numbers
-        ):
-            continue  # no promise: the checker requires that the promise implies positive divisors
-        noise = [rng.gauss(0, width) for _ in range((size + 2) * len(program.noises))]
+        # the checker requires that the promise implies positive divisors
+        is_positive = all(public[name] > 0 for name in program.positive)
+        if is_positive and value(program.where, public, Numbers):
+            draws = (size + 2) * len(program.noises)
+            yield parameters, queries, [rng.gauss(0, width) for _ in range(draws)]
+
+
+def difference(
+    function: Any, program: LoopProgram, seed: int, terms: Any = Exact, runs: int = _RUNS
+) -> str:
+    """Return where a function and its program differ: in outputs, noise calls or exceptions, in
+    runs with equal noise; empty if nowhere.
+    """
+    for parameters, queries, noise in _cases(program, seed, runs):
         forced = ForcedNoise(iter(noise))
         expected, calls = run(program, parameters, queries, iter(noise), terms)
         try:
@@ -474,20 +475,17 @@ def _same(found: Any, expected: Any, tolerance: float) -> bool:
     """Return whether two outputs have equal types, lengths and numbers; a real number has no
     negative zero.
     """
+    are_alike = type(found) is (float if isinstance(expected, Fraction) else type(expected))
+    if not are_alike:
+        return False
     if isinstance(expected, list | tuple):
-        same = type(found) is type(expected) and len(found) == len(expected)
-        return same and all(map(_same, found, expected, itertools.repeat(tolerance)))
+        tolerances = itertools.repeat(tolerance)
+        return len(found) == len(expected) and all(map(_same, found, expected, tolerances))
     if isinstance(expected, Fraction):
-        if (
-            type(found) is not float
-            or not math.isfinite(found)
-            or (found == 0 and math.copysign(1, found) < 0)
-        ):
-            return False
-        return bool(abs(Fraction(found) - expected) <= tolerance + _TOLERANCE * abs(expected))
-    return type(found) is type(expected) and bool(
-        found == expected or (found != found and expected != expected)
-    )
+        distance = tolerance + _TOLERANCE * abs(expected)
+        is_number = math.isfinite(found) and str(found) != "-0.0"
+        return is_number and bool(abs(Fraction(found) - expected) <= distance)
+    return bool(found == expected) or repr(found) == repr(expected)
 
 
 def _shown(expected: Any) -> str:

@@ -14,8 +14,8 @@ their exceptions and types would be outputs that the proof does not consider.
 from __future__ import annotations
 
 import ast
+import inspect
 import itertools
-from dataclasses import dataclass, field
 from typing import Any
 
 from dpwitness.core.values.validation import InvalidArgument, require_one_of
@@ -53,11 +53,18 @@ from dpwitness.proofs_checks.alignments.source import (
     unmodelled,
 )
 
-_TYPES = {"float": "real", "int": "int"}
-# they bind no names
-_IN_ANNOTATIONS = (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.Constant, ast.Load)
+# of parameters by annotation, and those of their default values
+_TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
+    "float": ("real", (int, float)),
+    "int": ("int", (int,)),
+}
 _RESERVED = {"queries", "rng", *BUILTINS, BREAK}
-_LAWS = {"laplace": ["loc", "scale"], "exponential": ["scale"]}
+_LAWS = {
+    "laplace": inspect.signature(lambda loc=None, scale=None: None),
+    "exponential": inspect.signature(lambda scale: None),
+}
+# number of operands that Python always evaluates, in their order
+_ALWAYS_EVALUATED: dict[type, int] = {ast.Compare: 2, ast.BoolOp: 1, ast.IfExp: 1}
 
 
 def read(function: Any) -> LoopProgram:
@@ -74,19 +81,23 @@ def read(function: Any) -> LoopProgram:
     return program
 
 
-@dataclass
+def _draws(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="rng"))):
+            return True
+    return False
+
+
 class _Reader:
-    function: Any
-    tree: ast.FunctionDef
-    types: dict[str, str] = field(default_factory=dict)
-    defined: set[str] = field(default_factory=set)
-    defaults: dict[str, Any] = field(default_factory=dict)
-    fixed: set[str] = field(default_factory=set)  # names that may not be assigned
-    assigned: set[str] = field(default_factory=set)  # variables that the text assigns
-    positive: set[str] = field(default_factory=set)  # parameters that divide
-    sites: int = 0
-    in_loop: bool = False
-    noise_allowed: bool = False
+    def __init__(self, function: Any, tree: ast.FunctionDef) -> None:
+        self.function, self.tree = function, tree
+        self.types: dict[str, str] = {}
+        self.defaults: dict[str, Any] = {}
+        self.defined: set[str] = set()
+        self.fixed: set[str] = set()  # names that may not be assigned
+        self.assigned: set[str] = set()  # variables that the text assigns
+        self.positive: set[str] = set()  # parameters that divide
+        self.sites, self.in_loop = 0, False
 
     def line(self, node: Any) -> int:
         """Return the line of a node in its file."""
@@ -107,29 +118,23 @@ class _Reader:
         cost, condition, neighbors = self.function.promise
         require_one_of("neighbors", neighbors, NEIGHBORS)
         budget, where = self._public(cost, ("int", "real")), self._public(condition, ("bool",))
-        self.noise_allowed = True
-        body = list(self.tree.body)
-        match body[0]:
-            case ast.Expr(value=ast.Constant(value=str())):
-                del body[0]
-        if not body or not isinstance(body[-1], ast.Return) or body[-1].value is None:
-            raise self.fail(self.tree, "the last statement must return a value")
-        at = next(
-            (k for k, statement in enumerate(body) if isinstance(statement, ast.For)), len(body) - 1
-        )
+        match self.tree.body:
+            case [
+                ast.Expr(value=ast.Constant(value=str())),
+                *body,
+                ast.Return(value=ast.expr() as last),
+            ] | [*body, ast.Return(value=ast.expr() as last)]:
+                pass
+            case _:
+                raise self.fail(self.tree, "the last statement must return a value")
+        at = next((k for k, node in enumerate(body) if isinstance(node, ast.For)), len(body))
         before = self.block(body[:at])
-        found: tuple[tuple[Statement, ...], str, str, tuple[str, ...]] = ((), "", "", ())
-        if at < len(body) - 1:
-            found = self._loop(body[at])
-            at += 1
-        after = self.block(body[at:-1])
-        last = body[-1].value
-        extra: list[Statement] = []
+        block, query, index, carried = self._loop(body[at]) if at < len(body) else ((), "", "", ())
+        after = [*self.block(body[at + 1 :])]
         items = last.elts if isinstance(last, ast.Tuple) else [last]
         returned = tuple(
-            item if self._is_list(item) else self.expression(item, extra)[0] for item in items
+            item if self._is_list(item) else self.expression(item, after)[0] for item in items
         )
-        block, query, index, carried = found
         program = LoopProgram(
             name=self.function.__name__,
             budget=budget,
@@ -143,7 +148,7 @@ class _Reader:
             body=block,
             carried=carried,
             before=before,
-            after=(*after, *extra),
+            after=tuple(after),
             returned=returned,
             is_tuple=isinstance(last, ast.Tuple),
         )
@@ -153,30 +158,22 @@ class _Reader:
 
     def _modelled(self, node: ast.AST) -> None:
         """Raise InvalidArgument unless all syntax of a node is modelled."""
-        if problem := unmodelled(node):
+        if problem := next(unmodelled(node, node), None):
             raise self.fail(*problem)
 
     def _parameters(self) -> None:
-        given = self.tree.args
-        arguments = [*given.args, *given.kwonlyargs]
-        if (
-            [argument.arg for argument in given.args[:2]] != ["queries", "rng"]
-            or given.vararg
-            or given.kwarg
-            or given.posonlyargs
-        ):
+        positional = self.tree.args.args
+        arguments = [*positional[2:], *self.tree.args.kwonlyargs]
+        if [argument.arg for argument in positional[:2]] != ["queries", "rng"]:
             raise self.fail(self.tree, "the first two parameters must be queries and rng")
         values = defaults_of(self.function)
-        if not {*values} <= {argument.arg for argument in arguments[2:]}:
+        if not {*values} <= {argument.arg for argument in arguments}:
             raise self.fail(self.tree, "queries and rng must have no default value")
-        for argument in arguments[2:]:
-            kind = _TYPES.get(getattr(argument.annotation, "id", ""))
+        for argument in arguments:
+            annotation = getattr(argument.annotation, "id", "")
+            kind, accepted = _TYPES.get(annotation, ("", ()))
             default: Any = values.get(argument.arg)
-            if (
-                kind is None
-                or argument.arg in _RESERVED
-                or type(default) not in ((int,) if kind == "int" else (int, float))
-            ):
+            if argument.arg in _RESERVED or type(default) not in accepted:
                 raise self.fail(
                     argument,
                     f"{argument.arg} must have the form `{argument.arg}: float = 1.0`, or int",
@@ -188,7 +185,7 @@ class _Reader:
             self.types[argument.arg] = kind
             self.defaults[argument.arg] = default
         self.types[SIZE] = "int"
-        self.defined = {*self.defaults, SIZE}
+        self.defined = {*self.defaults, SIZE, "abs"}
         self.fixed = {*self.defined, *_RESERVED}
 
     def _public(self, text: Any, kinds: tuple[str, ...]) -> ast.expr:
@@ -203,8 +200,9 @@ class _Reader:
         except (SyntaxError, ValueError):
             raise self.fail(self.tree, rule) from None
         self._modelled(tree)
-        read, kind = self.expression(tree, [])
-        if kind not in kinds:
+        noises: list[Statement] = []
+        read, kind = self.expression(tree, noises)
+        if noises or kind not in kinds:
             raise self.fail(self.tree, rule)
         return read
 
@@ -234,23 +232,19 @@ class _Reader:
                     "enumerate(queries)`, without else",
                 )
         before = set(self.defined)
-        for name, kind in ((query, "real"), (index, "int")):
-            if name in self.types or name in self.fixed:
-                raise self.fail(loop, f"{name} is used before the loop")
-            if name:
-                self.types[name] = kind
-                self.defined.add(name)
-                self.fixed.add(name)
-                self.assigned.add(name)
+        kinds = {query: "real"} | ({index: "int"} if index else {})
+        if query == index or {*kinds} & {*self.types, *self.fixed}:
+            raise self.fail(loop, f"{' or '.join(kinds)} is used before the loop, or twice")
+        self.types |= kinds
+        for names in (self.defined, self.fixed, self.assigned):
+            names.update(kinds)
         self.in_loop = True
         block = self.block(loop.body)
         self.in_loop, self.defined = False, before
-        changed = {
-            statement.name for statement in walk(block) if isinstance(statement, Assign | NoiseCall)
-        }
-        carried = tuple(sorted(changed & before)) + (
-            (BREAK,) if any(isinstance(s, Break) for s in walk(block)) else ()
-        )
+        statements = [*walk(block)]
+        changed = {s.name for s in statements if isinstance(s, Assign | NoiseCall)}
+        leaves = (BREAK,) if Break() in statements else ()
+        carried = (*sorted(changed & before), *leaves)
         return block, query, index, carried
 
     def block(self, body: list[ast.stmt]) -> tuple[Statement, ...]:
@@ -261,13 +255,8 @@ class _Reader:
                 case ast.Assign(targets=[ast.Name() as target], value=given):
                     self._assign(target, given, found)
                 case ast.AnnAssign(
-                    target=ast.Name() as target,
-                    annotation=kind,
-                    value=ast.expr() as given,
-                    simple=1,
+                    target=ast.Name() as target, value=ast.expr() as given, simple=1
                 ):
-                    if not all(isinstance(part, _IN_ANNOTATIONS) for part in ast.walk(kind)):
-                        raise self.fail(node, f"the annotation `{shown(kind)}` must be a type")
                     self._assign(target, given, found)
                 case ast.AugAssign(target=ast.Name() as target, op=op, value=given):
                     read = ast.copy_location(ast.Name(target.id, ast.Load()), node)
@@ -335,7 +324,7 @@ class _Reader:
         Noise calls become statements in `found`, in the order in which Python makes them. Noise
         that is the complete expression has the name `name` if that is new.
         """
-        read = self._noise(node, found, name) if self._draws(node) else self._value(node, found)
+        read = self._noise(node, found, name) if _draws(node) else self._value(node, found)
         return read, self._type(node, read)
 
     def _type(self, node: ast.expr, read: ast.expr) -> str:
@@ -344,7 +333,7 @@ class _Reader:
         except Untyped as error:
             raise self.fail(node, str(error)) from None
 
-    def _value(self, node: ast.expr, found: list[Statement]) -> ast.expr:
+    def _value(self, node: Any, found: list[Statement]) -> ast.expr:
         """Return an expression whose calls are replaced: noise by a variable, and the number of
         queries by a parameter.
 
@@ -366,35 +355,35 @@ class _Reader:
                 return node
             case ast.Call(func=ast.Name(id="len"), args=[ast.Name(id="queries")], keywords=[]):
                 return ast.copy_location(ast.Name(SIZE, ast.Load()), node)
-            case ast.Call(func=ast.Name(id="abs") as function, args=[inner], keywords=[]):
-                read: ast.expr = ast.Call(function, [self._value(inner, found)], [])
-            case ast.Call() if self._draws(node):
+            case ast.Call() if _draws(node):
                 return self._noise(node, found, "")
-            case ast.UnaryOp(op=op, operand=inner):
-                read = ast.UnaryOp(op, self._value(inner, found))
-            case ast.BinOp(left=left, op=op, right=right):
-                read = ast.BinOp(self._value(left, found), op, self._value(right, found))
-                if isinstance(op, ast.Mod):
-                    self._require_divisor(read.right)
-            case ast.Compare(left=left, ops=ops, comparators=[second, *others]):
-                parts = [self._value(left, found), self._value(second, found)]
-                read = ast.Compare(
-                    parts[0], ops, [parts[1], *(self._without_noise(other) for other in others)]
-                )
-            case ast.BoolOp(op=op, values=[first, *others]):
-                read = self._value(first, found)
-                for other in others:
-                    read = self._short_circuit(op, read, other, found)
-            case ast.IfExp(test=test, body=body, orelse=other):
-                read = self._choice(self._value(test, found), body, other, found)
+            case ast.Call(func=ast.Name(id="abs"), args=[_], keywords=[]):
+                pass
+            case ast.UnaryOp() | ast.BinOp() | ast.Compare() | ast.BoolOp() | ast.IfExp():
+                pass
             case _:
                 raise self.outside(node)
-        self._type(node, read)
-        if names_in(read) <= {"abs"}:
-            read = self._value(
-                ast.copy_location(ast.Constant(value(read, {}, Numbers)), node), found
+        parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
+        always = _ALWAYS_EVALUATED.get(type(node), len(parts))
+        if any(_draws(each) for part in parts[always:] for each in ast.walk(part)):
+            raise self.fail(
+                node, f"`{shown(node)}` draws noise in some runs only; write an `if` statement"
             )
-        return ast.copy_location(read, node)
+
+        def operand(part: Any) -> Any:
+            if isinstance(part, list):
+                return list(map(operand, part))
+            return self._value(part, found) if isinstance(part, ast.expr) else part
+
+        read: ast.expr = type(node)(**{k: operand(part) for k, part in ast.iter_fields(node)})
+        ast.copy_location(read, node)
+        self._type(node, read)
+        if isinstance(read, ast.BinOp) and isinstance(read.op, ast.Mod):
+            self._require_divisor(read.right)
+        if names_in(read) <= {"abs"}:
+            literal = ast.Constant(value(read, {}, Numbers))
+            return self._value(ast.copy_location(literal, node), found)
+        return read
 
     def _require_divisor(self, divisor: ast.expr) -> None:
         """Raise an error unless the divisor of a remainder is a positive number or a parameter,
@@ -407,59 +396,6 @@ class _Reader:
                 divisor, f"the divisor `{shown(divisor)}` must be a parameter or a positive number"
             )
 
-    def _sometimes(self, node: ast.expr) -> tuple[tuple[Statement, ...], ast.expr]:
-        """Read an expression that Python evaluates in some runs only: its statements, and its
-        value.
-        """
-        inner: list[Statement] = []
-        start = set(self.defined)
-        read = self._value(node, inner)
-        self.defined = start
-        return tuple(inner), read
-
-    def _without_noise(self, node: ast.expr) -> ast.expr:
-        inner, read = self._sometimes(node)
-        if inner:
-            raise self.fail(
-                node,
-                f"`{shown(node)}` draws noise only if an earlier comparison holds; write the "
-                "comparisons with `and`",
-            )
-        return read
-
-    def _short_circuit(
-        self, op: ast.boolop, first: ast.expr, node: ast.expr, found: list[Statement]
-    ) -> ast.expr:
-        """Return ``first and node``, or with ``or``. Noise of the second part becomes a branch, as
-        it is drawn only if needed.
-        """
-        inner, second = self._sometimes(node)
-        joined = ast.copy_location(ast.BoolOp(op, [first, second]), node)
-        kind = self._type(node, joined)
-        if not inner:
-            return joined
-        chosen = self._fresh("choice", kind)
-        test = chosen if isinstance(op, ast.And) else ast.UnaryOp(ast.Not(), chosen)
-        found += [Assign(chosen.id, first), Branch(test, (*inner, Assign(chosen.id, second)), ())]
-        return chosen
-
-    def _choice(
-        self, test: ast.expr, body: ast.expr, other: ast.expr, found: list[Statement]
-    ) -> ast.expr:
-        """Return ``body if test else other``. Noise becomes a branch, as it is drawn only on one
-        side.
-        """
-        (then, first), (otherwise, second) = self._sometimes(body), self._sometimes(other)
-        joined = ast.copy_location(ast.IfExp(test, first, second), body)
-        kind = self._type(body, joined)
-        if not then and not otherwise:
-            return joined
-        chosen = self._fresh("choice", kind)
-        found.append(
-            Branch(test, (*then, Assign(chosen.id, first)), (*otherwise, Assign(chosen.id, second)))
-        )
-        return chosen
-
     def _fresh(self, stem: str, kind: str) -> ast.Name:
         """Return a new variable that is not in the text."""
         taken = {*self.types, *self.function.__code__.co_varnames}
@@ -468,41 +404,27 @@ class _Reader:
         self.defined.add(name)
         return ast.Name(name, ast.Load())
 
-    @staticmethod
-    def _draws(node: ast.expr) -> bool:
-        match node:
-            case ast.Call(func=ast.Attribute(value=ast.Name(id="rng"))):
-                return True
-        return False
-
     def _noise(self, call: Any, found: list[Statement], name: str) -> ast.expr:
         """Append the statement of a noise call, and return the expression of its value."""
-        if not self.noise_allowed:
-            raise self.fail(call, "a promise cannot draw noise")
         law = call.func.attr
-        order = _LAWS.get(law, [])
-        words = [*order[: len(call.args)], *(word.arg for word in call.keywords)]
-        given = dict(
-            zip(words, [*call.args, *(word.value for word in call.keywords)], strict=False)
-        )
-        if (
-            len(call.args) > len(order)
-            or len(given) < len(words)
-            or not {*given} <= {*order}
-            or "scale" not in given
-        ):
-            raise self.fail(call, "noise must be rng.laplace(loc, scale) or rng.exponential(scale)")
+        try:
+            given = (
+                _LAWS[law]
+                .bind(*call.args, **{word.arg: word.value for word in call.keywords})
+                .arguments
+            )
+            scale_text = given["scale"]
+        except (KeyError, TypeError):
+            raise self.fail(
+                call, "noise must be rng.laplace(loc, scale) or rng.exponential(scale)"
+            ) from None
         center = self._value(given["loc"], found) if "loc" in given else ast.Constant(0.0)
         try:
-            scale = scale_of(given["scale"], {**self.defaults, SIZE: 1})
+            scale = scale_of(scale_text, {**self.defaults, SIZE: 1})
         except Untyped as error:
             raise self.fail(call, str(error)) from None
         self.positive |= {parameter for parameter, _ in scale.powers}
-        plain = (
-            isinstance(center, ast.Constant)
-            and type(center.value) in (int, float)
-            and center.value == 0
-        )
+        plain = ast.unparse(center) in ("0", "0.0")
         defined = frozenset(self.defined)
         if name and plain and name not in self.types:
             self.types[name] = "real"

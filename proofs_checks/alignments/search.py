@@ -15,10 +15,15 @@ import ast
 import itertools
 import math
 import random
+import re
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from dpwitness.proofs_checks.alignments.checker import (
     LOOP,
@@ -34,7 +39,6 @@ from dpwitness.proofs_checks.alignments.program import (
     SIZE,
     Append,
     Assign,
-    Branch,
     LoopProgram,
     NoiseCall,
     Numbers,
@@ -55,24 +59,16 @@ def alignments(program: LoopProgram) -> list[Alignment]:
     options = []
     sites = [statement.site for statement in walk(program.body) if isinstance(statement, Append)]
     for segment, noise in program.noises:
-        places: list[int | None] = (
-            [None, *sites, *([0] if program.output else [])] if segment == LOOP else [None]
-        )
-        moves = [
-            (c, base) for c in CONSTANTS for base in _bases(program, noise) if c or base is not None
-        ]
-        options.append(
-            [
-                (noise.name, shift)
-                for shift in (
-                    Shift(),
-                    *(Shift(c, base, when) for c, base in moves for when in places),
-                )
-            ]
-        )
-    ranks = itertools.product(*(range(len(each)) for each in options))
-    ordered = sorted(itertools.islice(ranks, 100_000), key=sum)
-    return [dict(each[k] for each, k in zip(options, chosen, strict=True)) for chosen in ordered]
+        places: list[int | None] = [None]
+        if segment == LOOP:
+            places += [*sites, *([0] if program.output else [])]
+        moves = itertools.product(CONSTANTS, _bases(program, noise), places)
+        moving = [Shift(*move) for move in moves if move[0] or move[1] is not None]
+        options.append([(noise.name, shift) for shift in (Shift(), *moving)])
+    # the place of a move among those of its noise call is its rank
+    members = itertools.islice(itertools.product(*map(enumerate, options)), 100_000)
+    ordered = sorted(members, key=lambda chosen: sum(rank for rank, _ in chosen))
+    return [dict(move for _, move in chosen) for chosen in ordered]
 
 
 def _bases(program: LoopProgram, noise: NoiseCall) -> list[ast.expr | None]:
@@ -83,16 +79,9 @@ def _bases(program: LoopProgram, noise: NoiseCall) -> list[ast.expr | None]:
     for plain, expanded in _sums(program):
         terms = plain if _signs(plain, noise) else expanded
         signs = _signs(terms, noise)
-        others = [
-            (sign, term)
-            for sign, term in terms
-            if not names_in(term) <= {*program.parameters, noise.name}
-        ]
-        if (
-            len(signs) == 1
-            and others
-            and all(names_in(term) <= noise.defined for _, term in others)
-        ):
+        others = [(s, t) for s, t in terms if not names_in(t) <= {*program.parameters, noise.name}]
+        known = all(names_in(term) <= noise.defined for _, term in others)
+        if len(signs) == 1 and others and known:
             base = _sum([(sign * signs[0], term) for sign, term in others])
             found.setdefault(ast.unparse(base), base)
     return list(found.values())
@@ -107,27 +96,20 @@ def _sums(program: LoopProgram) -> Iterator[tuple[Terms, Terms]]:
     """Yield the terms of each sum in the program, and those with the values of variables that are
     assigned once.
     """
-    statements = [statement for block in program.segments for statement in walk(block)]
-    assigned = [statement.name for statement in statements if isinstance(statement, Assign)]
-    once = {
-        s.name: s.value
-        for s in statements
-        if isinstance(s, Assign) and assigned.count(s.name) == 1 and s.name not in program.carried
-    }
-    expressions = [
-        s.test if isinstance(s, Branch) else s.value
-        for s in statements
-        if isinstance(s, Branch | Assign | Append)
-    ]
-    for node in itertools.chain(expressions, program.returns):
-        sums = [node]
-        for part in ast.walk(node):
-            if isinstance(part, ast.Compare):
-                sums += [
-                    ast.BinOp(a, ast.Sub(), b)
-                    for a, b in itertools.pairwise([part.left, *part.comparators])
-                ]
-        yield from ((_terms(each, {}), _terms(each, once)) for each in sums)
+    assigns = [s for s in program.statements if isinstance(s, Assign)]
+    times = Counter(s.name for s in assigns)
+    once = {s.name: s.value for s in assigns if times[s.name] == 1}
+    for name in program.carried:
+        once.pop(name, None)
+    for node in program.expressions:
+        compared = [part for part in ast.walk(node) if isinstance(part, ast.Compare)]
+        differences = [
+            ast.BinOp(a, ast.Sub(), b)
+            for part in compared
+            for a, b in itertools.pairwise([part.left, *part.comparators])
+        ]
+        for each in (node, *differences):
+            yield _terms(each, {}), _terms(each, once)
 
 
 def _terms(node: ast.expr, known: dict[str, ast.expr]) -> Terms:
@@ -151,40 +133,47 @@ def _sum(terms: Terms) -> ast.expr:
     return ast.parse(ast.unparse(total), mode="eval").body
 
 
-@dataclass
+@dataclass(frozen=True)
 class Trial:
     """One pair of neighbors with parameters, and the noise of its left run, drawn once for each
     call and iteration.
     """
 
+    program: LoopProgram
     parameters: dict[str, Any]
     left: list[float]
     right: list[float]
     rng: random.Random
     drawn: dict[tuple[str, int], float] = field(default_factory=dict)
-    output: int | None = None
 
-    def refutes(self, program: LoopProgram, alignment: Alignment) -> bool:
+    @cached_property
+    def output(self) -> int | None:
+        """Index that the left run returns; None if it returns none."""
+        same = self._run({}, self.left, -1) if self.program.output else None
+        return None if same is None else same.left[self.program.output]
+
+    def refutes(self, alignment: Alignment) -> bool:
         """Return whether the alignment fails on this pair and noise."""
-        if program.output and self.output is None:
-            self.output = -1
-            same = self._run(program, {}, self.left)
-            self.output = None if same is None else same.left[program.output]
-        state = self._run(program, alignment, self.right)
-        if state is None or [value(r, state.left, Numbers) for r in program.returns] != [
-            value(r, state.right, Numbers) for r in program.returns
-        ]:
+        state = self._run(alignment, self.right, self.output)
+        if state is None:
             return True
+        left, right = (
+            [value(each, names, Numbers) for each in self.program.returns]
+            for names in (state.left, state.right)
+        )
         cost = sum(
             float(group.rate.coefficient)
             * state.proof[group.name]
             * math.prod((state.left[name] ** power for name, power in group.rate.powers), start=1.0)
-            for group in program.groups
+            for group in self.program.groups
         )
-        return bool(cost > value(program.budget, state.left, Numbers) * (1 + _TOLERANCE))
+        return left != right or bool(
+            cost > value(self.program.budget, state.left, Numbers) * (1 + _TOLERANCE)
+        )
 
-    def _run(self, program: LoopProgram, alignment: Alignment, right: list[float]) -> State | None:
+    def _run(self, alignment: Alignment, right: list[float], output: int | None) -> State | None:
         """Return the last state of the coupled runs, or None if their outputs differ."""
+        program = self.program
         iteration = -1
 
         def draw(noise: NoiseCall) -> float:
@@ -197,7 +186,7 @@ class Trial:
 
         coupling = Coupling(program, alignment, Numbers, draw)
         side = {**self.parameters, SIZE: len(self.left), BREAK: False}
-        proof = {"index": 0, "output": self.output, **{group.name: 0.0 for group in program.groups}}
+        proof = {"index": 0, "output": output, **{group.name: 0.0 for group in program.groups}}
         found = coupling.step(0, State(side, dict(side), proof))
         for iteration, queries in enumerate(
             zip(self.left, right, strict=True) if program.query and all(found.required) else ()
@@ -222,19 +211,21 @@ def trial_runs(program: LoopProgram, direction: tuple[int, int], seed: int) -> l
         if not value(program.where, {**parameters, SIZE: size}, Numbers):
             continue
         left = [rng.choice((-1.0, -0.5, 0.0, 0.5, 1.0)) for _ in range(size)]
-        change = [
-            float(rng.choice((*direction, rng.choice((-0.5, 0.0, 0.5))))) for _ in range(size)
-        ]
+        change = [rng.choice((*direction, rng.choice((-0.5, 0.0, 0.5)))) for _ in range(size)]
         if rng.random() < 0.5:
-            change = [float(rng.choice(direction))] * size
+            change = [rng.choice(direction)] * size
         if program.neighbors == "one":
             place = rng.randrange(size)
             change = [step if k == place else 0.0 for k, step in enumerate(change)]
-        low, high = direction
-        right = [
-            answer + min(max(step, low), high) for answer, step in zip(left, change, strict=True)
-        ]
-        found.append(Trial(parameters, left, right, random.Random(rng.random())))
+        found.append(
+            Trial(
+                program,
+                parameters,
+                left,
+                np.add(left, np.clip(change, *direction)).tolist(),
+                random.Random(rng.random()),
+            )
+        )
     return found
 
 
@@ -247,9 +238,7 @@ def random_parameters(program: LoopProgram, rng: random.Random) -> dict[str, Any
     }
 
 
-def survivors(
-    program: LoopProgram, found: list[Trial], members: list[Alignment], deadline: float
-) -> Iterator[Alignment]:
+def survivors(found: list[Trial], members: list[Alignment], deadline: float) -> Iterator[Alignment]:
     """Yield the alignments that no trial refutes. A trial that refutes comes first for the next
     alignment.
     """
@@ -257,7 +246,7 @@ def survivors(
         if time.monotonic() > deadline:
             return
         for k, trial in enumerate(found):
-            if trial.refutes(program, alignment):
+            if trial.refutes(alignment):
                 found.insert(0, found.pop(k))
                 break
         else:
@@ -265,82 +254,64 @@ def survivors(
 
 
 _FACTORS = (1, 2, 3, 4, 6, 8, 12)
-_SHIFTS = (-2, -1, 0, 1, 2)
+# Candidate invariants, with the names of `State.names`, filled with all values of their fields.
+_TEMPLATES = (
+    # relations of the two runs
+    "{guard}left.{any} == right.{any}",
+    "{guard}right.{real} <= left.{real} + {shift}",
+    "{guard}right.{real} >= left.{real} + {shift}",
+    "{changed} or left.{any} == right.{any}",
+    "index > 0 or left.{any} == right.{any}",
+    # bounds of counters by 0, the index and integer parameters
+    "left.{int} >= 0",
+    "left.{int} <= index",
+    "index == 0 or left.{int} < index",
+    "{stopped}left.{int} <= {multiple} * {limit} + {shift}",
+    # bounds of a cost: constants, multiples of the index and of counters, and potentials with a
+    # difference of the two runs
+    "{changed} or {cost} <= 0",
+    "index > {output} or {cost} <= 0",
+    "{cost} >= 0",
+    "{cost} <= 0",
+    "{cost} <= {factor}",
+    "{cost} <= {factor} * index",
+    "{cost} <= {factor} * left.{int}",
+    "{cost} + {factor} * abs(left.{real} - right.{real}) <= {bound}",
+)
 
 
 def candidates(program: LoopProgram) -> list[str]:
-    """Return candidate invariants as texts, with the names of `State.names`."""
-    by_type = {
-        kind: [name for name in program.carried if program.types.get(name, "bool") == kind]
-        for kind in ("int", "real", "bool")
-    }
-    found = [*_relations(program, by_type), *_counters(program, by_type["int"])]
-    for group in program.groups:
-        found += _bounds(group.name, by_type) if group.segment == LOOP else []
-    if program.neighbors != "one":
-        found = [text for text in found if "changed" not in text]
-    if not program.output:
-        found = [text for text in found if "output" not in text]
-    return list(dict.fromkeys(found))
-
-
-def _relations(program: LoopProgram, by_type: dict[str, list[str]]) -> Iterator[str]:
-    """Yield relations of the two runs: everywhere, before the returned iteration, and after it
-    while the run returns its index.
-    """
-    guards = ["", "index > output or "]
-    if program.output in by_type["int"]:
+    """Return candidate invariants as texts."""
+    kinds = {name: program.types.get(name, "bool") for name in program.carried}
+    ints, reals = ([n for n, kind in kinds.items() if kind == each] for each in ("int", "real"))
+    # relations hold everywhere, before the returned iteration, or after it while the run returns
+    # its index
+    guards = [""]
+    if program.output:
+        guards.append("index > output or ")
+    if program.output in ints:
         guards.append(f"not (index > output and left.{program.output} == output) or ")
-    for guard in guards:
-        for names in by_type.values():
-            yield from (f"{guard}left.{name} == right.{name}" for name in names)
-        for name in by_type["real"]:
-            for shift in _SHIFTS:
-                yield f"{guard}right.{name} <= left.{name} + {shift}"
-                yield f"{guard}right.{name} >= left.{name} + {shift}"
-    for start in ("changed", "index > 0"):
-        yield from (
-            f"{start} or left.{name} == right.{name}"
-            for names in by_type.values()
-            for name in names
-        )
-
-
-def _counters(program: LoopProgram, counters: list[str]) -> Iterator[str]:
-    """Yield bounds of integer variables by 0, the index and integer parameters."""
-    limits = [name for name in program.defaults if program.types[name] == "int"]
-    stopped = f"left.{BREAK} or " if BREAK in program.carried else ""
-    for name in counters:
-        yield from (
-            f"left.{name} >= 0",
-            f"left.{name} <= index",
-            f"index == 0 or left.{name} < index",
-        )
-        for limit in limits:
-            for factor in (1, 2):
-                for shift in _SHIFTS:
-                    for guard in {"", stopped}:
-                        yield f"{guard}left.{name} <= {factor} * {limit} + {shift}"
-
-
-def _bounds(cost: str, by_type: dict[str, list[str]]) -> Iterator[str]:
-    """Yield bounds of a cost: constants, multiples of the index and of counters, and potentials
-    with a difference of the two runs.
-    """
-    yield from (
-        f"changed or {cost} <= 0",
-        f"index > output or {cost} <= 0",
-        f"{cost} >= 0",
-        f"{cost} <= 0",
-    )
-    for factor in _FACTORS:
-        yield from (f"{cost} <= {factor}", f"{cost} <= {factor} * index")
-        yield from (f"{cost} <= {factor} * left.{name}" for name in by_type["int"])
-        for name in by_type["real"]:
-            yield from (
-                f"{cost} + {factor} * abs(left.{name} - right.{name}) <= {bound}"
-                for bound in _FACTORS
-            )
+    values: dict[str, Sequence[Any]] = {
+        "guard": guards,
+        "changed": ["changed"] if program.neighbors == "one" else [],
+        "output": ["output"] if program.output else [],
+        "any": program.carried,
+        "int": ints,
+        "real": reals,
+        "shift": (-2, -1, 0, 1, 2),
+        "stopped": ["", f"left.{BREAK} or "] if BREAK in program.carried else [""],
+        "multiple": (1, 2),
+        "limit": [name for name in program.defaults if program.types[name] == "int"],
+        "cost": [group.name for group in program.groups if group.segment == LOOP],
+        "factor": _FACTORS,
+        "bound": _FACTORS,
+    }
+    found = []
+    for template in _TEMPLATES:
+        fields = list(dict.fromkeys(re.findall("{(.*?)}", template)))
+        for chosen in itertools.product(*(values[name] for name in fields)):
+            found.append(template.format(**dict(zip(fields, chosen, strict=True))))
+    return found
 
 
 def inductive(found: Obligations, texts: Sequence[str], deadline: float) -> list[str]:
@@ -348,18 +319,15 @@ def inductive(found: Obligations, texts: Sequence[str], deadline: float) -> list
     over.
     """
     parsed = [ast.parse(text, mode="eval").body for text in texts]
-    alive = list(range(len(texts)))
-    start = solver_of(found.terms, [*found.given, *found.start.facts])
-    alive = _filtered(found, start, [], found.hold(parsed, found.start.state), alive, deadline)
-    step = solver_of(found.terms, [*found.head_facts, *found.step_facts, *found.next.facts])
-    alive = _filtered(
-        found,
-        step,
-        found.hold(parsed, found.head),
-        found.hold(parsed, found.next.state),
-        alive,
-        deadline,
+    starting, holding, kept = (
+        found.hold(parsed, state) for state in (found.start.state, found.head, found.next.state)
     )
+    alive = list(range(len(texts)))
+    for premises, goals, facts in (
+        ([], starting, [*found.given, *found.start.facts]),
+        (holding, kept, [*found.head_facts, *found.step_facts, *found.next.facts]),
+    ):
+        alive = _filtered(found, solver_of(found.terms, facts), premises, goals, alive, deadline)
     return [texts[k] for k in alive]
 
 
@@ -375,9 +343,7 @@ def _filtered(
     goals follow.
     """
     z3 = found.terms.z3
-    while alive:
-        if time.monotonic() > deadline:
-            return []
+    while alive and time.monotonic() <= deadline:
         solver.push()
         solver.add(
             *(premises[k] for k in alive if premises), z3.Not(z3.And(*(goals[k] for k in alive)))
@@ -386,10 +352,10 @@ def _filtered(
         if outcome == z3.unsat:
             return alive
         if outcome != z3.sat:
-            return []
+            break
         model = solver.model()
         solver.pop()
         alive = [
             k for k in alive if not z3.is_false(model.evaluate(goals[k], model_completion=True))
         ]
-    return alive
+    return []

@@ -4,7 +4,7 @@ proof models all of its syntax.
 `MODELLED` lists every node of the syntax tree with the fields that the reader reads. A node that is
 not listed is refused, and so is a value in another field. New syntax is refused until somebody
 models it. `check_names` then compares what the reader understood with the compiled code: the code
-may store, capture, declare or read no other name.
+may capture, declare or read no other name.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ import __future__
 
 import ast
 import builtins
-import dis
 import inspect
 import textwrap
 import types
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from dpwitness.core.values.validation import InvalidArgument
@@ -30,7 +29,7 @@ MODELLED: dict[type[ast.AST], tuple[str, str]] = {
     ast.arguments: ("args kwonlyargs", "defaults kw_defaults"),
     ast.arg: ("arg", "annotation"),
     ast.Assign: ("targets value", ""),
-    ast.AnnAssign: ("target value simple", "annotation"),
+    ast.AnnAssign: ("target annotation value simple", ""),
     ast.AugAssign: ("target op value", ""),
     ast.For: ("target iter body", ""),
     ast.If: ("test body orelse", ""),
@@ -41,6 +40,7 @@ MODELLED: dict[type[ast.AST], tuple[str, str]] = {
     ast.Tuple: ("elts ctx", ""),
     ast.List: ("ctx", ""),  # the empty list only
     ast.Attribute: ("value attr ctx", ""),
+    ast.Subscript: ("value slice ctx", ""),  # in annotations
     ast.Call: ("func args keywords", ""),
     ast.keyword: ("arg value", ""),
     ast.BinOp: ("left op right", ""),
@@ -97,16 +97,21 @@ def tree_of(function: Any) -> ast.FunctionDef:
         raise InvalidArgument(
             f"prove: the text of {name} has changed since the function was imported"
         )
+    _check_defaults(function, tree)
+    return tree
+
+
+def _check_defaults(function: Any, tree: ast.FunctionDef) -> None:
+    """Raise InvalidArgument unless each literal default value in the text is that of the
+    function.
+    """
     given = tree.args
+    arguments = (*given.args[len(given.args) - len(given.defaults) :], *given.kwonlyargs)
     written = {
-        argument.arg: default
-        for argument, default in (
-            *zip(given.args[::-1], given.defaults[::-1], strict=False),
-            *zip(given.kwonlyargs, given.kw_defaults, strict=True),
-        )
-        if default
+        a.arg: text
+        for a, text in zip(arguments, (*given.defaults, *given.kw_defaults), strict=True)
+        if text
     }
-    # a default value that the text states must be the one that the function has
     for name, default in defaults_of(function).items():
         try:
             stated = ast.literal_eval(written[name]) if name in written else None
@@ -117,7 +122,6 @@ def tree_of(function: Any) -> ast.FunctionDef:
                 f"prove: the default of {name} in {tree.name} is {default!r}, its text has "
                 f"{stated!r}"
             )
-    return tree
 
 
 def _content(code: types.CodeType) -> tuple[Any, ...]:
@@ -129,8 +133,10 @@ def _content(code: types.CodeType) -> tuple[Any, ...]:
     )
     names = code.co_names, code.co_varnames, code.co_cellvars, code.co_freevars
     # a docstring, whose indentation may differ
-    values = ["" if isinstance(each, str) else each for each in code.co_consts]
-    constants = [_content(each) if inspect.iscode(each) else repr(each) for each in values]
+    constants = [
+        _content(each) if inspect.iscode(each) else repr(each)
+        for each in ["" if isinstance(each, str) else each for each in code.co_consts]
+    ]
     return code.co_code, getattr(code, "co_exceptiontable", b""), arguments, names, constants
 
 
@@ -144,29 +150,23 @@ def defaults_of(function: Any) -> dict[str, Any]:
     }
 
 
-def unmodelled(node: ast.AST, place: ast.AST | None = None) -> tuple[ast.AST, str] | None:
-    """Return the place of the first syntax that is not modelled, and the rule; None if all is
-    modelled.
+def unmodelled(node: ast.AST, place: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+    """Yield the place of each syntax that is not modelled, and the rule; `place` is the place of
+    what contains the node.
     """
-    place = node if hasattr(node, "lineno") or place is None else place
+    place = node if hasattr(node, "lineno") else place
+    outside = f"`{shown(place)}` is outside the provable subset"
     if type(node) not in MODELLED:
-        kind = "the operator " if isinstance(node, ast.operator | ast.unaryop | ast.cmpop) else ""
-        return (
-            place,
-            f"{kind}{type(node).__name__} in `{shown(place)}` is outside the provable subset",
-        )
+        yield place, f"the syntax {type(node).__name__} in {outside}"
+        return
     runs, ignored = (fields.split() for fields in MODELLED[type(node)])
-    for field in node._fields:
-        found = getattr(node, field, None)
-        parts = [
-            part for part in (found if isinstance(found, list) else [found]) if part is not None
-        ]
-        if parts and field not in (*runs, *ignored):
-            return place, f"the field {field} of `{shown(place)}` is outside the provable subset"
-        for part in parts if field in runs else ():
-            if isinstance(part, ast.AST) and (problem := unmodelled(part, place)):
-                return problem
-    return None
+    for field, found in ast.iter_fields(node):
+        parts = [part for part in (found if isinstance(found, list) else [found]) if part]
+        if field in runs:
+            for part in parts:
+                yield from unmodelled(part, place) if isinstance(part, ast.AST) else ()
+        elif parts and field not in ignored:
+            yield place, f"the field {field} of {outside}"
 
 
 def shown(node: ast.AST) -> str:
@@ -178,9 +178,8 @@ def shown(node: ast.AST) -> str:
 def check_names(function: Any, parameters: Collection[str], assigned: Collection[str]) -> None:
     """Raise InvalidArgument unless the code uses names as the reader does.
 
-    Local names are the parameters and the assigned variables, of which the code stores the latter
-    only. Other names are those of built-in functions and of methods. No name is captured, global or
-    deleted, and nothing but a local variable is stored.
+    Local names are the parameters and the assigned variables. Other names are those of built-in
+    functions and of methods. No name is captured.
     """
     code = function.__code__
     problems = dict.fromkeys(
@@ -192,19 +191,6 @@ def check_names(function: Any, parameters: Collection[str], assigned: Collection
     problems |= dict.fromkeys(
         {*code.co_names} - {*BUILTINS, *METHODS}, "is a name that the proof does not know"
     )
-    for step in dis.get_instructions(code):
-        if step.opname.startswith("DELETE_") or (
-            step.opname.startswith("STORE_") and not step.opname.startswith("STORE_FAST")
-        ):
-            problems[str(step.argval)] = f"is changed by {step.opname}"
-        elif step.opname.startswith("STORE_FAST"):
-            names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
-            stored = names[:1] if step.opname.endswith("LOAD_FAST") else names
-            problems |= {
-                name: "is a parameter, and cannot be assigned"
-                for name in stored
-                if name not in assigned
-            }
     problems |= {
         name: "is not the built-in function"
         for name in BUILTINS

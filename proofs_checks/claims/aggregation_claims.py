@@ -40,8 +40,14 @@ def averaging(
     """Return the mirror-averaging mechanism of two ridge experts in one dimension, with public
     records (x, y).
     """
-    ridge = PrivateRidge(1.0, 1.0, 1.0, 1.0, 1, 1)
-    return MirrorAveraging(ridge, 2, np.array(x)[:, None], np.array(y), temperature, index=index)  # type: ignore[arg-type]
+    return MirrorAveraging(
+        PrivateRidge(1.0, 1.0, 1.0, 1.0, 1, 1),
+        2,
+        np.array(x)[:, None],
+        np.array(y),
+        temperature,
+        index=index,  # type: ignore[arg-type]
+    )
 
 
 @claim(
@@ -64,10 +70,8 @@ def index_is_that_of_the_citation(effort: Effort, records: float = 1) -> Evidenc
         float(averaging([1.0] * n, [1.0] * n, 8.0, i).weights(np.array([[0.0, 1.0]]))[0, 1])
         for i in ("t", "t-1")
     )
-    same = abs(printed - cited) <= 1e-12
-    found = ClaimVerdict.NOT_REFUTED if same else ClaimVerdict.FAILS
     return Evidence(
-        found,
+        ClaimVerdict.NOT_REFUTED if abs(printed - cited) <= 1e-12 else ClaimVerdict.FAILS,
         text=(
             f"the better expert's weight after {n} record{'s' * (n > 1)} is {printed:.6g} by (10) "
             f"and {cited:.6g} by the cited rule"
@@ -236,18 +240,20 @@ def first_step_excess(first: Ball, second: Ball) -> Enclosure:
     Here B = 1 and sigma = 0. Both weights are 1/2 for every record.
     """
 
-    def form(first: Ball, second: Ball) -> Ball:
-        mixed = ((first + second) / 2) ** 2
-        return excess(mixed - (first**2).min(second**2), one_step())
-
     def plain(first: Ball, second: Ball) -> Ball:
         # The risk of the mean is the mean risk minus the variance; the better expert's risk is half
         # the gap below the mean risk.
         spread = (first - second) ** 2 / 4
-        gap = abs(first**2 - second**2) / 2
-        return excess(gap - spread, one_step())
+        return excess(abs(first**2 - second**2) / 2 - spread, one_step())
 
-    return enclose(twice(form, plain, first, second))
+    return enclose(
+        twice(
+            lambda f, g: excess(((f + g) / 2) ** 2 - (f**2).min(g**2), one_step()),
+            plain,
+            first,
+            second,
+        )
+    )
 
 
 @certificate(

@@ -39,8 +39,11 @@ def call_obligation(lift: int) -> list[Any]:
     """
     q, q_neighbour, noise, threshold = z3.Reals("q q_neighbour noise noisy_threshold")
     called = q + noise >= threshold
-    moved = noise + z3.If(called, lift + q - q_neighbour, 0)
-    return [z3.Abs(q - q_neighbour) <= 1, called != (q_neighbour + moved >= threshold + lift)]
+    return [
+        z3.Abs(q - q_neighbour) <= 1,
+        called
+        != (q_neighbour + (noise + z3.If(called, lift + q - q_neighbour, 0)) >= threshold + lift),
+    ]
 
 
 def threshold_obligations(
@@ -91,10 +94,9 @@ def sparse_vector_alignment(effort: Effort) -> Evidence:
     c is a term like epsilon, and the price of k calls is bounded by induction on k.
     """
     epsilon, c = z3.Reals("epsilon c")
-    negations = threshold_obligations(c, epsilon / 2, epsilon / (4 * c), epsilon)
     return unsatisfiable(
         effort,
-        *negations,
+        *threshold_obligations(c, epsilon / 2, epsilon / (4 * c), epsilon),
         text="the moves keep every call and cost at most epsilon, for any c and any number of "
         "queries",
     )
@@ -196,9 +198,8 @@ def winner_obligations(rate: Any, epsilon: Any, direction: str = "either") -> li
     near = z3.ForAll([j], change(j))
     wins = z3.ForAll([j], first(0) + noise(0) >= first(j) + noise(j))
     move = first(0) - second(0) + (0 if direction == "falling" else 1)
-    loses = second(0) + noise(0) + move < second(rival) + noise(rival)
     return [
-        [near, wins, rival != 0, loses],
+        [near, wins, rival != 0, second(0) + noise(0) + move < second(rival) + noise(rival)],
         [epsilon > 0, change(0), z3.Abs(move) * rate > epsilon],
     ]
 
@@ -236,14 +237,10 @@ def monotone_noisy_max_alignment(effort: Effort) -> Evidence:
     as ZOO-NOISY-MAX.
     """
     epsilon = z3.Real("epsilon")
-    both = [
-        o
-        for direction in ("rising", "falling")
-        for o in winner_obligations(epsilon, epsilon, direction)
-    ]
     return unsatisfiable(
         effort,
-        *both,
+        *winner_obligations(epsilon, epsilon, "rising"),
+        *winner_obligations(epsilon, epsilon, "falling"),
         text="the winner still wins, at a cost of at most epsilon, in both directions, for any "
         "number of answers",
     )

@@ -25,7 +25,6 @@ from typing import Any, Literal
 
 import numpy as np
 from flint import arb
-from numpy.random import Generator
 from scipy import optimize, stats
 
 from dpwitness.auditors import Scaling
@@ -105,9 +104,11 @@ def noise_of_a_prediction_by_dimension(effort: Effort) -> Evidence:
     is sqrt(pi/2 - 1) means.
     """
 
-    def error(p: float, size: int, rng: Generator) -> FloatArray:
-        rows = SphericalNoise("gaussian", 1.0, int(p)).sample(size, rng)
-        return np.asarray(np.abs(rows.sum(axis=1)) / math.sqrt(p))
+    def error(p: float, size: int, rng: np.random.Generator) -> FloatArray:
+        return np.asarray(
+            np.abs(SphericalNoise("gaussian", 1.0, int(p)).sample(size, rng).sum(axis=1))
+            / math.sqrt(p)
+        )
 
     return measured(
         effort,
@@ -170,8 +171,10 @@ class OneFeature:
             low, high = (self._gradient(np.full(counts.size, u), counts) for u in ends)
         else:
             low, high = (u - self._minimisers(counts) for u in ends)
-        tails = self.noise.cdf(low) + self.noise.sf(high)
-        return float(stats.binom.pmf(counts, self.records, self.share) @ tails)
+        return float(
+            stats.binom.pmf(counts, self.records, self.share)
+            @ (self.noise.cdf(low) + self.noise.sf(high))
+        )
 
     def _gradient(self, u: FloatArray, counts: FloatArray) -> FloatArray:
         return np.asarray(self.records / (1 + np.exp(-u)) - counts + self.ridge * u)
@@ -215,7 +218,7 @@ def _rate(place: Literal["output", "objective"], effort: Effort, name: str) -> E
     best = math.log(0.7 / 0.3)
     kind = GLMOutputPerturbation if place == "output" else GLMObjectivePerturbation
 
-    def error(n: float, size: int, rng: Generator) -> FloatArray:
+    def error(n: float, size: int, rng: np.random.Generator) -> FloatArray:
         count = int(n)
         ridge = math.sqrt(count) / (best if place == "output" else math.hypot(best, 1))
         model = kind(

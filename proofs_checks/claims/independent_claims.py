@@ -192,9 +192,12 @@ def the_weights_are_private(effort: Effort, regularization: float = 1000.0) -> E
     mechanism = TestDataIndependentLearner(
         learner(10**6, regularization, 2), 1.0, 1e-6, 0.05, release="weights"
     )
-    trials = effort.of(20_000, 4_000)
     found = audit(
-        mechanism, pair=mechanism.worst_pair(), trials=trials, confidence=0.999999, seed=effort.seed
+        mechanism,
+        pair=mechanism.worst_pair(),
+        trials=effort.of(20_000, 4_000),
+        confidence=0.999999,
+        seed=effort.seed,
     )
     return audited(
         found,
@@ -224,8 +227,7 @@ def the_argument_closes(epsilon: Ball, delta: Ball, n_lambda: Ball) -> Enclosure
     of this bound, not of the algorithm: where it is positive nothing is proved. epsilon_0^2 B = (n
     lambda epsilon)^2 / (10 m)^2: only a small n lambda passes.
     """
-    scaled = n_lambda / (4 / delta).log()
-    root = scaled / arb(3200).sqrt()  # sqrt(rho) / epsilon
+    root = n_lambda / (4 / delta).log() / arb(3200).sqrt()  # sqrt(rho) / epsilon
     return enclose(excess(root * root * epsilon + 2 * root * (-delta.log()).sqrt(), arb(1)))
 
 
@@ -356,10 +358,9 @@ def the_substitution_is_right(effort: Effort) -> Evidence:
     """
     lam, n, lipschitz, radius, d = at = sympy.symbols("lambda n L R d", positive=True)
     third = sympy.Rational(1, 3)
-    norm = 2 * lipschitz * radius / lam
     proved = (
         lipschitz
-        * norm
+        * (2 * lipschitz * radius / lam)
         * radius**2
         * d**third
         * lipschitz ** (2 * third)

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from dpwitness.auditors import FailureBound, Scaling, audit_utility
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.auditors import FailureBound, Scaling
 from dpwitness.mechanisms import KernelLearner, Loss, PrivateInteractivePrediction
 from dpwitness.proofs_checks.engine import (
     Ball,
@@ -29,7 +28,6 @@ from dpwitness.proofs_checks.engine import (
     Evidence,
     adaptive_delta,
     at_most,
-    audited,
     certificate,
     certified,
     claim,
@@ -92,6 +90,19 @@ def renyi_bound(epsilon: Ball, loss: Ball, updates: Ball, delta: Ball, order: Ba
     return excess(updates * order * growth / (1 - y) - delta.log() / (order - 1), epsilon)
 
 
+def one_update_excess(epsilon: Ball, delta: Ball, constant: int) -> Enclosure:
+    """Return the bound of `renyi_bound` for two tops of loss epsilon / (constant log(4/delta))."""
+    return at_most(
+        renyi_bound(
+            epsilon,
+            epsilon / (constant * (4 / delta).log()),
+            arb(2),
+            delta,
+            1 - ORDER * delta.log() / epsilon,
+        )
+    )
+
+
 @certificate(
     "JK-07-repair",
     source=f"{SOURCE}, Theorem 2 with the condition B >= 1",
@@ -110,8 +121,7 @@ def interactive_prediction_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
     Counter < B allows at most B + 1 <= 2 B tops. With e = epsilon / (100 sqrt(B) m), B e^2 does not
     depend on B, and what remains of the bound grows with e: so B = 1 is the worst.
     """
-    loss = epsilon / (100 * (4 / delta).log())
-    return at_most(renyi_bound(epsilon, loss, arb(2), delta, 1 - ORDER * delta.log() / epsilon))
+    return one_update_excess(epsilon, delta, 100)
 
 
 @certificate(
@@ -128,8 +138,7 @@ def the_quoted_theorem_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
     """As JK-07-repair, with half its e. (Theorem 14 names no constant and a sigma that is itself
     unknown: nothing there can be checked.)
     """
-    loss = epsilon / (200 * (4 / delta).log())
-    return at_most(renyi_bound(epsilon, loss, arb(2), delta, 1 - ORDER * delta.log() / epsilon))
+    return one_update_excess(epsilon, delta, 200)
 
 
 @claim(
@@ -151,16 +160,20 @@ def any_budget_is_private(
     Laplace mechanism of loss e, and its delta is 1 - exp((epsilon - e)/2). Its law is integrated
     exactly.
     """
-    unit = interactive(MANY, 1.0, 1, epsilon, delta)
-    mechanism = interactive(MANY, math.sqrt(updates / unit.updates), 1, epsilon, delta)
+    mechanism = interactive(
+        MANY,
+        math.sqrt(updates / interactive(MANY, 1.0, 1, epsilon, delta).updates),
+        1,
+        epsilon,
+        delta,
+    )
     pair = mechanism.worst_pair(math.floor(mechanism.norm_bound * MANY))
     scaled = epsilon / (100 * math.log(4 / delta))  # e sqrt(B)
     breaks = (scaled / (epsilon - 2 * math.log1p(-delta))) ** 2
 
-    def proved(count: float) -> bool:
-        return _proved(epsilon, scaled / math.sqrt(count), 1, delta)
-
-    holds = least(proved, breaks, 1.0)[1]
+    _, holds = least(
+        lambda count: _proved(epsilon, scaled / math.sqrt(count), 1, delta), breaks, 1.0
+    )
     return certified(
         effort,
         mechanism,
@@ -177,10 +190,9 @@ def any_budget_is_private(
 def _proved(epsilon: float, loss: float, updates: int, delta: float) -> bool:
     """Return whether `renyi_bound` proves the promise at one of 60 Renyi orders."""
     orders = 1 - np.geomspace(0.2, 1000, 60) * math.log(delta) / epsilon
-    usable = [arb(order) for order in orders.tolist() if order >= 2]
     return any(
-        renyi_bound(arb(epsilon), arb(loss), arb(updates), arb(delta), order) <= 0
-        for order in usable
+        renyi_bound(arb(epsilon), arb(loss), arb(updates), arb(delta), arb(order)) <= 0
+        for order in orders[orders >= 2].tolist()
     )
 
 
@@ -227,9 +239,7 @@ def the_constant_of_interactive_prediction(
         min(enough, 400.0),
         relative=coarse,
     )[1]
-    verdict = (
-        ClaimVerdict.UNDERSPECIFIED if broken < 200 and enough <= 200 else ClaimVerdict.INCONCLUSIVE
-    )
+    verdict = ClaimVerdict.UNDERSPECIFIED if enough <= 200 else ClaimVerdict.INCONCLUSIVE
     if broken >= 200:
         verdict = ClaimVerdict.FAILS
     return Evidence(
@@ -264,13 +274,9 @@ def only_updates_cost_privacy(effort: Effort, updates: float = 4.0, loss: float 
     from dpwitness.mechanisms.textbook.additive import Laplace
 
     count = math.floor(updates)
-    answers = {
-        k: composed([(Laplace(epsilon=loss), np.zeros(1), np.ones(1))] * k)
-        for k in (count, 2 * count)
-    }
-    once, twice = (
-        float(law.upper.hockey_stick(1.0)) for law in answers.values() if law is not None
-    )
+    answer = (Laplace(epsilon=loss), np.zeros(1), np.ones(1))
+    laws = [composed([answer] * k) for k in (count, 2 * count)]
+    once, twice = (float(law.upper.hockey_stick(1.0)) for law in laws if law is not None)
     reached = _delta(count, loss, 1.0)
     best = adaptive_delta(count, loss, 1.0)
     return Evidence(
@@ -316,10 +322,9 @@ def each_round_is_private(effort: Effort) -> Evidence:
     differs = z3.Or(
         top != top1, given != given1, aligned - noise > sensitivity, noise - aligned > sensitivity
     )
-    near = [sigma > 0, f - f1 <= sensitivity, f1 - f <= sensitivity]
     return unsatisfiable(
         effort,
-        [*near, differs],
+        [sigma > 0, f - f1 <= sensitivity, f1 - f <= sensitivity, differs],
         text="moving the noise by f - f' keeps answer and kind, at a cost of at most S epsilon_0",
     )
 
@@ -345,23 +350,20 @@ def all_points_are_answered(
     mechanism = interactive(10**7, norm_bound, math.floor(rounds))
     dataset = mechanism.worst_pair(max(1, math.floor(norm_bound * 10**7))).d0
 
-    def unanswered(size: int, rng: np.random.Generator) -> FloatArray:
-        return np.asarray(np.isnan(mechanism.sample(dataset, size, rng)).sum(axis=1, dtype=float))
-
     first = (
         -math.expm1(-(norm_bound - mechanism.threshold) * mechanism.answer_epsilon - math.log(2))
         if mechanism.updates <= 1
         else 0.0
     )
-    return audited(
-        audit_utility(
-            unanswered,
-            FailureBound(0.0, BETA),
-            runs=effort.of(400, 200),
-            confidence=1 - 1e-07,
-            seed=effort.seed,
-            name="points unanswered",
+    return measured(
+        effort,
+        lambda size, rng: np.asarray(
+            np.isnan(mechanism.sample(dataset, size, rng)).sum(axis=1, dtype=float)
         ),
+        FailureBound(0.0, BETA),
+        runs=effort.of(400, 200),
+        confidence=1 - 1e-07,
+        name="points unanswered",
         numbers={"B": mechanism.updates, "probability of a halt after one answer": max(first, 0.0)},
         at={"norm_bound": norm_bound, "rounds": rounds},
     )
@@ -386,8 +388,7 @@ def the_printed_updates_suffice(norm_bound: Ball, spread: Ball) -> Enclosure:
     def plain(norm_bound: Ball, spread: Ball) -> Ball:
         unit = free(1000)  # n epsilon lambda / m, with L = R = 1
         printed = unit * norm_bound**2 / (200 * (2 * spread).sqrt())
-        answer = unit / (200 * printed.sqrt())
-        sigma = 4 / answer * spread
+        sigma = 4 / (unit / (200 * printed.sqrt())) * spread
         return excess(arb("3.2") * norm_bound**2 / sigma**2, printed)
 
     return enclose(
@@ -418,16 +419,15 @@ def updates_are_few(effort: Effort) -> Evidence:
         noise <= sigma / 4,
         -noise <= sigma / 4,
     ]
-    cases = []
-    for sign in (+1, -1):
-        fall = 2 * step * gap * sign - step * step * square
-        cases.append(
-            [
-                *given,
-                sign * (gap + noise) >= sigma,
-                fall < z3.Q(5, 16) * sigma * sigma / (radius * radius),
-            ]
-        )
+    cases = [
+        [
+            *given,
+            sign * (gap + noise) >= sigma,
+            2 * step * gap * sign - step * step * square
+            < z3.Q(5, 16) * sigma * sigma / (radius * radius),
+        ]
+        for sign in (+1, -1)
+    ]
     return unsatisfiable(
         effort,
         *cases,
@@ -440,17 +440,14 @@ def constants(updates: Any = None) -> tuple[Any, Any, Any, dict[str, Any]]:
     """Return (B, epsilon_0, sigma, symbols) of Algorithm 1 as sympy formulas; `updates` replaces
     the printed B.
     """
-    at = {
-        name: sympy.Symbol(name, positive=True)
-        for name in ("n", "lam", "epsilon", "C", "L", "R", "k", "m", "B")
-    }
-    n, lam, epsilon, norm, lipschitz, radius, k, m, _ = at.values()
-    unit = n * lam * epsilon
-    allowed = None if updates is None else updates(at)
-    if allowed is None:
-        allowed = unit * norm**2 / (200 * lipschitz * radius * sympy.sqrt(2 * k) * m)
-    answer = unit / (200 * lipschitz * radius**2 * sympy.sqrt(allowed) * m)
-    return allowed, answer, 4 / answer * k, at
+    names = ("n", "lam", "epsilon", "C", "L", "R", "k", "m", "B")
+    at = {name: sympy.Symbol(name, positive=True) for name in names}
+    unit = at["n"] * at["lam"] * at["epsilon"]
+    slope = 200 * at["L"] * at["R"] * at["m"]
+    printed = unit * at["C"] ** 2 / (slope * sympy.sqrt(2 * at["k"]))
+    allowed = printed if updates is None else updates(at)
+    answer = unit / (slope * at["R"] * sympy.sqrt(allowed))
+    return allowed, answer, 4 / answer * at["k"], at
 
 
 @claim(
@@ -467,24 +464,18 @@ def the_repaired_updates_suffice(effort: Effort) -> Evidence:
     """sigma(B)^2 = s B, so 3.2 R^2 C^2 / sigma(B)^2 <= B iff B^2 >= 3.2 R^2 C^2 / s: computer
     algebra finds the root to be this B.
     """
-
-    def smallest(at: dict[str, Any]) -> Any:
-        return (
+    allowed, _, sigma, at = constants(
+        lambda at: (
             sympy.sqrt(sympy.Rational(16, 5))
-            * at["C"]
-            * at["n"]
-            * at["epsilon"]
-            * at["lam"]
+            * (at["C"] * at["n"] * at["epsilon"] * at["lam"])
             / (800 * at["L"] * at["R"] * at["k"] * at["m"])
         )
-
-    allowed, _, sigma, at = constants(smallest)
-    _, _, any_sigma, _ = constants(lambda at: at["B"])
+    )
+    any_sigma = constants(lambda at: at["B"])[2]
     needed = sympy.Rational(16, 5) * at["R"] ** 2 * at["C"] ** 2
-    grows = any_sigma**2 / at["B"] - (any_sigma**2).diff(at["B"])
     return identities(
         needed / sigma**2 - allowed,
-        grows,
+        any_sigma**2 / at["B"] - (any_sigma**2).diff(at["B"]),
         text="the repaired B is the smallest that the potential argument needs",
     )
 
@@ -611,14 +602,12 @@ def the_error_falls_with_the_root_of_records(effort: Effort) -> Evidence:
 def the_error_has_other_exponents(effort: Effort) -> Evidence:
     """Computer algebra substitutes the printed B into 1.25 sigma."""
     _, _, sigma, at = constants()
-    root, quarter = sympy.Rational(1, 2), sympy.Rational(3, 4)
+    root = sympy.Rational(1, 2)
     form = (
         at["C"]
         * at["R"] ** (3 * root)
-        * at["L"] ** root
-        * at["k"] ** quarter
-        * at["m"] ** root
-        / (at["n"] * at["epsilon"] * at["lam"]) ** root
+        * at["k"] ** (3 * root / 2)
+        * (at["L"] * at["m"] / (at["n"] * at["epsilon"] * at["lam"])) ** root
     )
     return identities(
         sympy.Rational(5, 4) * sigma - 50 * 2 ** (root / 2) * form,

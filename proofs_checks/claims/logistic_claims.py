@@ -22,6 +22,7 @@ loss is -v s.
 
 from __future__ import annotations
 
+import itertools
 import math
 
 from flint import arb
@@ -83,14 +84,13 @@ def rate_and_curvature(epsilon: Ball, *, rate: Ball, moved: int) -> Enclosure:
     bound on the curvature.
     """
 
-    def form(epsilon: Ball) -> Ball:
-        return (epsilon / 2).log1p() / epsilon + rate * moved - 1
-
     def plain(epsilon: Ball) -> Ball:
         least = 2 / epsilon
         return excess(rate * epsilon * moved + ((1 + least) / least).log(), epsilon)
 
-    return enclose(twice(form, plain, epsilon))
+    return enclose(
+        twice(lambda epsilon: (epsilon / 2).log1p() / epsilon + rate * moved - 1, plain, epsilon)
+    )
 
 
 @certificate(
@@ -122,8 +122,7 @@ def laplace_of_standard_deviation_is_private(epsilon: Ball) -> Enclosure:
     """Laplace noise of scale b has largest loss S / b, reached on a half-line; its standard
     deviation is sqrt(2) b.
     """
-    scale = (1 / epsilon) / arb(2).sqrt()
-    return enclose((1 / scale) / epsilon - 1)
+    return enclose((1 / ((1 / epsilon) / arb(2).sqrt())) / epsilon - 1)
 
 
 @certificate(
@@ -139,14 +138,12 @@ def objective_perturbation_is_private(epsilon: Ball, n_lambda: Ball) -> Enclosur
     """Worst case over pairs, outputs and all n at this n lambda: the maximum over s of the module's
     bound, which is approached.
     """
-
-    def form(u: Ball, epsilon: Ball, n_lambda: Ball) -> Ball:
-        return objective_excess(u, epsilon * n_lambda / 2 - 1, 1 / n_lambda)
-
-    def plain(u: Ball, epsilon: Ball, n_lambda: Ball) -> Ball:
-        return objective_loss(1 - u, epsilon / 2, n_lambda) / epsilon - 1
-
-    return supremum_of(form, plain, epsilon, n_lambda)
+    return supremum_of(
+        lambda u, epsilon, n_lambda: objective_excess(u, epsilon * n_lambda / 2 - 1, 1 / n_lambda),
+        lambda u, epsilon, n_lambda: objective_loss(1 - u, epsilon / 2, n_lambda) / epsilon - 1,
+        epsilon,
+        n_lambda,
+    )
 
 
 @certificate(
@@ -164,14 +161,14 @@ def objective_perturbation_is_private_when_regularized(epsilon: Ball, surplus: B
     """The same maximum with n lambda = 2 (1 + surplus) / epsilon; s = 1 reaches epsilon, so no
     smaller budget is true.
     """
-
-    def form(u: Ball, epsilon: Ball, surplus: Ball) -> Ball:
-        return objective_excess(u, surplus, epsilon / (2 * (1 + surplus)))
-
-    def plain(u: Ball, epsilon: Ball, surplus: Ball) -> Ball:
-        return objective_loss(1 - u, epsilon / 2, (1 + surplus) * (2 / epsilon)) / epsilon - 1
-
-    return supremum_of(form, plain, epsilon, surplus)
+    return supremum_of(
+        lambda u, epsilon, surplus: objective_excess(u, surplus, epsilon / (2 * (1 + surplus))),
+        lambda u, epsilon, surplus: (
+            objective_loss(1 - u, epsilon / 2, (1 + surplus) * (2 / epsilon)) / epsilon - 1
+        ),
+        epsilon,
+        surplus,
+    )
 
 
 @certificate(
@@ -211,11 +208,8 @@ def gamma_noise_keeps_the_utility_bound(delta: Ball) -> Enclosure:
     2): exp(-t) sum_{k<d} t^k / k! at t = 2 log(1/delta), and exp(-t) = delta^2.
     """
     t = -2 * delta.log()
-    term = total = arb(1)
-    for k in range(1, 5):
-        term = term * t / k
-        total = total + term
-    return enclose(delta * total - 1)
+    terms = itertools.accumulate(range(1, 5), lambda term, k: term * t / k, initial=arb(1))
+    return enclose(delta * sum(terms, arb(0)) - 1)
 
 
 @certificate(
@@ -253,8 +247,7 @@ def corrected_budget_excess(epsilon: Ball, n_lambda: Ball, c: Ball) -> Enclosure
         )
 
     def plain_first(s: Ball, epsilon: Ball, n_lambda: Ball) -> Ball:
-        budget = epsilon - 2 * correction(n_lambda)
-        return objective_loss(s, budget / 2, n_lambda) / epsilon - 1
+        return objective_loss(s, (epsilon - 2 * correction(n_lambda)) / 2, n_lambda) / epsilon - 1
 
     def second(s: Ball, epsilon: Ball) -> Ball:
         rest = (1 - s).nonnegative_part()
@@ -265,12 +258,12 @@ def corrected_budget_excess(epsilon: Ball, n_lambda: Ball, c: Ball) -> Enclosure
         return objective_loss(s, budget / 2, n_lambda) / epsilon - 1
 
     remaining = epsilon - 2 * correction(n_lambda)
-    branches = []
-    if not remaining <= 0:
-        branches.append(supremum_of(first, plain_first, epsilon, n_lambda))
-    if not remaining > 0:
-        branches.append(supremum_of(second, plain_second, epsilon))
-    return branches[0].union(branches[-1])
+    if remaining > 0:
+        return supremum_of(first, plain_first, epsilon, n_lambda)
+    more_ridge = supremum_of(second, plain_second, epsilon)
+    if remaining <= 0:
+        return more_ridge
+    return supremum_of(first, plain_first, epsilon, n_lambda).union(more_ridge)
 
 
 PEAK = arb(-1).exp().lambertw()  # max_t t sigmoid(-t) = W(1/e) = 0.2784..., at t = 1 + W(1/e)
@@ -294,10 +287,9 @@ def minimiser_moves_little(effort: Effort) -> Evidence:
     that w2 is a stationary point.
     """
     r, c, g1, g2 = z3.Reals("r c g1 G2")
-    facts = [g1 >= 0, g2 > 0, g2 * r * r <= -c, c >= -g1 * r]
     return unsatisfiable(
         effort,
-        [*facts, r * g2 > g1],
+        [g1 >= 0, g2 > 0, g2 * r * r <= -c, c >= -g1 * r, r * g2 > g1],
         text="no distance above g1 / G2 satisfies strong convexity and Cauchy-Schwarz",
         where=[[g1 > 0]],
     )
@@ -316,17 +308,16 @@ def shift_excess(n_lambda: Ball, constant: Ball) -> Enclosure:
     sigmoid(k - 1/N) / N. Both k - 1/N and W / k can be arbitrarily large, so b and the sigmoid are
     arbitrarily close to 1.
     """
-    held = excess(held_shift(n_lambda), constant)
-
-    def form(lost: Ball) -> Ball:
-        return (2 - constant) / constant - (2 * lost / constant).nonnegative_part()
 
     def plain(lost: Ball) -> Ball:
         s = 1 - lost
         # |v s - v' s'| at opposite unit records, the same s for both
         return excess(s + s, constant)
 
-    return Enclosure(enclose(held).lower, supremum_of(form, plain).upper)
+    above = supremum_of(
+        lambda lost: (2 - constant) / constant - (2 * lost / constant).nonnegative_part(), plain
+    )
+    return Enclosure(enclose(excess(held_shift(n_lambda), constant)).lower, above.upper)
 
 
 def held_shift(n_lambda: Ball) -> Ball:
@@ -439,31 +430,21 @@ def singular_excess(
     multiple x epsilon.
     """  # noqa: E501
 
-    def radius(
-        epsilon: Ball, dimension: Ball, multiple: Ball, spread: Ball, jacobian: Ball
-    ) -> Ball:
-        # e^-T at the least T
-        decay = (
-            -times(times(multiple, epsilon) + jacobian, 1 / (dimension - 1))
-            .lower()
-            .nonnegative_part()
-        ).exp()
-        return ((1 - 1 / (1 + spread * decay)) / spread).upper()
-
     def form(
         epsilon: Ball, dimension: Ball, multiple: Ball, shift: Ball, spread: Ball, jacobian: Ball
     ) -> Ball:
-        r = radius(epsilon, dimension, multiple, spread, jacobian)
+        least = times(times(multiple, epsilon) + jacobian, 1 / (dimension - 1)).lower()
+        decay = (-least.nonnegative_part()).exp()  # e^-T at the least T
+        r = ((1 - 1 / (1 + spread * decay)) / spread).upper()
         return times(
-            dimension.log() + times(shift, (1 - (spread + arb(0.5)) * r)),
+            dimension.log() + times(shift, 1 - (spread + arb(0.5)) * r),
             1 / times(multiple, epsilon),
         )
 
     def plain(
         epsilon: Ball, dimension: Ball, multiple: Ball, shift: Ball, spread: Ball, jacobian: Ball
     ) -> Ball:
-        steep = ((multiple * epsilon + jacobian) / (dimension - 1)).exp()
-        r = 1 / (spread + steep)
+        r = 1 / (spread + ((multiple * epsilon + jacobian) / (dimension - 1)).exp())
         found = (
             dimension.log()
             + (dimension - 1) * ((1 - spread * r) / r).log()
@@ -557,5 +538,4 @@ def gamma_output_noise_is_private(n_lambda: Ball) -> Enclosure:
     """The log-ratio is rate x (|w - w*(D')| - |w - w*(D)|), at most rate x the shift, reached on
     the ray beyond: epsilon cancels.
     """
-    rate = arb(0.5)  # in units of n epsilon lambda
-    return shift_excess(n_lambda, 1 / rate)
+    return shift_excess(n_lambda, 1 / arb(0.5))

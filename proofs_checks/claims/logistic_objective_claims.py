@@ -111,8 +111,9 @@ def line_loss_excess(epsilon: Ball, n_lambda: Ball, rate: Ball) -> Enclosure:
         return (CURVATURE / n_lambda).log1p() / epsilon + LINE_SHIFT * rate - 1
 
     def plain_most(epsilon: Ball, n_lambda: Ball) -> Ball:
-        moved = LINE_SHIFT * (rate * epsilon)
-        return excess(moved + ((n_lambda + CURVATURE) / n_lambda).log(), epsilon)
+        return excess(
+            LINE_SHIFT * (rate * epsilon) + ((n_lambda + CURVATURE) / n_lambda).log(), epsilon
+        )
 
     return Enclosure(below, enclose(twice(most, plain_most, epsilon, n_lambda)).upper)
 
@@ -172,8 +173,12 @@ def objective_noise_on_the_line_is_private_when_regularized(w: Ball, v: Ball, u:
     p below max t^2 s (1 - s) / w^2 < 0.44 / 144: together below 0.53.
     """
     s, t = 1 / (1 + (w * v).exp()), 1 / (1 + (w * u).exp())
-    curvature = v * v * s * (1 - s) - u * u * t * (1 - t)
-    return enclose(excess(abs(v * s - u * t) / 2 + curvature / arb("0.37"), arb(1)))
+    return enclose(
+        excess(
+            abs(v * s - u * t) / 2 + (v * v * s * (1 - s) - u * u * t * (1 - t)) / arb("0.37"),
+            arb(1),
+        )
+    )
 
 
 @claim(
@@ -216,20 +221,21 @@ def objective_perturbation_survives_a_search(
     afresh.
     """
     mechanism = LogisticObjectivePerturbation(epsilon, n_lambda / 2, dimension=2, records=2)
-    limit = max(1.0, effort.seconds_left() / 2)
     found = search(
         mechanism,
         mechanism.domain,
         mechanism.claim,
         evaluations=effort.of(600, 150),
-        seconds=limit,
+        seconds=max(1.0, effort.seconds_left() / 2),
         seed=effort.seed,
     )
     result = certify(mechanism, found[0][0], seed=effort.seed)
-    supremum = mechanism.truth.parameter if mechanism.truth else float("nan")
     return audited(
         result,
-        numbers={"loss found": found[0][1], "supremum over n": supremum},
+        numbers={
+            "loss found": found[0][1],
+            "supremum over n": mechanism.truth.parameter if mechanism.truth else float("nan"),
+        },
         at={"epsilon": epsilon, "n_lambda": n_lambda},
     )
 
@@ -374,9 +380,12 @@ def log_cosh_is_private(effort: Effort, epsilon: float = 1.0, sharpness: float =
     """The exact privacy loss of the mechanism, by its density; kappa = L = 1, and
     `sharpness` is a.
     """
-    loss = Loss("log-cosh", width=1 / sharpness)
     mechanism = ConvexObjectivePerturbation(
-        epsilon, 1.0, loss, QuadraticPenalty(1.0), noise="laplace_radius_scale"
+        epsilon,
+        1.0,
+        Loss("log-cosh", width=1 / sharpness),
+        QuadraticPenalty(1.0),
+        noise="laplace_radius_scale",
     )
     result = certify(mechanism, mechanism.worst_pair(), seed=effort.seed)
     return audited(
@@ -400,8 +409,7 @@ def linear_losses_are_private(epsilon: Ball, kappa: Ball) -> Enclosure:
     w, so the loss is rate x 2 kappa.
     """
     # in units of kappa / epsilon; the scale of a Laplace law is its standard deviation over sqrt(2)
-    scale = 2 / arb(2).sqrt()
-    return enclose(2 / scale - 1)
+    return enclose(2 / (2 / arb(2).sqrt()) - 1)
 
 
 @certificate(
@@ -420,12 +428,11 @@ def printed_noise_keeps_linear_losses_private(
     """Losses +kappa w.e1 and -kappa w.e1 move b by 2 kappa for every w, sqrt(2) epsilon in units of
     1/rate: `singular_excess`, spread 1.
     """
-    shift = epsilon * arb(2).sqrt()
     return singular_excess(
         epsilon=epsilon,
         dimension=dimension,
         multiple=multiple,
-        shift=shift,
+        shift=epsilon * arb(2).sqrt(),
         spread=arb(1),
         jacobian=arb(0),
     )

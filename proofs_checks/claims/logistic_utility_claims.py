@@ -9,7 +9,6 @@ import math
 
 import numpy as np
 from flint import arb
-from numpy.random import Generator
 from scipy import stats
 
 from dpwitness.auditors import FailureBound, MeanBound
@@ -57,10 +56,9 @@ def noise_costs_its_square(effort: Effort) -> Evidence:
     + lambda r^2 / 2, and over the reals no f(w2) - f(w1) above g^2 / (2 lambda) satisfies that.
     """
     loss, r, g, strong = z3.Reals("loss r g lambda")
-    facts = [strong > 0, loss <= g * r - strong * r * r / 2]
     return unsatisfiable(
         effort,
-        [*facts, loss > g * g / (2 * strong)],
+        [strong > 0, loss <= g * r - strong * r * r / 2, loss > g * g / (2 * strong)],
         text="no larger excess satisfies strong convexity and Cauchy-Schwarz",
         where=[[g > 0, r > 0]],
     )
@@ -166,7 +164,7 @@ def runs_keep_the_utility_bound(
     data = LabelledVectors(np.zeros((1, d)), [1.0], [n])
     bound = 8 * math.log(1 / delta) ** 2 / (regularization * n**2 * epsilon**2)
 
-    def excess(size: int, rng: Generator) -> FloatArray:
+    def excess(size: int, rng: np.random.Generator) -> FloatArray:
         w = mechanism.sample(data, size, rng)
         return np.asarray(regularization / 2 * (w * w).sum(axis=1))
 
@@ -273,8 +271,10 @@ def points_have_norm_one(effort: Effort) -> Evidence:
     of the support, 2d, reads 2^d.
     """
     gamma, d = sympy.symbols("gamma d", positive=True)
-    square = gamma**2 + (d - 1) * sympy.sqrt((1 - gamma**2) / (d - 1)) ** 2
-    return identities(square - 1, text="the squared norm is 1 for all gamma and d")
+    return identities(
+        gamma**2 + (d - 1) * sympy.sqrt((1 - gamma**2) / (d - 1)) ** 2 - 1,
+        text="the squared norm is 1 for all gamma and d",
+    )
 
 
 def wrong_side(
@@ -354,7 +354,7 @@ def algorithm_2_beats_algorithm_1(effort: Effort, records: float = 700) -> Evide
         epsilon, gamma**2, noise="laplace_radius_std", dimension=d, records=n
     )
 
-    def difference(size: int, rng: Generator) -> FloatArray:
+    def difference(size: int, rng: np.random.Generator) -> FloatArray:
         found = np.empty(size)
         for i in range(size):
             data = hypercube(n, d, gamma, rng)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors import SensitivityResult, audit_sensitivity
-from dpwitness.core.numerics.solvers import Minimum, Problem, minimise
+from dpwitness.core.numerics.solvers import Problem, minimise
 from dpwitness.mechanisms import LabelledBall, LabelledVectors, Loss
 from dpwitness.proofs_checks.engine import (
     Ball,
@@ -66,28 +66,27 @@ def distance_obligation(convexity: float, bound: float) -> list[Any]:
 
 
 def moved(
-    loss: Loss, regularization: float, ridge: float, bound: float, effort: Effort, **search: Any
+    loss: Loss,
+    regularization: float,
+    ridge: float,
+    bound: float,
+    effort: Effort,
+    n: int = 1,
+    dimension: int = 2,
+    runs: tuple[int, int] = (300, 60),
 ) -> SensitivityResult:
-    """Search for the largest |w - w'| / `bound` over neighboring datasets; by default one record in
-    two dimensions, see `search`.
+    """Search for the largest |w - w'| / `bound` over neighboring datasets of `n` records; `runs`
+    are the evaluations, and those of a quick check.
     """
-    n, dimension, runs = (
-        search.get(key, usual)
-        for key, usual in (("n", 1), ("dimension", 2), ("runs", effort.of(300, 60)))
-    )
     labels = (-1.0, 1.0) if loss.binary else (-10.0, 10.0)
 
-    def minimum(dataset: LabelledVectors) -> Minimum:
-        return minimise(Problem.of(dataset, loss, ridge * regularization * n))
-
-    domain = LabelledBall(dimension, n, labels)
     return audit_sensitivity(
-        minimum,
+        lambda dataset: minimise(Problem.of(dataset, loss, ridge * regularization * n)),
         bound,
-        domain,
+        LabelledBall(dimension, n, labels),
         seed=effort.seed,
         seconds=max(0.1, effort.seconds_left()),
-        evaluations=runs,
+        evaluations=effort.of(*runs),
         name=f"minimiser, {loss.name} loss",
     )
 
@@ -119,9 +118,8 @@ def the_minimiser_moves_little(effort: Effort) -> Evidence:
     }
     # n is so large that many records can keep w at a point where its slopes are nearly 1 in both
     # directions.
-    crowd = {"n": 10**12, "runs": effort.of(2000, 600)}
     smooth = {
-        d: moved(Loss("logistic"), 1e-8, 1.0, 2e-4, effort, dimension=d, **crowd) for d in (1, 2)
+        d: moved(Loss("logistic"), 1e-8, 1.0, 2e-4, effort, 10**12, d, (2000, 600)) for d in (1, 2)
     }
     ratios = {name: found.ratio_lower for name, found in kinked.items()} | {
         f"logistic, d = {d}": f.ratio_lower for d, f in smooth.items()
@@ -220,17 +218,13 @@ def norm_obligation(bound: float, strong: bool) -> list[Any]:
     """
     lam, lipschitz, radius = z3.Reals("lambda L R")
     norm, gained = z3.Reals("norm gained")  # gained: mean loss at zero less that at w
-    needed = lam * norm * norm / 2
-    if strong:
-        needed = 2 * needed
-    worse = lam * norm > z3.RealVal(str(bound)) * lipschitz * radius
     return [
         lam > 0,
         lipschitz > 0,
         radius > 0,
-        gained >= needed,
+        gained >= lam * norm * norm / (1 if strong else 2),
         gained <= lipschitz * radius * norm,
-        worse,
+        lam * norm > z3.RealVal(str(bound)) * lipschitz * radius,
     ]
 
 
@@ -310,9 +304,10 @@ def the_displays_add_up(effort: Effort) -> Evidence:
     convex = f1 - f - (-lam * w).dot(step)
     first = (common1 + old1) / n + squares[1] - ((common + old) / n + squares[0] + squares[2])
     second = (common + new) / n + squares[0] - ((common1 + new1) / n + squares[1] + squares[2])
-    summed = ((old1 - old) + (new - new1)) / n - 2 * squares[2]
     return identities(
-        optimal - convex, first + second - summed, text="both displays and their sum are identities"
+        optimal - convex,
+        first + second - (((old1 - old) + (new - new1)) / n - 2 * squares[2]),
+        text="both displays and their sum are identities",
     )
 
 
@@ -334,8 +329,7 @@ def the_box_is_that_of_its_theorem(n_lambda: Ball) -> Enclosure:
     (Theorem 9 prints sqrt(BS), which has the units of no privacy parameter. With slack of JK-07's
     size neither is a leak.)
     """
-    sensitivity = 2 / n_lambda
-    return enclose(n_lambda * sensitivity - 1)
+    return enclose(n_lambda * (2 / n_lambda) - 1)
 
 
 def box_and_theorem(factor: int) -> tuple[Any, Any]:

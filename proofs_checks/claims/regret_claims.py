@@ -20,7 +20,6 @@ import math
 
 import numpy as np
 from flint import arb
-from numpy.random import Generator
 
 from dpwitness.auditors import Scaling
 from dpwitness.core.protocols.mechanism import FloatArray
@@ -159,14 +158,13 @@ def _audited_game(
         effort.spend()
         return exact_delta(game(other, delta, horizon, rule), None, other).lower > delta
 
-    first = least(broken, 0.5, 20.0, relative=0.2 if effort.quick else 0.02)[1]
     return certified(
         effort,
         it,
         numbers={
             "delta_reached": reached,
             "times_the_promise": reached / delta,
-            "least_epsilon": first,
+            "least_epsilon": least(broken, 0.5, 20.0, relative=0.2 if effort.quick else 0.02)[1],
         },
         at={"epsilon": epsilon, "delta": delta, "horizon": horizon},
     )
@@ -246,8 +244,7 @@ def game_with_more_regularization_is_private(epsilon: Ball, delta: Ball) -> Encl
     """
 
     def form(epsilon: Ball, delta: Ball) -> Ball:
-        e = epsilon / (-4 * delta.log())
-        return -((1 - 1 / (1 + e)).nonnegative_part() ** 2)
+        return -((1 - 1 / (1 + epsilon / (-4 * delta.log()))).nonnegative_part() ** 2)
 
     def plain(epsilon: Ball, delta: Ball) -> Ball:
         digits = -delta.log()
@@ -413,7 +410,7 @@ def regret_scaling(exponent: float, power: float, effort: Effort, name: str) -> 
     """
     rounds, epsilon, delta = 5000, 4.0, 1e-5
 
-    def error(p: float, size: int, rng: Generator) -> FloatArray:
+    def error(p: float, size: int, rng: np.random.Generator) -> FloatArray:
         lam = math.sqrt(8 * rounds * math.log(p) ** power * math.log(1 / delta)) / epsilon
         others = 1 / (1 + np.exp(2 * np.arange(rounds) / lam) / (p - 1))
         return 2.0 * np.array([np.count_nonzero(rng.random(rounds) < others) for _ in range(size)])

@@ -14,7 +14,6 @@ import math
 
 import numpy as np
 from flint import arb
-from numpy.random import Generator
 from scipy import stats
 
 from dpwitness.auditors import MeanBound, Scaling, audit_utility, certify
@@ -114,15 +113,11 @@ def added_term_tames_the_jacobian(epsilon: Ball) -> Enclosure:
     zero at N = 0 and falling from there. `share` is 1 / (1 + h), in (0, 1] for all N >= 0.
     """
 
-    def form(share: Ball, epsilon: Ball) -> Ball:
-        return -(1 - share).nonnegative_part()
-
     def plain(share: Ball, epsilon: Ball) -> Ball:
-        n_lambda = (1 / share - 1) / (epsilon / 2)
-        ridge = n_lambda + 2 / epsilon  # the least eigenvalue of A
+        ridge = (1 / share - 1) / (epsilon / 2) + 2 / epsilon  # the least eigenvalue of A
         return ((ridge + 1) / ridge - 1) / (epsilon / 2) - 1
 
-    return supremum_of(form, plain, epsilon)
+    return supremum_of(lambda share, epsilon: -(1 - share).nonnegative_part(), plain, epsilon)
 
 
 @certificate(
@@ -154,8 +149,9 @@ def closed_form_is_private(epsilon: Ball, n_lambda: Ball, multiple: Ball) -> Enc
         b, y = free(2), free(3)
         rate, q = epsilon / (4 * (b + y)), n_lambda + 2 / epsilon
         w = y + 2 * (b + y) * (multiple + 1)
-        noise, other = 2 * q * w, 2 * ((q + 1) * w - y)
-        return excess(rate * (other - noise) - ((q + 1) / q).log(), multiple * epsilon)
+        return excess(
+            rate * (2 * ((q + 1) * w - y) - 2 * q * w) - ((q + 1) / q).log(), multiple * epsilon
+        )
 
     return Enclosure(enclose(twice(form, plain, epsilon, n_lambda, multiple)).lower, math.inf)
 
@@ -213,8 +209,11 @@ def inside_theta_it_is_private(epsilon: Ball, n_lambda: Ball, label_ratio: Ball)
 
     def form(x: Ball, epsilon: Ball, n_lambda: Ball, label_ratio: Ball) -> Ball:
         # of ((1 - x^2) + r (1 + x)) / (2 (1 + r)), with r / (1 + r) = 1 - 1 / (1 + r)
-        noise = (1 + x) / 2 * (1 - x / (1 + label_ratio))
-        return noise + ((1 - x * x) / (n_lambda + 2 / epsilon + x * x)).log1p() / epsilon - 1
+        return (
+            (1 + x) / 2 * (1 - x / (1 + label_ratio))
+            + ((1 - x * x) / (n_lambda + 2 / epsilon + x * x)).log1p() / epsilon
+            - 1
+        )
 
     def plain(x: Ball, epsilon: Ball, n_lambda: Ball, label_ratio: Ball) -> Ball:
         q, zeta = n_lambda + 2 / epsilon, 2 * (1 + label_ratio)  # B = 1
@@ -343,8 +342,7 @@ def price_constant(p: int, radius: float, label_bound: float) -> float:
     """Return C2 of (13) for one organization, as MN-06-price proves it: p (p + 1) zeta^2 / (4
     Lambda) + Lambda B^2 / 4.
     """
-    zeta = 2 * (radius + label_bound)
-    return p * (p + 1) * zeta**2 / 8 + radius**2 / 2
+    return p * (p + 1) * (2 * (radius + label_bound)) ** 2 / 8 + radius**2 / 2
 
 
 @certificate(
@@ -403,7 +401,7 @@ def constants_exist(
     constant, zeta = price_constant(d, 1.0, max(1.0, y)), mechanism.gradient_bound
     exact = ((d + 1) * (2 * zeta / epsilon) ** 2 / (4 * n**2) * d + k**2) * k / (2 * k) ** 2
 
-    def price(size: int, rng: Generator) -> FloatArray:
+    def price(size: int, rng: np.random.Generator) -> FloatArray:
         away = mechanism.sample(data, size, rng) - np.eye(d)[0]
         return np.asarray(k * (away * away).sum(axis=1))
 
@@ -412,9 +410,12 @@ def constants_exist(
     scale = 2 * zeta / (2 * epsilon * n)
     second, fourth = scale**2 * d * (d + 1), scale**4 * d * (d + 1) * (d + 2) * (d + 3)
     deviation = math.sqrt(fourth - second**2 + 4 * k**2 * second / d) / (4 * k)
-    claimed = MeanBound(bound * 1.001, deviation=deviation * 1.001)
     result = audit_utility(
-        price, claimed, runs=effort.of(100_000, 10_000), confidence=1 - 1e-6, seed=effort.seed
+        price,
+        MeanBound(bound * 1.001, deviation=deviation * 1.001),
+        runs=effort.of(100_000, 10_000),
+        confidence=1 - 1e-6,
+        seed=effort.seed,
     )
     agrees = result.lower <= exact <= result.upper
     measured = f"measured {result.estimate / bound:.3f} of it"
@@ -457,11 +458,17 @@ def price_falls_with_the_records(
     falls like 1 / n^2; the claimed slope is the worst case.
     """
 
-    def price(records: float, size: int, rng: Generator) -> FloatArray:
+    def price(records: float, size: int, rng: np.random.Generator) -> FloatArray:
         n = int(records)
-        x = 0.5 * np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
-        data = LabelledVectors(x, [0.5, -0.5, 0.0, 0.0], [n // 4] * 4)
-        w = PrivateRidge(epsilon, regularization, 1.0, 1.0, 2, n).sample(data, size, rng)
+        w = PrivateRidge(epsilon, regularization, 1.0, 1.0, 2, n).sample(
+            LabelledVectors(
+                0.5 * np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]),
+                [0.5, -0.5, 0.0, 0.0],
+                [n // 4] * 4,
+            ),
+            size,
+            rng,
+        )
         curvature = 0.125 + regularization
         return np.asarray(curvature * ((w - np.array([0.125 / curvature, 0.0])) ** 2).sum(axis=1))
 

@@ -22,7 +22,6 @@ import math
 
 import numpy as np
 from flint import arb
-from numpy.random import Generator
 
 from dpwitness.auditors import MeanBound, Scaling
 from dpwitness.core.protocols.mechanism import FloatArray
@@ -124,9 +123,15 @@ def two_actions(epsilon: float, delta: float, slope: float, draws: float) -> Sim
 
     lambda is the value at which the printed formula gives `draws` draws.
     """
-    lam = math.sqrt(draws) * 32 * math.log(1 / delta) / epsilon * (1 + 1e-12)
     return SimplexSampling(
-        epsilon, lam, Loss("linear"), 2, 1, label_bound=slope, delta=delta, draws="approximate"
+        epsilon,
+        math.sqrt(draws) * 32 * math.log(1 / delta) / epsilon * (1 + 1e-12),
+        Loss("linear"),
+        2,
+        1,
+        label_bound=slope,
+        delta=delta,
+        draws="approximate",
     )
 
 
@@ -154,16 +159,20 @@ def draws_without_a_unit(
     model = two_actions(epsilon, delta, slope, draws)
     reached = exact_delta(model, None, epsilon).lower
 
-    def broken(other: float) -> bool:
-        return exact_delta(two_actions(epsilon, delta, other, draws), None, epsilon).lower > delta
-
     return certified(
         effort,
         model,
         numbers={
             "delta_reached": reached,
             "times_the_promise": reached / delta,
-            "least_slope": least(broken, 1.0, 1e4)[1],
+            "least_slope": least(
+                lambda other: (
+                    exact_delta(two_actions(epsilon, delta, other, draws), None, epsilon).lower
+                    > delta
+                ),
+                1.0,
+                1e4,
+            )[1],
         },
         at={"epsilon": epsilon, "delta": delta, "slope": slope, "draws": draws},
     )
@@ -224,15 +233,11 @@ def algorithm_draws(
     So sqrt(m) = 1 is a quadratic equation in n^(1/3), and below its root no index is drawn.
     Defaults: the paper's run on Cod-RNA.
     """
-    parameters = [arb(epsilon), arb(delta), arb(actions)]
-    drawn = square_root_of_draws(arb(records), *parameters) ** 2
-    a = arb(epsilon) / (arb(epsilon) * arb(actions).log()).root(3)
-    b, c = (
-        (16 * -arb(delta).log() * (arb(epsilon) * arb(actions).log()).root(3)),
-        32 * -arb(delta).log(),
-    )
+    root = square_root_of_draws(arb(records), arb(epsilon), arb(delta), arb(actions))
+    drawn, digits = root**2, -arb(delta).log()
+    third = (arb(epsilon) * arb(actions).log()).root(3)
+    a, b, c = arb(epsilon) / third, 16 * digits * third, 32 * digits
     first = math.ceil(float(((b + (b * b + 4 * a * c).sqrt()) / (2 * a)).upper() ** 3))
-    reached = enclose(1 - drawn)
     return Evidence(
         ClaimVerdict.VACUOUS
         if drawn < 1
@@ -241,14 +246,8 @@ def algorithm_draws(
         else ClaimVerdict.INCONCLUSIVE,
         text=f"m = {float(drawn):.4g} at n = {records:g}; it reaches 1 at n = {first:.6g}",
         method="balls",
-        enclosure=reached,
-        numbers={
-            "draws": float(drawn),
-            "least_n": first,
-            "pure_draws": float(
-                8 * square_root_of_draws(arb(records), *parameters) * -arb(delta).log()
-            ),
-        },
+        enclosure=enclose(1 - drawn),
+        numbers={"draws": float(drawn), "least_n": first, "pure_draws": float(8 * root * digits)},
         at={"records": records, "epsilon": epsilon, "delta": delta, "actions": actions},
         grade="proved",
     )
@@ -293,10 +292,11 @@ def excess_by_records(effort: Effort) -> Evidence:
     """
     best = np.exp(minimise_over_simplex(POPULATION, Loss("logistic"), 1e-9).log_theta)
 
-    def error(n: float, size: int, rng: Generator) -> FloatArray:
+    def error(n: float, size: int, rng: np.random.Generator) -> FloatArray:
         count = int(n)
-        lam = count ** (2 / 3) / (10 * math.log(4)) ** (1 / 3)
-        model = SimplexSampling(10.0, lam, Loss("logistic"), 4, count)
+        model = SimplexSampling(
+            10.0, count ** (2 / 3) / (10 * math.log(4)) ** (1 / 3), Loss("logistic"), 4, count
+        )
         drawn = rng.multinomial(count, POPULATION.weights / POPULATION.weights.sum(), size)
         rows = [
             model.sample(LabelledVectors(POPULATION.x, POPULATION.y, np.maximum(c, 1)), 1, rng)[0]
@@ -330,16 +330,14 @@ def price_of_drawing(effort: Effort, draws: float = 10) -> Evidence:
     model = SimplexSampling(10.0, 50.0, Loss("logistic"), 4, 100, draws=int(draws))
     middle = np.exp(model.minimiser(POPULATION).log_theta)
 
-    def error(size: int, rng: Generator) -> FloatArray:
-        return _risk(POPULATION, model.sample(POPULATION, size, rng)) - _risk(
-            POPULATION, middle[None, :]
-        )
-
     own = float(_risk(POPULATION, middle[None, :])[0])
     worst = float(_risk(POPULATION, np.eye(4)).max())  # a convex risk has its maximum at a vertex
     return measured(
         effort,
-        error,
+        lambda size, rng: (
+            _risk(POPULATION, model.sample(POPULATION, size, rng))
+            - _risk(POPULATION, middle[None, :])
+        ),
         MeanBound(0.25 / (2 * draws), low=-own, high=worst - own + 1e-12),
         runs=effort.of(20000, 5000),
         name="price of drawing",
@@ -349,5 +347,7 @@ def price_of_drawing(effort: Effort, draws: float = 10) -> Evidence:
 
 def _risk(data: LabelledVectors, rows: FloatArray) -> FloatArray:
     """Return the mean logistic loss on `data` of each row of weights."""
-    losses = Loss("logistic").value(rows @ data.x.T, data.y[None, :])
-    return np.asarray(losses @ (data.weights / data.weights.sum()))
+    return np.asarray(
+        Loss("logistic").value(rows @ data.x.T, data.y[None, :])
+        @ (data.weights / data.weights.sum())
+    )

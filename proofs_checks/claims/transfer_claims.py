@@ -18,7 +18,6 @@ from dpwitness.auditors import LossLaw, Scaling, audit_utility
 from dpwitness.auditors.density.composition import compose
 from dpwitness.auditors.density.routes import composed
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw as Laws
-from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.mechanisms import KernelLearner, Laplace, Loss, TestDataDependentLearner
 from dpwitness.proofs_checks.engine import (
     Ball,
@@ -86,9 +85,10 @@ def the_constant_of_transfer(
 
     low, high = least(lambda c: delta_at(c, "upper") <= delta, LOW, HIGH, relative=coarse)
     broken = delta_at(low, "lower")
-    sure = broken > delta and math.isfinite(high)
     return Evidence(
-        ClaimVerdict.UNDERSPECIFIED if sure else ClaimVerdict.INCONCLUSIVE,
+        ClaimVerdict.UNDERSPECIFIED
+        if broken > delta and math.isfinite(high)
+        else ClaimVerdict.INCONCLUSIVE,
         text=(
             f"private from c = {high:.4g} on, not at c = {low:.4g}, where delta({epsilon:g}) is "
             f"{broken:.4g}"
@@ -113,11 +113,14 @@ def the_constant_one_is_private(
     """One label turned over under the absolute loss moves w* by all of its sensitivity; T test
     points at e1 (witness W9).
     """
-    it = KernelLearner(Loss("absolute"), 4.0, 1, 10, label_bound=100.0)
     return certified(
         effort,
         TestDataDependentLearner(
-            it, epsilon, delta, np.ones((math.floor(rounds), 1)), constant=1.0
+            KernelLearner(Loss("absolute"), 4.0, 1, 10, label_bound=100.0),
+            epsilon,
+            delta,
+            np.ones((math.floor(rounds), 1)),
+            constant=1.0,
         ),
         at={"epsilon": epsilon, "delta": delta, "rounds": rounds},
     )
@@ -147,16 +150,24 @@ def transfer_excess(epsilon: Ball, delta: Ball, constant: Ball) -> Enclosure:
     over the promised epsilon, minus 1.
     """
 
-    def form(epsilon: Ball, delta: Ball) -> Ball:
-        return 2 * epsilon / (constant * constant * -delta.log()) + 2 * arb(2).sqrt() / constant - 1
-
     def plain(epsilon: Ball, delta: Ball) -> Ball:
         rounds, digits = free(100), -delta.log()
         loss = 2 * epsilon / (constant * (rounds * digits).sqrt())
         rho = rounds * loss * loss / 2
         return excess(rho + 2 * (rho * digits).sqrt(), epsilon)
 
-    return at_most(twice(form, plain, epsilon, delta))
+    return at_most(
+        twice(
+            lambda epsilon, delta: (
+                2 * epsilon / (constant * constant * -delta.log())
+                + 2 * arb(2).sqrt() / constant
+                - 1
+            ),
+            plain,
+            epsilon,
+            delta,
+        )
+    )
 
 
 @claim(
@@ -192,12 +203,11 @@ def the_fit_is_twice_as_close(effort: Effort) -> Evidence:
     it = KernelLearner(Loss("absolute"), 1.0, 4, 4)
     noise = np.array([[1.0, -1.0, 1.0, -1.0]])  # noisy answers for w* = 0
     fitted = TestDataDependentLearner(it, 1.0, 1e-3, np.eye(4), release="weights").weights(noise)
-    ratio = float(np.abs(fitted).sum() / (2 * np.linalg.norm(noise)))
     return attained(
         unsatisfiable(
             effort, fit_obligation(1, 1), text="no larger sum is possible", where=[noisy()]
         ),
-        ratio,
+        float(np.abs(fitted).sum() / (2 * np.linalg.norm(noise))),
         "by orthonormal test points",
     )
 
@@ -231,8 +241,7 @@ def the_noise_is_short(rounds: Ball, beta: Ball) -> Enclosure:
     """
 
     def plain(rounds: Ball, beta: Ball) -> Ball:
-        beyond = (-arb(2).sqrt() * (rounds / beta).log()).exp()  # P(|b_t| > sqrt(2) nu log(T/beta))
-        return excess(rounds * beyond, beta)
+        return excess(rounds * (-arb(2).sqrt() * (rounds / beta).log()).exp(), beta)
 
     return at_most(
         twice(
@@ -264,13 +273,9 @@ def the_excess_falls_with_the_root_of_records(effort: Effort) -> Evidence:
     def form(n: float) -> float:
         return math.sqrt(math.sqrt(math.log(1e3)) / n) * math.log(_points(n) / 0.05)
 
-    def error(n: float, size: int, rng: np.random.Generator) -> FloatArray:
-        return np.array([_transfer_error(int(n), rng) for _ in range(size)])
-
-    claimed = Scaling(-0.5, records, "n", statistic="mean", spread=1.0)
     found = audit_utility(
-        error,
-        claimed,
+        lambda n, size, rng: np.array([_transfer_error(int(n), rng) for _ in range(size)]),
+        Scaling(-0.5, records, "n", statistic="mean", spread=1.0),
         runs=effort.of(400, 200),
         seed=effort.seed,
         name="mean error over the circle",
@@ -312,8 +317,13 @@ def _transfer_error(n: int, rng: np.random.Generator) -> float:
     """
     angle = rng.uniform(0, 2 * math.pi, _points(n))
     points = np.column_stack([np.cos(angle), np.sin(angle)])
-    it = KernelLearner(Loss("absolute"), 1.0, 2, n, label_bound=10.0)
-    mechanism = TestDataDependentLearner(it, 1.0, 1e-3, points, norm_bound=1.0)
+    mechanism = TestDataDependentLearner(
+        KernelLearner(Loss("absolute"), 1.0, 2, n, label_bound=10.0),
+        1.0,
+        1e-3,
+        points,
+        norm_bound=1.0,
+    )
     noise = mechanism.noise_scale * (
         rng.standard_exponential((1, len(points))) - rng.standard_exponential((1, len(points)))
     )
@@ -366,14 +376,16 @@ def the_loss_itself_is_small(prediction: Ball, accuracy: Ball) -> Enclosure:
     """Labels that are fair coins: the absolute loss of any prediction u is (|u - 1| + |u + 1|)/2 >=
     1 > epsilon_g, whatever n is.
     """
-
-    def form(prediction: Ball, accuracy: Ball) -> Ball:
-        return excess(abs(prediction).max(arb(1)), accuracy)
-
-    def plain(prediction: Ball, accuracy: Ball) -> Ball:
-        return excess((abs(prediction - 1) + abs(prediction + 1)) / 2, accuracy)
-
-    return enclose(twice(form, plain, prediction, accuracy))
+    return enclose(
+        twice(
+            lambda prediction, accuracy: excess(abs(prediction).max(arb(1)), accuracy),
+            lambda prediction, accuracy: excess(
+                (abs(prediction - 1) + abs(prediction + 1)) / 2, accuracy
+            ),
+            prediction,
+            accuracy,
+        )
+    )
 
 
 @claim(
@@ -460,10 +472,10 @@ def the_mean_loss_is_that_of_randomised_response(effort: Effort) -> Evidence:
     tanh(epsilon/2), which it reaches.
     """
     epsilon = sympy.Symbol("epsilon", positive=True)
-    mean = (2 / (1 + sympy.exp(-epsilon)) - 1) * epsilon
     return attained(
         identities(
-            mean - epsilon * sympy.tanh(epsilon / 2).rewrite(sympy.exp),
+            (2 / (1 + sympy.exp(-epsilon)) - 1) * epsilon
+            - epsilon * sympy.tanh(epsilon / 2).rewrite(sympy.exp),
             text="the largest mean loss is epsilon tanh(epsilon/2)",
         ),
         float(responses(1.0).lower.mean()) / math.tanh(0.5),

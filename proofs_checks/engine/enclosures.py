@@ -17,7 +17,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from flint import arb, ctx
@@ -95,34 +95,47 @@ class Box(Mapping[str, tuple[float, float]]):
             (math.log(high / low) if low > 0 else high - low, name)
             for name, (low, high) in self._ranges.items()
         )
-        if width < LEAST_WIDTH:
-            return None
         low, high = self._ranges[name]
         cut = math.sqrt(low * high) if low > 0 and high > 2 * low else _midpoint(low, high)
-        if not low < cut < high:
+        if width < LEAST_WIDTH or not low < cut < high:
             return None
         return Box(**{**self._ranges, name: (low, cut)}), Box(**{**self._ranges, name: (cut, high)})
 
 
-@dataclass(slots=True)
+Cell: TypeAlias = tuple[Box, float, Enclosure]  # with its share of the box, and the value on it
+
+
+@dataclass(frozen=True, slots=True)
 class SignMap:
     """Result of branch and bound: shares of the box with a proved sign, and the extreme values.
+
     Each bisection halves a cell's share.
     """
 
-    enclosure: Enclosure = Enclosure(-math.inf, math.inf)  # enclosure of the maximum over the box
-    positive: float = 0.0  # share of the box where the value is proved > 0
-    negative: float = 0.0  # share where it is proved <= 0
-    undecided: float = 1.0
+    enclosure: Enclosure  # enclosure of the maximum over the box
+    settled: list[Cell]  # cells with a proved sign
+    remaining: list[Cell]  # cells without one, with a value that was proved on a larger cell
     # cell, or corner of the box, on which the value is proved positive, with the largest proved
-    # lower bound
-    counterexample: Box | None = None
-    counterexample_value: Enclosure | None = None  # enclosure of the value over the counterexample
-    cells: int = 0  # number of cells evaluated
-    finished: bool = True  # false if the time limit ended the search
-    open_cells: list[Box] = field(default_factory=list)  # cells without a proved sign
-    # cells with a proved sign, and the enclosures that prove it
-    settled_cells: list[tuple[Box, Enclosure]] = field(default_factory=list)
+    # lower bound, and the enclosure of the value over it
+    counterexample: Box | None
+    counterexample_value: Enclosure | None
+    cells: int  # number of cells evaluated
+    finished: bool  # false if the time limit ended the search
+
+    @property
+    def positive(self) -> float:
+        """Return the share of the box where the value is proved > 0."""
+        return sum(share for _, share, value in self.settled if value.lower > 0)
+
+    @property
+    def negative(self) -> float:
+        """Return the share of the box where the value is proved <= 0."""
+        return sum(share for _, share, value in self.settled if value.upper <= 0)
+
+    @property
+    def undecided(self) -> float:
+        """Return the share of the box without a proved sign."""
+        return sum(share for _, share, _ in self.remaining)
 
 
 def interval(low: float, high: float) -> Ball:
@@ -200,7 +213,9 @@ def twice(form: Callable[..., Ball], plain: Callable[..., Ball], *at: Ball) -> B
         tolerance = arb(0, NEAR * (1 + float(abs(form_value.mid()))))
         if form_value.is_finite() and not (form_value + tolerance).overlaps(other):
             where = ", ".join(x.str(8, radius=False) for x in point)
-            raise Contradiction(f"{form_value.str(8)} and {other.str(8)} at {where}")
+            raise Contradiction(
+                f"two forms of one number differ: {form_value.str(8)} and {other.str(8)} at {where}"
+            )
     return form(*at)
 
 
@@ -319,59 +334,55 @@ def branch_and_bound(
         Shares proved positive, proved negative or zero, and undecided; and the counterexample cell.
     """
     deadline = time.monotonic() + seconds
-    found = SignMap()
-    lower, upper = -math.inf, -math.inf
-    # (cell, share of the box, upper bound of the function on the cell)
-    pending = deque([(box, 1.0, math.inf)])
-    thin_cells: list[tuple[Box, float, float]] = []
+    pending: deque[Cell] = deque([(box, 1.0, Enclosure(-math.inf, math.inf))])
+    settled: list[Cell] = []
+    thin_cells: list[Cell] = []
+    evaluated, lower, undecided, finished = 0, -math.inf, 1.0, True
+    counterexample: Box | None = None
+    best = Enclosure(0.0, 0.0)
     while pending:
-        can_stop = found.counterexample is not None and found.undecided <= enough
-        if found.cells and (can_stop or found.cells >= cells or time.monotonic() > deadline):
-            found.finished = can_stop or found.cells >= cells
+        can_stop = counterexample is not None and undecided <= enough
+        if evaluated and (can_stop or evaluated >= cells or time.monotonic() > deadline):
+            finished = can_stop or evaluated >= cells
             break
         cell, share, _ = pending.popleft()
         value = function(**cell.balls())
-        found.cells += 1
+        evaluated += 1
         lower = max(lower, value.lower)
+        if value.lower > best.lower:
+            counterexample, best = cell, value
         if value.lower > 0 or value.upper <= 0:
-            upper = max(upper, value.upper)
-            found.undecided -= share
-            found.settled_cells.append((cell, value))
-            if value.upper <= 0:
-                found.negative += share
-                continue
-            found.positive += share
-            if found.counterexample_value is None or value.lower > found.counterexample_value.lower:
-                found.counterexample, found.counterexample_value = cell, value
+            undecided -= share
+            settled.append((cell, share, value))
         elif (halves := cell.halves()) is None:
-            thin_cells.append((cell, share, value.upper))
+            thin_cells.append((cell, share, value))
         else:
-            pending.extend((half, share / 2, value.upper) for half in halves)
-    open_cells = thin_cells + list(pending)
-    found.undecided = sum(share for _, share, _ in open_cells)
-    upper = max([upper, *(bound for _, _, bound in open_cells)])
-    found.open_cells = [cell for cell, _, _ in open_cells]
-    _sharpen_counterexample(function, box, found)
-    best = found.counterexample_value
-    found.enclosure = Enclosure(max(lower, best.lower) if best else lower, upper)
-    return found
+            pending.extend((half, share / 2, value) for half in halves)
+    remaining = [*thin_cells, *pending]
+    upper = max(value.upper for _, _, value in (*settled, *remaining))
+    if counterexample is None:
+        return SignMap(Enclosure(lower, upper), settled, remaining, None, None, evaluated, finished)
+    counterexample, best = _sharpened(function, box, counterexample, best)
+    return SignMap(
+        Enclosure(max(lower, best.lower), upper),
+        settled,
+        remaining,
+        counterexample,
+        best,
+        evaluated,
+        finished,
+    )
 
 
-def _sharpen_counterexample(function: Callable[..., Enclosure], box: Box, found: SignMap) -> None:
-    """Shrink the counterexample: keep the half with the larger lower bound while that bound grows,
+def _sharpened(
+    function: Callable[..., Enclosure], box: Box, cell: Box, value: Enclosure
+) -> tuple[Box, Enclosure]:
+    """Shrink a counterexample: keep the half with the larger lower bound while that bound grows,
     then try the corners of the box.
     """
-    cell, value = found.counterexample, found.counterexample_value
-    if cell is None or value is None:
-        return
-    # bisections of the counterexample
     for _ in range(40):
-        halves = cell.halves()
-        if halves is None:
-            break
-        best, half = max(
-            ((function(**half.balls()), half) for half in halves), key=lambda pair: pair[0].lower
-        )
+        halves = [(function(**half.balls()), half) for half in cell.halves() or ()]
+        best, half = max(halves, key=lambda pair: pair[0].lower, default=(value, cell))
         if best.lower <= value.lower:
             break
         cell, value = half, best
@@ -379,7 +390,7 @@ def _sharpen_counterexample(function: Callable[..., Enclosure], box: Box, found:
         corner_value = function(**corner.balls())
         if corner_value.lower > value.lower:
             cell, value = corner, corner_value
-    found.counterexample, found.counterexample_value = cell, value
+    return cell, value
 
 
 def _remainder_at(y: Ball) -> Ball:

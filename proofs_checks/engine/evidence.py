@@ -56,9 +56,15 @@ def audited(
         enclosure = excess_of(result.parameter_lower, math.inf, result.claim.parameter)
     else:
         method = cast(UtilityResult, result).claim.method
-    text = result.headline().partition(": ")[2]
     return Evidence(
-        outcome, text, method, enclosure, numbers or {}, at or {}, result, grade=result.evidence
+        outcome,
+        result.headline().partition(": ")[2],
+        method,
+        enclosure,
+        numbers or {},
+        at or {},
+        result,
+        grade=result.evidence,
     )
 
 
@@ -75,9 +81,17 @@ def certified(
     """Return the evidence of the exact privacy loss of a pair, by default the mechanism's worst
     pair.
     """
-    worst = mechanism.worst_pair() if pair is None else pair
-    found = certify(mechanism, worst, claim, trials=trials, seed=effort.seed)
-    return audited(found, numbers=numbers, at=at)
+    return audited(
+        certify(
+            mechanism,
+            mechanism.worst_pair() if pair is None else pair,
+            claim,
+            trials=trials,
+            seed=effort.seed,
+        ),
+        numbers=numbers,
+        at=at,
+    )
 
 
 def measured(
@@ -86,14 +100,16 @@ def measured(
     claimed: UtilityClaim,
     *,
     reported: str = "",
+    numbers: Mapping[str, Any] | None = None,
     at: Mapping[str, Any],
     **options: Any,
 ) -> Evidence:
-    """Return the evidence of a utility audit, whose estimate is a number of the evidence with the
-    name `reported`. `options` are arguments of `audit_utility`.
+    """Return the evidence of a utility audit, with further `numbers`, and the estimate as a number
+    with the name `reported`. `options` are arguments of `audit_utility`.
     """
     found = audit_utility(error, claimed, seed=effort.seed, **options)
-    return audited(found, numbers={reported: found.estimate} if reported else None, at=at)
+    estimate = {reported: found.estimate} if reported else {}
+    return audited(found, numbers={**(numbers or {}), **estimate}, at=at)
 
 
 def case(value: float) -> float:
@@ -157,12 +173,11 @@ def identities(*differences: Any, text: str) -> Evidence:
         return Evidence(
             ClaimVerdict.HOLDS, text, "computer algebra (sympy)", grade="proved", scope=WHOLE
         )
-    left = {"difference": str(rest[0])}
     return Evidence(
         ClaimVerdict.FAILS,
         f"the two sides differ by {rest[0]}",
         "computer algebra (sympy)",
-        at=left,
+        at={"difference": str(rest[0])},
         grade="proved",
     )
 

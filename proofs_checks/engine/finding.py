@@ -308,14 +308,12 @@ def scope_of(domain: Box, asked: Box, boxed: bool, signs: SignMap | None, own: s
     `domain` is the claim's domain, `asked` the box or point that was checked, and `own` the scope
     that the check's evidence states.
     """
-    if boxed and signs is not None:
-        if all(low == high for low, high in asked.values()):
-            return POINT
-        return WHOLE if dict(asked) == dict(domain) and signs.undecided == 0 else BOX
-    if domain:
-        return POINT
     settled = signs is not None and signs.undecided == 0
-    return WHOLE if settled or own == WHOLE else POINT
+    if not boxed or signs is None:
+        return WHOLE if not domain and (settled or own == WHOLE) else POINT
+    if all(low == high for low, high in asked.values()):
+        return POINT
+    return WHOLE if asked == domain and settled else BOX
 
 
 def shares(signs: SignMap) -> str:

@@ -12,6 +12,7 @@ away and is ignored. The state is the accumulated loss l: the adversary maximize
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from scipy.stats import laplace, nbinom
@@ -83,19 +84,15 @@ def adaptive_delta(updates: int, loss: float, epsilon: float) -> float:
     ]
     value = stop
     for _ in range(updates):
-        padded = np.concatenate([np.full(STEPS, value[0]), value, np.full(STEPS, 1.0)])
+        padded = np.pad(value, STEPS, constant_values=(value[0], 1.0))
         ahead = np.lib.stride_tricks.sliding_window_view(padded, 2 * STEPS + 1)
         after_top = [ahead @ masses for masses, _, _, _ in options]
         current = stop
         while True:
             best = stop
-            for top, (_, low, lower_mass, upper_mass) in zip(after_top, options, strict=True):
-                best = np.maximum(
-                    best,
-                    top
-                    + lower_mass * _shifted(current, low)
-                    + upper_mass * _shifted(current, low + 1),
-                )
+            for top, (_, low, lower, upper) in zip(after_top, options, strict=True):
+                below = top + lower * _shifted(current, low)
+                best = np.maximum(best, below + upper * _shifted(current, low + 1))
             if np.max(best - current) <= 1e-6 * np.interp(0.0, grid, best):
                 break
             current = best
@@ -118,28 +115,20 @@ def _round_losses(t: float, shift: float, step: float) -> tuple[FloatArray, int,
     The masses of a top's losses -e, ..., e; the grid index at or below a bottom's loss; the
     bottom's masses at this index and one step up.
     """
-    z = np.linspace(0.0, shift, STEPS + 1) if shift > 0 else np.linspace(shift, 0.0, STEPS + 1)
+    z = np.linspace(min(0.0, shift), max(0.0, shift), STEPS + 1)
     knots = np.unique(np.concatenate([[t], z[z > t], [np.inf]]))
     p, q = np.diff(laplace.cdf(knots)), np.diff(laplace.cdf(knots - shift))
+    places, lower, upper = _on_grid(p[p > 0], q[p > 0], step)
     masses = np.zeros(2 * STEPS + 1)
-    positive = p > 0
-    _add_to_grid(masses, p[positive], q[positive], step)
-    bottom, other_mass = float(laplace.cdf(t)), float(laplace.cdf(t - shift))
-    grid_masses = np.zeros(2 * STEPS + 1)
-    _add_to_grid(grid_masses, np.array([bottom]), np.array([other_mass]), step)
-    low = int(np.flatnonzero(grid_masses)[0])
-    return (
-        masses,
-        low - STEPS,
-        float(grid_masses[low]),
-        float(grid_masses[min(low + 1, 2 * STEPS)] if low < 2 * STEPS else 0.0),
-    )
+    np.add.at(masses, places + STEPS, lower)
+    np.add.at(masses, places + STEPS + 1, upper)
+    place, low, high = _on_grid(laplace.cdf(t), laplace.cdf(t - shift), step)
+    return masses, int(place), float(low), float(high)
 
 
-def _add_to_grid(masses: FloatArray, p: FloatArray, q: FloatArray, step: float) -> None:
+def _on_grid(p: FloatArray, q: FloatArray, step: float) -> tuple[Any, FloatArray, FloatArray]:
+    """Return the grid index below the loss log(p / q), and the masses at it and one step up."""
     loss = np.log(p / q)
     below = np.clip(np.floor(loss / step + 1e-9), -STEPS, STEPS - 1)
     high = p * np.clip(np.expm1(below * step - loss) / math.expm1(-step), 0.0, 1.0)
-    index = below.astype(np.int64) + STEPS
-    np.add.at(masses, index, p - high)
-    np.add.at(masses, index + 1, high)
+    return below.astype(np.int64), p - high, high

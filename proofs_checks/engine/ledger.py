@@ -61,13 +61,7 @@ _AUDIT_VERDICTS = {
 
 
 class OutOfTime(Exception):
-    """Error: a check reached its time limit. The claim is then INCONCLUSIVE, with the enclosure
-    computed so far.
-    """
-
-    def __init__(self, enclosure: Enclosure | None = None) -> None:
-        super().__init__("time limit")
-        self.enclosure = enclosure
+    """Error: a check reached its time limit. The claim is then INCONCLUSIVE."""
 
 
 class MissingPackage(ImportError):
@@ -119,12 +113,10 @@ class Effort:
         """Return the seconds left until the time limit; negative after the limit."""
         return self.seconds - (time.monotonic() - self.start)
 
-    def spend(self, enclosure: Enclosure | None = None) -> None:
-        """Raise OutOfTime if the time limit is over. Long checks call this method regularly, with
-        the enclosure computed so far.
-        """
+    def spend(self) -> None:
+        """Raise OutOfTime if the time limit is over. Long checks call this method regularly."""
         if self.seconds_left() <= 0:
-            raise OutOfTime(enclosure)
+            raise OutOfTime(f"time limit of {self.seconds:g} s")
 
 
 def claim(
@@ -292,44 +284,28 @@ def settle(
     try:
         with ctx.workprec(_BITS):
             if declared.boxed:
-                whole = dict(box) == dict(declared.domain)
                 signs = branch_and_bound(
                     declared.function, box, seconds=seconds, cells=cells, enough=UNDECIDED_SHARE
                 )
-                evidence = _evidence_of(signs, "domain" if whole else "ranges asked for")
+                evidence = _evidence_of(
+                    signs, "domain" if box == declared.domain else "ranges asked for"
+                )
             else:
                 evidence = declared.function(
                     effort, **{name: low for name, (low, _) in box.items()}
                 )
-    except OutOfTime as timeout:
-        where = (
-            ""
-            if timeout.enclosure is None
-            else f"; reached [{timeout.enclosure.lower:.6g}, {timeout.enclosure.upper:.6g}]"
-        )
-        evidence = Evidence(
-            ClaimVerdict.INCONCLUSIVE,
-            f"time limit of {seconds:g} s{where}",
-            "none",
-            timeout.enclosure,
-        )
-    except Contradiction as contradiction:
-        evidence = Evidence(
-            ClaimVerdict.INCONCLUSIVE, f"two forms of one number differ: {contradiction}", "none"
-        )
-    except MissingPackage as missing:
-        evidence = Evidence(ClaimVerdict.INCONCLUSIVE, str(missing), "none")
-    if declared is _LEDGER.get(declared.id) and dict(box) == dict(_checked_box(declared, {})):
+    except (OutOfTime, MissingPackage, Contradiction) as reason:
+        evidence = Evidence(ClaimVerdict.INCONCLUSIVE, str(reason), "none")
+    if declared is _LEDGER.get(declared.id) and box == _checked_box(declared, {}):
         evidence = _check_stated_reach(evidence, declared.reach)
     evidence = replace(
         evidence,
         scope=scope_of(declared.domain, box, declared.boxed, evidence.signs, evidence.scope),
     )
-    elapsed = time.monotonic() - effort.start
     return ClaimFinding(
         name=declared.id,
         verdict=_AUDIT_VERDICTS.get(evidence.verdict, Verdict.NOT_REFUTED),
-        seconds=elapsed,
+        seconds=time.monotonic() - effort.start,
         declaration=declared,
         claim_verdict=evidence.verdict,
         box=box,
@@ -345,9 +321,8 @@ def _check_stated_reach(evidence: Evidence, reach: float | None) -> Evidence:
         return evidence
     holds = evidence.verdict in (ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT)
     found = 1 + (evidence.enclosure.upper if holds else evidence.enclosure.lower)
-    if evidence.verdict is ClaimVerdict.INCONCLUSIVE or abs(
-        found - reach
-    ) <= STATED_TOLERANCE * abs(reach):
+    is_stated = abs(found - reach) <= STATED_TOLERANCE * abs(reach)
+    if evidence.verdict is ClaimVerdict.INCONCLUSIVE or is_stated:
         return evidence
     return replace(
         evidence,
@@ -386,8 +361,10 @@ def _evidence_of(signs: SignMap, name: str) -> Evidence:
 
 def _default_point(declared: Declaration) -> dict[str, float]:
     """Return the default parameters of a check that is not over a box."""
-    parameters = list(inspect.signature(declared.function).parameters.values())[1:]
-    return {p.name: p.default for p in parameters}
+    return {
+        p.name: p.default
+        for p in list(inspect.signature(declared.function).parameters.values())[1:]
+    }
 
 
 def _checked_box(declared: Declaration, settings: Settings) -> Box:
@@ -410,5 +387,5 @@ def _checked_box(declared: Declaration, settings: Settings) -> Box:
                 f"check {declared.id}: {name} must be one number, not a range, for this "
                 f"check, got {settings[name]!r}"
             )
-    default_settings: Settings = domain if declared.boxed else _default_point(declared)
-    return Box(**{**default_settings, **requested})
+    defaults: Settings = domain if declared.boxed else _default_point(declared)
+    return Box(**{**defaults, **requested})

@@ -52,7 +52,7 @@ def proof_object(declared: Declaration) -> dict[str, Any] | None:
     else:
         cells = [
             {"box": list(_ranges(cell).values()), "below": value.upper}
-            for cell, value in signs.settled_cells
+            for cell, _, value in signs.settled
         ]
     return {
         "id": declared.id,

@@ -135,6 +135,20 @@ def test_law_of_two_rounds_by_quadrature(kernel, chi_square):
     assert (~rare).sum() >= 3 and chi_square(counts[~rare], want[~rare]) > 1e-6
 
 
+def test_a_session_gives_the_transcripts_of_the_mechanism():
+    """Each transcript has a finite density until the session halts, and another answer has none."""
+    points = np.tile(POINTS, (15, 1))
+    game = interactive(1.5, points)
+    session, row = m.PredictionSession(game), []
+    session.start(FOUR, np.random.default_rng(5))
+    for point in points:
+        answer = session.ask(point)
+        row.append(np.nan if answer is None else answer[1])
+    assert np.isnan(row[-1]) and np.isfinite(game.log_density(np.array([row]), FOUR)).all()
+    row[-1] = 0.0
+    assert game.log_density(np.array([row]), FOUR)[0] == -np.inf
+
+
 def test_jk07_w8_a_tiny_budget_of_updates_breaks_the_promise():
     it = m.KernelLearner(Loss("absolute"), 1.0, 1, 10**6, label_bound=10.0)
     with pytest.warns(UserWarning, match=r"B = 1.00146e-07 is below 1"):

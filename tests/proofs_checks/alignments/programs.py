@@ -1,5 +1,5 @@
-"""The benchmark programs of CheckDP (Wang et al. 2020), right and wrong, in the provable subset of
-Python, and others of their kind.
+"""The right benchmark programs of CheckDP (Wang et al. 2020) in the provable subset of Python, and
+others of their kind.
 """
 
 from dpwitness.proofs_checks.alignments.program import provable
@@ -41,28 +41,6 @@ def noisy_max_monotone(queries, rng, epsilon: float = 1.0):
         if i == 0 or q + noise > best:
             winner = i
             best = q + noise
-    return winner
-
-
-@provable(cost="epsilon", where=POSITIVE)
-def bad_noisy_max_value(queries, rng, epsilon: float = 1.0):
-    best = 0.0
-    for i, q in enumerate(queries):
-        noisy = q + rng.laplace(scale=2 / epsilon)
-        if i == 0 or noisy > best:
-            best = noisy
-    return best
-
-
-@provable(cost="epsilon", where=POSITIVE)
-def bad_noisy_max_half_noise(queries, rng, epsilon: float = 1.0):
-    winner = 0
-    best = 0.0
-    for i, q in enumerate(queries):
-        noisy = q + rng.laplace(scale=1 / epsilon)
-        if i == 0 or noisy > best:
-            winner = i
-            best = noisy
     return winner
 
 
@@ -130,24 +108,6 @@ def gap_sparse_vector(queries, rng, epsilon: float = 1.0, threshold: float = 0.5
 
 
 @provable(cost="epsilon", where=LIMITED)
-def bad_gap_sparse_vector(
-    queries, rng, epsilon: float = 1.0, threshold: float = 0.5, limit: int = 1
-):
-    out = []
-    noisy_threshold = threshold + rng.laplace(scale=2 / epsilon)
-    count = 0
-    for q in queries:
-        if count < limit:
-            noisy = q + rng.laplace(scale=4 * limit / epsilon)
-            if noisy >= noisy_threshold:
-                out.append(noisy)
-                count += 1
-            else:
-                out.append(0.0)
-    return out
-
-
-@provable(cost="epsilon", where=LIMITED)
 def num_sparse_vector(queries, rng, epsilon: float = 1.0, threshold: float = 0.5, limit: int = 1):
     out = []
     noisy_threshold = threshold + rng.laplace(scale=3 / epsilon)
@@ -185,90 +145,6 @@ def adaptive_sparse_vector(
     return out
 
 
-@provable(cost="epsilon", where=LIMITED)
-def bad_adaptive_sparse_vector(
-    queries, rng, epsilon: float = 1.0, threshold: float = 0.5, limit: int = 1
-):
-    out = []
-    noisy_threshold = threshold + rng.laplace(scale=2 / epsilon)
-    spent = 0
-    for q in queries:
-        if spent <= 2 * limit - 2:
-            top = rng.laplace(scale=8 * limit / epsilon)
-            if q + top - noisy_threshold >= 16:
-                out.append(q + top)
-                spent += 1
-            else:
-                middle = rng.laplace(scale=4 * limit / epsilon)
-                if q + middle - noisy_threshold >= 0:
-                    out.append(q + middle - noisy_threshold)
-                    spent += 2
-                else:
-                    out.append(0.0)
-    return out
-
-
-@provable(cost="epsilon", where=LIMITED)
-def bad_sparse_vector_1(queries, rng, epsilon: float = 1.0, threshold: float = 0.5, limit: int = 1):
-    """Without noise on the queries, and without a limit."""
-    out = []
-    noisy_threshold = threshold + rng.laplace(scale=2 / epsilon)
-    for q in queries:
-        if q >= noisy_threshold:
-            out.append(True)
-        else:
-            out.append(False)
-    return out
-
-
-@provable(cost="epsilon", where=LIMITED)
-def bad_sparse_vector_2(queries, rng, epsilon: float = 1.0, threshold: float = 0.5, limit: int = 1):
-    """Without a limit; the noise of the queries does not scale with it."""
-    out = []
-    noisy_threshold = threshold + rng.laplace(scale=2 / epsilon)
-    for q in queries:
-        if q + rng.laplace(scale=2 / epsilon) >= noisy_threshold:
-            out.append(True)
-        else:
-            out.append(False)
-    return out
-
-
-@provable(cost="epsilon", where=LIMITED)
-def bad_sparse_vector_3(queries, rng, epsilon: float = 1.0, threshold: float = 0.5, limit: int = 3):
-    """The noise of the queries does not scale with the limit (Lee and Clifton 2014)."""
-    out = []
-    noisy_threshold = threshold + rng.laplace(scale=4 / epsilon)
-    count = 0
-    for q in queries:
-        if count < limit:
-            if q + rng.laplace(scale=4 / (3 * epsilon)) >= noisy_threshold:
-                out.append(True)
-                count += 1
-            else:
-                out.append(False)
-    return out
-
-
-@provable(cost="epsilon", where=LIMITED)
-def bad_sparse_vector_4(queries, rng, epsilon: float = 1.0, threshold: float = 0.5, limit: int = 1):
-    """The noisy query is released, with the noise of its comparison (Lyu et al. 2017,
-    Algorithm 3).
-    """
-    out = []
-    noisy_threshold = threshold + rng.laplace(scale=2 / epsilon)
-    count = 0
-    for q in queries:
-        if count < limit:
-            noisy = q + rng.laplace(scale=2 * limit / epsilon)
-            if noisy >= noisy_threshold:
-                out.append(noisy)
-                count += 1
-            else:
-                out.append(0.0)
-    return out
-
-
 @provable(cost="epsilon", where=POSITIVE, neighbors="one")
 def partial_sum(queries, rng, epsilon: float = 1.0):
     total = 0.0
@@ -278,31 +154,12 @@ def partial_sum(queries, rng, epsilon: float = 1.0):
 
 
 @provable(cost="epsilon", where=POSITIVE, neighbors="one")
-def bad_partial_sum(queries, rng, epsilon: float = 1.0):
-    total = 0.0
-    for q in queries:
-        total += q
-    return total + rng.laplace(scale=1 / (2 * epsilon))
-
-
-@provable(cost="epsilon", where=POSITIVE, neighbors="one")
 def prefix_sum(queries, rng, epsilon: float = 1.0):
     out = []
     total = 0.0
     for q in queries:
         total = total + q + rng.laplace(scale=1 / epsilon)
         out.append(total)
-    return out
-
-
-@provable(cost="epsilon", where=POSITIVE, neighbors="one")
-def bad_prefix_sum(queries, rng, epsilon: float = 1.0):
-    """Noise is added to each output, not to the running sum."""
-    out = []
-    total = 0.0
-    for q in queries:
-        total = total + q
-        out.append(total + rng.laplace(scale=1 / epsilon))
     return out
 
 
@@ -324,25 +181,6 @@ def smart_sum(queries, rng, epsilon: float = 0.5, last: int = 8, block: int = 3)
     return out
 
 
-@provable(cost="2 * epsilon", where="epsilon > 0 and block >= 2", neighbors="one")
-def bad_smart_sum(queries, rng, epsilon: float = 0.5, last: int = 8, block: int = 3):
-    """The sum of a block has no noise."""
-    out = []
-    following = 0.0
-    total = 0.0
-    for i, q in enumerate(queries):
-        if i <= last:
-            if (i + 1) % block == 0:
-                following = total + q
-                total = 0.0
-                out.append(following)
-            else:
-                following = following + q + rng.laplace(scale=1 / epsilon)
-                total = total + q
-                out.append(following)
-    return out
-
-
 @provable(cost="epsilon", where=POSITIVE, neighbors="one")
 def histogram(queries, rng, epsilon: float = 1.0):
     out = []
@@ -351,19 +189,4 @@ def histogram(queries, rng, epsilon: float = 1.0):
     return out
 
 
-@provable(cost="epsilon", where=POSITIVE)
-def bad_histogram(queries, rng, epsilon: float = 1.0):
-    """All counts may change, the noise is that for one."""
-    out = []
-    for q in queries:
-        out.append(q + rng.laplace(scale=1 / epsilon))
-    return out
-
-
-def _with_promise(value):
-    return hasattr(value, "promise")
-
-
-PROGRAMS = {name: value for name, value in list(globals().items()) if _with_promise(value)}
-RIGHT = [name for name in PROGRAMS if not name.startswith("bad_")]
-WRONG = [name for name in PROGRAMS if name.startswith("bad_")]
+PROGRAMS = {name: each for name, each in list(globals().items()) if hasattr(each, "promise")}

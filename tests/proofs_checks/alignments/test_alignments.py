@@ -53,8 +53,68 @@ def written(tmp_path):
     return make
 
 
+def changed(name, *changes):
+    """Return the text of a right program with some parts replaced."""
+    text = inspect.getsource(PROGRAMS[name])
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+# wrong programs: a right one, and changes of its text
+BAD = {
+    "bad_noisy_max_value": ("noisy_max", ("return winner", "return best")),
+    "bad_noisy_max_half_noise": ("noisy_max", ("2 / epsilon", "1 / epsilon")),
+    "bad_gap_sparse_vector": ("gap_sparse_vector", ("noisy - noisy_threshold)", "noisy)")),
+    "bad_adaptive_sparse_vector": (
+        "adaptive_sparse_vector",
+        ("append(q + top - noisy_threshold)", "append(q + top)"),
+    ),
+    # without noise on the queries, and without a limit
+    "bad_sparse_vector_1": (
+        "sparse_vector",
+        (" + rng.laplace(scale=4 * limit / epsilon)", ""),
+        ("count < limit", "0 < limit"),
+    ),
+    # without a limit; the noise of the queries does not scale with it
+    "bad_sparse_vector_2": (
+        "sparse_vector",
+        ("4 * limit / epsilon", "2 / epsilon"),
+        ("count < limit", "0 < limit"),
+    ),
+    # the noise of the queries does not scale with the limit (Lee and Clifton 2014)
+    "bad_sparse_vector_3": (
+        "sparse_vector",
+        ("4 * limit / epsilon", "4 / (3 * epsilon)"),
+        ("2 / epsilon", "4 / epsilon"),
+        ("limit: int = 1", "limit: int = 3"),
+    ),
+    # the noisy query is released, with the noise of its comparison (Lyu et al. 2017, Algorithm 3)
+    "bad_sparse_vector_4": (
+        "gap_sparse_vector",
+        ("noisy - noisy_threshold)", "noisy)"),
+        ("4 * limit", "2 * limit"),
+    ),
+    "bad_partial_sum": ("partial_sum", ("1 / epsilon", "1 / (2 * epsilon)")),
+    # noise is added to each output, not to the running sum
+    "bad_prefix_sum": (
+        "prefix_sum",
+        ("total + q + rng.laplace(scale=1 / epsilon)", "total + q"),
+        ("append(total)", "append(total + rng.laplace(scale=1 / epsilon))"),
+    ),
+    # the sum of a block has no noise
+    "bad_smart_sum": (
+        "smart_sum",
+        ("following = total + q + rng.laplace(scale=1 / epsilon)", "following = total + q"),
+    ),
+    # all counts may change, the noise is that for one
+    "bad_histogram": ("histogram", (', neighbors="one"', "")),
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if not name.startswith("bad_")])
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_a_right_program_is_proved(name):
     found = prove(PROGRAMS[name], trials=0)
     assert (
@@ -65,9 +125,9 @@ def test_a_right_program_is_proved(name):
 
 
 @pytest.mark.slow_cases("bad_adaptive_sparse_vector")
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if name.startswith("bad_")])
-def test_a_wrong_program_is_not_proved(name):
-    found = prove(PROGRAMS[name], trials=0, seconds=20)
+@pytest.mark.parametrize("name", BAD)
+def test_a_wrong_program_is_not_proved(name, written):
+    found = prove(written(changed(*BAD[name])), trials=0, seconds=20)
     assert found.verdict is Verdict.INCONCLUSIVE and found.proofs == ()
 
 
@@ -204,14 +264,8 @@ WRONG_CHANGES = [
 )
 @pytest.mark.parametrize(("name", "old", "new"), WRONG_CHANGES)
 def test_a_wrong_change_of_a_right_program_is_not_proved(name, old, new, written):
-    text = inspect.getsource(PROGRAMS[name])
-    changed = (
-        new.join(text.rsplit(old, 1)) if old == "        total = 0.0\n" else text.replace(old, new)
-    )
-    assert (
-        changed != text
-        and prove(written(changed), trials=0, seconds=10).verdict is Verdict.INCONCLUSIVE
-    )
+    text = written(changed(name, (old, new)))
+    assert prove(text, trials=0, seconds=10).verdict is Verdict.INCONCLUSIVE
 
 
 TRAPS = {
@@ -363,22 +417,15 @@ def test_the_checker_alone_refuses_a_raw_value_and_a_cost_above_the_budget(writt
     )
 
 
-SMALL = [
-    name
-    for name in PROGRAMS
-    if name.startswith("bad_")
-    and "gap" not in name
-    and "adaptive" not in name
-    and name[-1] not in "234"
-]
+SMALL = [name for name in BAD if not any(word in name for word in ("gap", "adapt", *"234"))]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
-def test_the_checker_alone_proves_no_wrong_program(name, monkeypatch):
+def test_the_checker_alone_proves_no_wrong_program(name, written, monkeypatch):
     """No trial run refutes an alignment: every member of the template meets the checker."""
     monkeypatch.setattr("dpwitness.proofs_checks.alignments.prove.trial_runs", lambda *_: [])
-    assert prove(PROGRAMS[name], trials=0, seconds=300).proofs == ()
+    assert prove(written(changed(*BAD[name])), trials=0, seconds=300).proofs == ()
 
 
 def test_the_checker_refuses_false_certificates():
@@ -407,7 +454,7 @@ def test_the_checker_refuses_false_certificates():
 
 
 OUTSIDE = {
-    "x = q ** 2": "operator",
+    "x = q ** 2": "the syntax Pow",
     "x = later": "may have no value",
     "x = 0": "types real and int",
     "x = float(q)": "outside the provable subset",
