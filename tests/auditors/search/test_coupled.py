@@ -4,8 +4,8 @@ none, and a choice is the same in each run.
 
 import math
 import sys
-from statistics import median
 from collections import Counter
+from statistics import median
 
 import pytest
 
