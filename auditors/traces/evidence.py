@@ -31,6 +31,14 @@ FINDINGS = {
 _ASSUMPTION = "the traced laws are the laws of the noise"
 
 
+def describe_composed(claim: Claim, loss: float, claimed: float, digits: int = 4) -> str:
+    """Return the parameter to which the losses of calls compose, beside the claimed parameter."""
+    symbol, delta = claim.symbol, claim.delta_budget
+    reached = f"no finite {symbol}" if math.isinf(loss) else f"{symbol} = {loss:.{digits}g}"
+    at = f" at delta = {delta:g}" if delta else ""
+    return f"{reached}{at}, claimed {claimed:.{digits}g}"
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Difference or defect that a trace shows.
@@ -214,14 +222,9 @@ class TraceEvidence:
                 f"claim: {'; '.join(self._accounting)}; "
                 "no count of this audit shows a violation"
             )
-        symbol, at = (
-            claim.symbol,
-            f" at delta = {claim.delta_budget:g}" if claim.delta_budget else "",
-        )
-        reached = f"no finite {symbol}" if math.isinf(self.loss) else f"{symbol} = {self.loss:.4g}"
+        composed = describe_composed(claim, self.loss, self.claimed)
         return (
-            f"the calls of a traced run on the pair ({self.pair}) compose to {reached}{at}, "
-            f"claimed {self.claimed:.4g}: "
+            f"the calls of a traced run on the pair ({self.pair}) compose to {composed}: "
             f"VIOLATED if {_ASSUMPTION}, which no count of this audit confirms"
         )
 

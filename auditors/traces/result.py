@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from dpwitness.auditors.audit.result import AuditResult
-from dpwitness.auditors.traces.evidence import Finding, TracedCall
+from dpwitness.auditors.traces.evidence import Finding, TracedCall, describe_composed
 from dpwitness.auditors.witnesses.result import ClaimResult, pair_line
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.datasets.pairs import Pair
@@ -167,11 +167,9 @@ class TraceResult(ClaimResult):
         """Return a description of the composed loss of the trace."""
         if math.isnan(self.loss):
             return "the privacy loss of some calls is unknown"
-        delta = self.claim.delta_budget
-        text = f"its calls compose to {self.claim.symbol} = {self.loss:.4g}" + (
-            f" at delta = {delta:g}" if delta else ""
+        return (
+            f"its calls compose to {describe_composed(self.claim, self.loss, self.claim.parameter)}"
         )
-        return f"{text}, claimed {self.claim.parameter:.4g}"
 
     def _pair_name(self) -> str:
         """Return the name of the pair for a headline."""
