@@ -476,7 +476,8 @@ SCORES = listing(
         name=text(200, empty=False),
         target=nullable(FUNCTION),
         suggested=boolean,
-        keys=listing(anything, 1, 256),
+        # texts, or numbers of columns
+        keys=listing(nullable(either(str, text(200_000), integer(0, 255))), 1, 256),
     ),
     1,
     64,

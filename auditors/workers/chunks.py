@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from dpwitness.auditors.events.event import MIN_KERNEL_ROUNDS, Event, Kernel, cached_kernel
 from dpwitness.auditors.events.outputs import Outputs, encode
 from dpwitness.auditors.statistics.certificate import Tally
-from dpwitness.auditors.workers.fitness import Unfit, mark, same_outputs
+from dpwitness.auditors.workers.fitness import Unfit, mark
 from dpwitness.auditors.workers.rounds import (
     NOTHING,
     Run,
@@ -181,24 +181,6 @@ class Segment:
             int(table[0, 2] + table[1, 1]) + lost,
             int(table.sum()) + lost,
             directions,
-        )
-
-    def agrees(self, other: Segment) -> bool:
-        """Return whether another run of the same chunks gave the same results; the duration is not
-        compared.
-        """
-        fields = [
-            (each.rounds, each.lost, each.marks, each.single, len(each.tables), len(each.sides))
-            for each in (self, other)
-        ]
-        return (
-            fields[0] == fields[1]
-            and all(np.array_equal(a, b) for a, b in zip(self.tables, other.tables, strict=True))
-            and all(
-                a is b if a is None or b is None else same_outputs(a, b)
-                for ours, theirs in zip(self.sides, other.sides, strict=True)
-                for a, b in zip(ours, theirs, strict=True)
-            )
         )
 
 

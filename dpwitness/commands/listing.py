@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from dpwitness import mechanisms, reports
-from dpwitness.auditors.witnesses.store import Store, StoredAudit, open_store, read_store
+from dpwitness.auditors.witnesses.store import StoredAudit, open_store, read_store
 from dpwitness.clone import from_clone
 from dpwitness.commands.claims import list_claims
 from dpwitness.commands.common import print_json
@@ -332,13 +332,12 @@ def _list_environments(as_json: bool) -> int:
 
 
 def store(args: argparse.Namespace) -> int:
-    """Run ``dpwitness store gc``: remove damaged and named audits, and the chunks of finished
-    audits; return the exit code.
+    """Run ``dpwitness store gc``: remove named audits, and the chunks of finished audits; return
+    the exit code.
     """
     file = Path(args.file)
     with _readable(args.file), open_store(args.file) as opened:
-        before, damaged = file.stat().st_size, opened.clear_damage()
-        entries = opened.entries()
+        before, entries = file.stat().st_size, opened.entries()
         for name in args.names:
             if name not in {entry.name for entry in entries}:
                 existing = ", ".join(sorted({entry.name for entry in entries})) or "none"
@@ -353,8 +352,6 @@ def store(args: argparse.Namespace) -> int:
         for entry in finished:
             opened.drop(entry.id, only_chunks=True)
         opened.connection.execute("VACUUM")
-    if damaged:
-        print(f"{damaged} damaged audits removed")
     print(
         f"{len(finished)} audits were reduced to results: {before / 1e6:.1f} MB before, "
         f"{file.stat().st_size / 1e6:.1f} MB now"
@@ -403,20 +400,10 @@ def _list_stores(files: Sequence[str], as_json: bool) -> int:
                 print(f"{where}{len(entries)} audits, {Path(file).stat().st_size / 1e6:.1f} MB")
             elif number == len(files):
                 print_json(rows)
-            _require_intact(opened, entries)
+            opened.require_intact()
+            for entry in entries:
+                entry.require_consistent()
     return OK
-
-
-def _require_intact(store: Store, entries: list[StoredAudit]) -> None:
-    names = {entry.id: entry.name for entry in entries}
-    for damage in store.damage():
-        name = damage.name or names.get(damage.audit)
-        raise InvalidArgument(
-            f"store is damaged{f' at audit {name}' if name else ''} ({damage.row}), got "
-            f"{store.path}: remove the damaged audits with `dpwitness store gc {store.path}`"
-        )
-    for entry in entries:
-        entry.require_consistent()
 
 
 def _format_state(entry: StoredAudit) -> str:
