@@ -5,11 +5,14 @@ which the calls compose.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Protocol, Self
 
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.claims import Claim
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
 
 # kind of finding -> meaning, the same for every library
@@ -117,6 +120,25 @@ class TracedCall:
             for name, value in data.items()
         }
         return cls(**values)
+
+
+# limits of the CPU time of traced runs, and as a share of a time budget and of the audit's runs
+_SECONDS, _SHARE = 2.0, 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of the traced runs of one audit: their number, and their CPU time in seconds."""
+
+    runs: int
+    seconds: float
+
+    @classmethod
+    def of(cls, trials: int, seconds: float | None) -> Limits:
+        """Return the limits for an audit with this budget."""
+        return cls(
+            int(_SHARE * trials), _SECONDS if seconds is None else min(5.0, _SHARE * seconds)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +277,37 @@ class TraceEvidence:
             data["runs"],
             data["doubt"],
         )
+
+
+class FirstLook(Protocol):
+    """Traced runs before a black-box audit (`first_look`), as the kind of traces offers them."""
+
+    def is_traceable(self, mechanism: Any) -> bool:
+        """Return whether the mechanism's runs can be traced."""
+
+    def worst_pairs(
+        self,
+        mechanism: Any,
+        pairs: Sequence[Pair],
+        claim: Claim,
+        seed: int,
+        limits: Limits,
+        time_limit: float,
+    ) -> tuple[list[int], bool]:
+        """Return the numbers of the pairs that look worst, and whether the time was not enough."""
+
+    def worst_evidence(
+        self,
+        mechanism: Any,
+        pairs: Sequence[Pair],
+        claim: Claim,
+        seed: int,
+        limits: Limits,
+        time_limit: float,
+    ) -> tuple[TraceEvidence | None, str, FloatArray | None]:
+        """Return evidence on the worst pair, a note if there is none, and the shift of the output
+        on the first pair.
+        """
 
 
 def explanations(result: Json) -> tuple[str, ...]:

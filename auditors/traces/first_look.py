@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -21,7 +20,7 @@ import numpy as np
 
 from dpwitness.auditors.traces.calls import CallTable
 from dpwitness.auditors.traces.coupling import CHARGED, PairEvidence
-from dpwitness.auditors.traces.evidence import TraceEvidence
+from dpwitness.auditors.traces.evidence import Limits, TraceEvidence
 from dpwitness.auditors.traces.pair_analysis import (
     REPEATS,
     UNFAITHFUL,
@@ -39,27 +38,12 @@ from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.recording.recorder import Stopped
 
-# limits of the CPU time of traced runs, and as a share of a time budget and of the audit's runs
-SECONDS, SHARE = 2.0, 0.05
 _PAIRS_SHARE = 0.4  # share of these limits for the comparison of pairs
 _WAITING = 4.0  # limit of the wall time, as a multiple of the limit of the CPU time
 # maximum number of draws that are shifted to see whether they reach the output
 _MAX_COORDINATES = 12
 _T = TypeVar("_T")
 _REPLAYS = 2  # recordings in which the draws must reach the output
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits of the traced runs of one audit: their number, and their CPU time in seconds."""
-
-    runs: int
-    seconds: float
-
-    @classmethod
-    def of(cls, trials: int, seconds: float | None) -> Limits:
-        """Return the limits for an audit with this budget."""
-        return cls(int(SHARE * trials), SECONDS if seconds is None else min(5.0, SHARE * seconds))
 
 
 class TooLate(Stopped):

@@ -15,6 +15,7 @@ from dpwitness.auditors.audit.audit import Progress, audit
 from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.search.catalogue import audited_pairs, require_domain
 from dpwitness.auditors.search.search import explore
+from dpwitness.auditors.traces import first_look
 from dpwitness.auditors.traces.coupling import PairEvidence
 from dpwitness.auditors.traces.evidence import FINDINGS
 from dpwitness.auditors.traces.pair_analysis import examine, glance
@@ -440,4 +441,5 @@ KIND = Kind(
         },
     ),
     replay=_replay,
+    first_look=first_look,
 )

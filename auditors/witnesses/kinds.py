@@ -198,6 +198,8 @@ class Kind:
         Whether a replay runs the target of the witness.
     draws : bool
         Whether a replay depends on a seed and a confidence.
+    first_look : module or None
+        Traced runs before a black-box audit (`traces.evidence.FirstLook`).
     least_confidence : float
         Least default confidence of a replay: the author of the witness chose the recorded one.
     """
@@ -222,6 +224,7 @@ class Kind:
     again: str = "with fresh randomness"
     runs: bool = True
     draws: bool = True
+    first_look: Any = None
     least_confidence: float = 0.99
 
 

@@ -87,26 +87,17 @@ def difference(one: Outputs, zero: Outputs) -> float:
     Each column, and its distance from the median, has a Kolmogorov-Smirnov test. If a column has
     few values, the counts of each value are tested as well.
     """
-    if min(len(one), len(zero)) < 8:
+    n, m = (min(len(side), _MAX_ROWS) for side in (one, zero))
+    if min(n, m) < 8:
         return 1.0
-    both = concatenate(
-        [
-            one.take(np.arange(min(len(one), _MAX_ROWS))),
-            zero.take(np.arange(min(len(zero), _MAX_ROWS))),
-        ]
-    )
-    n, m = min(len(one), _MAX_ROWS), min(len(zero), _MAX_ROWS)
+    both = concatenate([one.take(np.arange(n)), zero.take(np.arange(m))])
     found, columns = 1.0, both.matrix().T[: _MAX_COLUMNS + 1]
     for number, column in enumerate(columns):
-        with np.errstate(invalid="ignore", over="ignore"):
-            folded = (
-                []
-                if number == 0
-                else [np.abs(column - np.nanmedian(column))]
-                if np.isfinite(column).any()
-                else []
-            )
-        for values in (column, *folded):
+        tested = [column]
+        if number > 0 and np.isfinite(column).any():
+            with np.errstate(invalid="ignore", over="ignore"):
+                tested.append(np.abs(column - np.nanmedian(column)))
+        for values in tested:
             rank = np.unique(values, return_inverse=True)[1].ravel()
             counts = [np.bincount(side, minlength=rank.max() + 1) for side in (rank[:n], rank[n:])]
             gap = float(np.max(np.abs(np.cumsum(counts[0]) / n - np.cumsum(counts[1]) / m)))
