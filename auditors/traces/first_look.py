@@ -22,6 +22,7 @@ from dpwitness.auditors.traces.calls import CallTable
 from dpwitness.auditors.traces.coupling import CHARGED, PairEvidence
 from dpwitness.auditors.traces.evidence import Limits, TraceEvidence
 from dpwitness.auditors.traces.pair_analysis import (
+    MAY_BE_CHANCE,
     REPEATS,
     UNFAITHFUL,
     examine,
@@ -132,23 +133,11 @@ def worst_evidence(
                 found.append(_evidence_on(recorder, pair, claim, mechanism))
             shift = _output_shift(recorder, pairs[0], claim)
     except Stopped:
-        note = (
-            f"no trace: its runs would take more than {limits.runs:,} runs or "
-            f"{limits.seconds:.2g} s"
-            if not found
-            else ""
-        )
+        limit = f"{limits.runs:,} runs or {limits.seconds:.2g} s"
+        note = "" if found else f"no trace: its runs would take more than {limit}"
     except Exception as error:  # data of any kind: what cannot be traced can still be audited
         note = f"no trace: {type(error).__name__}: {error}"
-    beyond = [each for each in found if each.exceeds]
-    best = (
-        max(beyond, key=lambda each: each.loss / each.claimed)
-        if beyond
-        else found[0]
-        if found
-        else None
-    )
-    return best, note, shift
+    return max(found, key=lambda each: each.excess, default=None), note, shift
 
 
 def _output_shift(recorder: SessionRecorder, pair: Pair, claim: Claim) -> FloatArray | None:
@@ -157,21 +146,16 @@ def _output_shift(recorder: SessionRecorder, pair: Pair, claim: Claim) -> FloatA
 
     None if outputs are not numbers, or none of them moves.
     """
-    runs, found = PairSession.of(recorder, pair, claim), list[FloatArray]()
-    for _ in range(_REPLAYS):
-        recorded = runs.record()
-        sides = recorded, runs.replay(recorded, brief=True)
-        numbers = [np.asarray(side["numbers"], dtype=float) for side in sides]
-        if (
-            any(side["raised"] or side["texts"] for side in sides)
-            or numbers[0].shape != numbers[1].shape
-        ):
-            return None
-        with np.errstate(invalid="ignore"):  # infinite outputs have no difference
-            found.append(numbers[0] - numbers[1])
-    if found[0].shape != found[-1].shape:
+    runs = PairSession.of(recorder, pair, claim)
+    recordings = [runs.record_both(brief=True) for _ in range(_REPLAYS)]
+    outputs = [side for both in recordings for side in both]
+    shapes = {np.shape(side["numbers"]) for side in outputs}
+    if any(side["raised"] or side["texts"] for side in outputs) or len(shapes) > 1:
         return None
-    shift = np.mean(found, axis=0) * (1.0 if runs.first is pair.d1 else -1.0)
+    numbers = np.array([[side["numbers"] for side in both] for both in recordings], dtype=float)
+    with np.errstate(invalid="ignore"):  # infinite outputs have no difference
+        shift = np.mean(numbers[:, 0] - numbers[:, 1], axis=0)
+    shift *= 1.0 if runs.first is pair.d1 else -1.0
     return shift if np.isfinite(shift).all() and shift.any() else None
 
 
@@ -220,10 +204,7 @@ def _partial_doubt(runs: PairSession, evidence: PairEvidence) -> str:
     without a law of noise, such as seeds, have no price.
     """
     if evidence.suspicions:
-        return (
-            "the runs on both datasets differ, which may be chance: "
-            f"{evidence.suspicions[0].message}"
-        )
+        return f"{MAY_BE_CHANCE}: {evidence.suspicions[0].message}"
     recorded = runs.record()
     constant = _parts(recorded)
     for _ in range(REPEATS):

@@ -41,6 +41,7 @@ NOT_RECORDED = "no call of a noise primitive was recorded"
 UNFAITHFUL = (
     "two runs on one dataset with the same draws differ: a part of the noise is not recorded"
 )
+MAY_BE_CHANCE = "the runs on both datasets differ, which may be chance"
 REPEATS = 12  # further recordings in which a constant output may change
 _SYSTEM = (
     "os.urandom",
@@ -192,31 +193,20 @@ def _with_unseen_draws(
         past = runs.recorder.step(
             "past", key=pairs[0][0]["key"], dataset=runs.first, seed=runs.recorder.run_seed()
         )
-        by = (
-            f"; numbers were drawn without a known primitive, by: {', '.join(past)}"
-            if past
-            else "; the source is not a known generator, or another thread draws"
-        )
-        cached = (
-            f"; never called: {', '.join(uncalled)}, which may be kept under another name"
-            if uncalled
-            else ""
-        )
-        return evidence.with_finding(
-            "SOURCE",
-            f"two runs on one dataset with the same record differ: {difference}{by}{cached}",
-        )
-    if asked and len(uncalled) == len(asked):
-        message = (
-            f"no call was recorded of {', '.join(asked)}: kept under another name, or not used"
-        )
-        if names:
-            return evidence.with_note(
-                f"{message}; calls were recorded of {', '.join(sorted(names))}"
-            )
-        if not any(run["calls"] for run_pair in pairs for run in run_pair):
-            return evidence.with_finding("SOURCE", message)
-    return evidence
+        by = "the source is not a known generator, or another thread draws"
+        if past:
+            by = f"numbers were drawn without a known primitive, by: {', '.join(past)}"
+        if uncalled:
+            by += f"; never called: {', '.join(uncalled)}, which may be kept under another name"
+        message = f"two runs on one dataset with the same record differ: {difference}; {by}"
+        return evidence.with_finding("SOURCE", message)
+    if not asked or len(uncalled) < len(asked):
+        return evidence
+    message = f"no call was recorded of {', '.join(asked)}: kept under another name, or not used"
+    if names:
+        return evidence.with_note(f"{message}; calls were recorded of {', '.join(sorted(names))}")
+    recorded = any(run["calls"] for run_pair in pairs for run in run_pair)
+    return evidence if recorded else evidence.with_finding("SOURCE", message)
 
 
 def _with_unseeded_draws(
@@ -274,7 +264,8 @@ def _with_coupled_confirmed(
     them.
     """
     losses = tuple(f for f in evidence.findings if f.kind == "LOSS")
-    if not evidence.calls.plain or not (evidence.coupled() or (evidence.calls.moved and losses)):
+    moved_losses = losses if evidence.calls.moved else ()
+    if not evidence.calls.plain or not (*evidence.coupled(), *moved_losses):
         return evidence
     if not evidence.laws:
         evidence, _ = laws_compared(runs, evidence, recordings)
@@ -289,16 +280,13 @@ def _with_coupled_confirmed(
                 .with_loss(runs)
                 .with_loss_findings(runs.claim)
             )
-    if evidence.laws in ("mixed", "unknown"):
-        doubtful = evidence.coupled()
-        if (
-            evidence.laws == "mixed"
-            and evidence.calls.moved
-            and not alignment_repeats(runs, evidence)
-        ):
-            doubtful += losses
-        return replace(evidence.without(doubtful), suspicions=(*evidence.suspicions, *doubtful))
-    return evidence
+    if evidence.laws not in ("mixed", "unknown"):
+        return evidence
+    doubtful = evidence.coupled()
+    moved = evidence.laws == "mixed" and bool(evidence.calls.moved)
+    if moved and not alignment_repeats(runs, evidence):
+        doubtful += losses
+    return replace(evidence.without(doubtful), suspicions=(*evidence.suspicions, *doubtful))
 
 
 def _with_loose_findings(
@@ -414,15 +402,15 @@ def _always(own: list[Json], others: list[Json]) -> Finding | None:
     if any(len(side) != 1 for side in sizes):
         return None
     if sizes[0] != sizes[1]:
-        return Finding(
-            "OUTPUT", f"it has {sizes[0].pop()} numbers and {sizes[1].pop()}{FOR_ALL_NOISE}"
-        )
-    return _constant_content(sides)
+        message = f"it has {sizes[0].pop()} numbers and {sizes[1].pop()}"
+    else:
+        message = _constant_content(sides)
+    return Finding("OUTPUT", f"{message}{FOR_ALL_NOISE}") if message else None
 
 
-def _constant_content(sides: list[list[Json]]) -> Finding | None:
-    """Return a finding for a number or the texts of outputs of one size that are constant on each
-    dataset and differ between the datasets; None if there is none.
+def _constant_content(sides: list[list[Json]]) -> str:
+    """Return a number or the texts of outputs of one size that are constant on each dataset and
+    differ between the datasets; empty if there are none.
     """
     first, second = (np.array([r["numbers"] for r in side], dtype=float) for side in sides)
     nan = [np.isnan(side) for side in (first, second)]
@@ -430,9 +418,7 @@ def _constant_content(sides: list[list[Json]]) -> Finding | None:
         (nan[0].all(axis=0) & ~nan[1].any(axis=0)) | (nan[1].all(axis=0) & ~nan[0].any(axis=0))
     )
     if lone.size:
-        return Finding(
-            "OUTPUT", f"number {lone[0]} of the output is NaN on one side only{FOR_ALL_NOISE}"
-        )
+        return f"number {lone[0]} of the output is NaN on one side only"
     fixed = np.flatnonzero(
         _equal(first, first[0]).all(axis=0)
         & _equal(second, second[0]).all(axis=0)
@@ -440,15 +426,12 @@ def _constant_content(sides: list[list[Json]]) -> Finding | None:
     )
     if fixed.size:
         k = fixed[0]
-        return Finding(
-            "OUTPUT",
-            f"number {k} of the output is {first[0, k]:.6g} and {second[0, k]:.6g}{FOR_ALL_NOISE}",
-        )
+        return f"number {k} of the output is {first[0, k]:.6g} and {second[0, k]:.6g}"
     texts = [{tuple(r["texts"]) for r in side} for side in sides]
     if any(len(side) != 1 for side in texts) or texts[0] == texts[1]:
-        return None
+        return ""
     shown = [list(side.pop())[:3] for side in texts]
-    return Finding("OUTPUT", f"it holds {shown[0]} and {shown[1]}{FOR_ALL_NOISE}")
+    return f"it holds {shown[0]} and {shown[1]}"
 
 
 def _equal(a: FloatArray, b: FloatArray) -> NDArray[np.bool_]:

@@ -151,10 +151,10 @@ class PairSession:
         """Record one run on the first dataset."""
         return self.recorder.record(self.first)
 
-    def record_both(self) -> tuple[Json, Json]:
+    def record_both(self, *, brief: bool = False) -> tuple[Json, Json]:
         """Record one run on the first dataset, and replay it on the second dataset."""
         recorded = self.record()
-        return recorded, self.replay(recorded)
+        return recorded, self.replay(recorded, brief=brief)
 
     def replay(
         self, recorded: Json, shifts: Any = None, *, brief: bool = False, whole: bool = False
