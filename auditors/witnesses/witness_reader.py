@@ -9,8 +9,6 @@ test.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -25,6 +23,7 @@ from dpwitness.auditors.statistics.certificate import Part, Prior, Tally, Within
 from dpwitness.auditors.statistics.combination import combined_bound, combined_p_value
 from dpwitness.auditors.witnesses.kinds import kind_named, witness_kinds
 from dpwitness.auditors.witnesses.parquet_files import has_frame_files, read_frame_files
+from dpwitness.auditors.witnesses.seals import check_seal, seal
 from dpwitness.auditors.witnesses.verdicts import SCHEMA, Verdict, strict
 from dpwitness.core.claims import Claim, exact_claim
 from dpwitness.core.datasets.pairs import Pair
@@ -261,25 +260,6 @@ class Witness:
         )
 
 
-def fingerprint(witness: Json) -> str:
-    """Return the SHA-256 of all fields but the hash, as JSON with sorted names and
-    without spaces.
-    """
-    content = {key: value for key, value in witness.items() if key != "sha256"}
-    return hashlib.sha256(
-        json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
-    ).hexdigest()
-
-
-def seal(witness: Json) -> Json:
-    """Return the witness with the hash of its content, which reveals later edits.
-
-    Raises InvalidArgument for content that the reader would refuse.
-    """
-    require_json_limits(witness)
-    return {**witness, "sha256": fingerprint(witness)}
-
-
 def load_json(source: str | Path | Json) -> tuple[Json, str]:
     """Return the content of a witness file, with its fields checked, and the file's name.
 
@@ -321,21 +301,6 @@ def naming_file(file: str) -> Iterator[None]:
         text = str(error).removeprefix("replay: ").removeprefix(f"{file}: ")
         incomplete = "; the witness is incomplete" if text.endswith("is missing") else ""
         raise InvalidArgument(f"replay: {file}: {text}{incomplete}") from None
-
-
-def check_seal(data: Json, name: str) -> tuple[str, ...]:
-    """Return a note if the witness has no hash.
-
-    Raises InvalidArgument if the hash is not the hash of the content.
-    """
-    if "sha256" not in data:
-        return ("the witness has no hash of its content, so edits cannot be detected",)
-    if data["sha256"] != fingerprint(data):
-        raise InvalidArgument(
-            f"replay: {name}: sha256 is not that of the content: the witness was edited or "
-            "damaged; remove this field to read the witness without the check"
-        )
-    return ()
 
 
 def read_pair(fields: Json, classes: Resolver | None = None) -> Pair:
