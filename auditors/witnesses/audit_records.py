@@ -1,5 +1,4 @@
-"""Ledger of one audit in a store: its identity, its settled facts, its counts, and its interim
-looks.
+"""Ledger of one audit in a store: its identity, its settled facts, and its counts.
 
 The identity holds the parts on which the counts depend, as text or hash. A span of chunks is stored
 as bytes: JSON for counts, a NumPy archive if outputs are included. Reading never executes code from
@@ -22,7 +21,7 @@ from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -245,6 +244,7 @@ def _part_from_json(part: dict[str, Any], arrays: dict[str, Any]) -> Segment:
 
 T = TypeVar("T")
 
+_MISSING = object()
 _RETRY = 5.0  # seconds after a failed transaction
 
 
@@ -278,13 +278,11 @@ class AuditLedger:
 
     def fact(self, key: str, find: Callable[[], T]) -> T:
         """Return the value under a key. If it is missing, compute it with `find` and store it."""
-        missing = object()
-        found: Any = self.value(key, missing)
-        if found is missing:
+        found: T | object = self.value(key, _MISSING)
+        if found is _MISSING:
             found = find()
             self.put(key, found)
-        settled: T = found
-        return settled
+        return cast("T", found)
 
     def value(self, key: str, missing: Any) -> Any:
         """Return the stored value under a key, or `missing`."""
@@ -348,10 +346,6 @@ class AuditLedger:
                 how="OR IGNORE",
             )
         )
-
-    def look(self, runs: int, bound: float) -> None:
-        """Record an interim look: the number of runs made before it, and the certified bound."""
-        self._put(*insert_statement("looks", self.entry.id, runs, float(min(bound, 1e308))))
 
     def progress(self, done: int, planned: int) -> None:
         """Record the number of runs done and planned."""

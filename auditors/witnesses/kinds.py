@@ -137,15 +137,6 @@ class Recomputed:
     values: dict[str, float] = field(default_factory=dict)
 
 
-def unchecked(result: Json) -> Recomputed:
-    """Return that nothing follows from the numbers of a result."""
-    return Recomputed()
-
-
-def _nothing(result: Json) -> list[Any]:
-    return []
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """A kind of audit.
@@ -205,7 +196,7 @@ class Kind:
     """
 
     name: str
-    facts: Callable[[Json], Facts] = _nothing
+    facts: Callable[[Json], Facts] = lambda result: []
     table: Callable[[Json], CardTable | None] = lambda result: None
     advice: Mapping[str, str] = field(default_factory=dict)
     untested: Callable[[list[Json]], list[str]] = lambda results: []
@@ -213,11 +204,11 @@ class Kind:
     certifies: bool = False
     rule: str = "VALUE"
     suspicion: str = ""
-    findings: Callable[[Json], list[tuple[str, str]]] = _nothing
+    findings: Callable[[Json], list[tuple[str, str]]] = lambda result: []
     measure: Measure | None = None
     headline: Callable[[Json], str | None] = lambda result: None
     fields: Mapping[str, Rule] = field(default_factory=dict)
-    recompute: Callable[[Json], Recomputed] = unchecked
+    recompute: Callable[[Json], Recomputed] = lambda result: Recomputed()
     read: Callable[[Json, str], Any] | None = None
     witness: tuple[Mapping[str, Rule], Mapping[str, Rule]] | None = None
     replay: Callable[[Any, Any, Any], tuple[Any, str, tuple[str, ...]]] | None = None

@@ -129,7 +129,7 @@ class Store:
         """Raise InvalidArgument if a row is damaged; rows of spans are checked when they are
         read.
         """
-        for table in ("audits", "facts", "looks", "stages"):
+        for table in ("audits", "facts", "stages"):
             self.rows(table)
 
     def write(self, table: str, *values: Any) -> None:
@@ -191,9 +191,9 @@ class Store:
         with self.transaction() as connection:
             ends = (stage_number(audit, 0, 0, False), stage_number(audit + 1, 0, 0, False))
             connection.execute("DELETE FROM spans WHERE stage >= ? AND stage < ?", ends)
-            for table in ("stages", "facts", "looks")[: 1 if only_chunks else 3]:
-                connection.execute(f"DELETE FROM {table} WHERE audit = ?", (audit,))
+            connection.execute("DELETE FROM stages WHERE audit = ?", (audit,))
             if not only_chunks:
+                connection.execute("DELETE FROM facts WHERE audit = ?", (audit,))
                 connection.execute("DELETE FROM audits WHERE id = ?", (audit,))
 
 
@@ -350,8 +350,6 @@ CREATE TABLE audits (id INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, name TEX
     planned INTEGER NOT NULL DEFAULT 0, done INTEGER NOT NULL DEFAULT 0, ended REAL, verdict TEXT, result TEXT, checksum TEXT NOT NULL);
 CREATE TABLE facts (audit INTEGER NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, checksum TEXT NOT NULL,
     PRIMARY KEY (audit, key)) WITHOUT ROWID;
-CREATE TABLE looks (audit INTEGER NOT NULL, runs INTEGER NOT NULL, bound REAL NOT NULL, checksum TEXT NOT NULL,
-    PRIMARY KEY (audit, runs)) WITHOUT ROWID;
 CREATE TABLE stages (id INTEGER PRIMARY KEY, audit INTEGER NOT NULL, phase INTEGER NOT NULL, pair INTEGER NOT NULL,
     single INTEGER NOT NULL, rounds INTEGER NOT NULL, chunk INTEGER NOT NULL, checksum TEXT NOT NULL);
 CREATE TABLE spans (stage INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, rounds INTEGER NOT NULL, payload BLOB NOT NULL,
@@ -372,12 +370,11 @@ COLUMNS = {
         "result",
     ),
     "facts": ("audit", "key", "value"),
-    "looks": ("audit", "runs", "bound"),
     "stages": ("id", "audit", "phase", "pair", "single", "rounds", "chunk"),
     "spans": ("stage", "first", "last", "rounds", "payload"),
 }
 # number of leading columns that identify a row
-_KEYS = {"audits": 1, "facts": 2, "looks": 2, "stages": 1, "spans": 2}
+_KEYS = {"audits": 1, "facts": 2, "stages": 1, "spans": 2}
 
 
 def create(connection: sqlite3.Connection) -> None:

@@ -356,6 +356,18 @@ def _check_bound(found: Witness, basis: Basis | None) -> None:
         refuse("bound", f"exceed the claim, {claim.symbol} = {claim.parameter:.9g}", raw["bound"])
 
 
+def _check_cells(claim: Claim, event: Binned, basis: Basis) -> None:
+    """Raise InvalidArgument unless the cells are those of the event, whose order is one of the
+    claim.
+    """
+    sizes = [len(side) for side in basis.cells]
+    if sizes != [len(event.loss)] * 2 or not basis.cells_alpha:
+        what = f"count the {len(event.loss)} cells of the event on each side, with cells_alpha"
+        refuse("counts.cells", what, sizes)
+    if event.order not in claim.orders_among([event.order]):
+        refuse("event.rule.fields.order", "be an order of the claim", event.order)
+
+
 def _check_counts(found: Witness, basis: Basis) -> None:
     """Raise InvalidArgument unless the bound follows from the counts, and these are counts of the
     event, with an error that the confidence allows.
@@ -365,12 +377,7 @@ def _check_counts(found: Witness, basis: Basis) -> None:
         if not counts.get(name, 0) <= spent * (1 + 1e-9):
             refuse(f"counts.{name}", f"be at most 1 - confidence, {spent:.9g}", counts[name])
     if isinstance(event, Binned):
-        sizes = [len(side) for side in basis.cells]
-        if sizes != [len(event.loss)] * 2 or not basis.cells_alpha:
-            what = f"count the {len(event.loss)} cells of the event on each side, with cells_alpha"
-            refuse("counts.cells", what, counts.get("cells"))
-        if event.order not in found.claim.orders_among([event.order]):
-            refuse("event.rule.fields.order", "be an order of the claim", event.order)
+        _check_cells(found.claim, event, basis)
     elif event is not None and counts["directions"] < event.directions:
         refuse(
             "counts.directions", f"be that of the event, {event.directions}", counts["directions"]

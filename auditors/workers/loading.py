@@ -273,27 +273,20 @@ def describe_target(mechanism: Any) -> Json | None:
     """
     if isinstance(mechanism, Interactive) and mechanism.base is not None:
         base, adversary = describe_target(mechanism.base), mechanism.adversary
-        is_adversary = base is not None and isinstance(adversary, Adversary)
-        return base | {"kwargs": {"adversary": adversary.to_dict()}} if is_adversary else None  # type: ignore[operator]
-    owner = mechanism if hasattr(mechanism, "__qualname__") else type(mechanism)
+        if base is None or not isinstance(adversary, Adversary):
+            return None
+        return base | {"kwargs": {"adversary": adversary.to_dict()}}
+    is_named = hasattr(mechanism, "__qualname__")
+    owner = mechanism if is_named else type(mechanism)
     module, name = getattr(owner, "__module__", None), getattr(owner, "__qualname__", "")
-    if module in (None, "__main__") or "<" in name:
+    rebuilt = is_named or dataclasses.is_dataclass(mechanism)
+    if not rebuilt or module in (None, "__main__") or "<" in name:
         return None
-    target = {
-        "target": FOREIGN
-        if isinstance(mechanism, Target)
-        else public_name(owner)
-        if isinstance(owner, type)
-        else f"{module}:{name}"
-    }
-    if owner is mechanism:
+    target: Json = {"target": public_name(owner) if isinstance(owner, type) else f"{module}:{name}"}
+    if is_named:
         return target
-    if not dataclasses.is_dataclass(mechanism):
-        return None
+    values = {f.name: getattr(mechanism, f.name) for f in dataclasses.fields(mechanism) if f.init}
     try:
-        values = {
-            f.name: getattr(mechanism, f.name) for f in dataclasses.fields(mechanism) if f.init
-        }
         # the constructor accepts a claim by its spelling
         fields = {
             name: to_jsonable(str(value) if isinstance(value, Claim) else value)
@@ -302,7 +295,7 @@ def describe_target(mechanism: Any) -> Json | None:
     except InvalidArgument:
         return None
     if isinstance(mechanism, Target):
-        fields = _portable_fields(mechanism, fields)
+        return {"target": FOREIGN, "kwargs": _portable_fields(mechanism, fields)}
     return target | {"kwargs": fields}
 
 
@@ -311,18 +304,15 @@ def _portable_fields(target: Target, fields: Json) -> Json:
     function in a file. File and folder are relative to the current folder.
     """
     if target.command:
-        return {
-            "command": list(target.command),
-            "cwd": relative(target.cwd or "."),
-            **{key: fields[key] for key in ("time_limit", "memory_limit", "text")},
-        }
+        kept = {key: fields[key] for key in ("time_limit", "memory_limit", "text")}
+        return {"command": list(target.command), "cwd": relative(target.cwd or "."), **kept}
     kept = {key: value for key, value in fields.items() if key not in ("command", "cwd", "text")}
-    if os.path.isabs(kept["file"]):
-        kept["file"] = relative(kept["file"])
-    python = kept["python"]
-    # other interpreters exist on this machine only
-    if python and os.path.isabs(python) and not relative(python).startswith(".."):
-        kept["python"] = relative(python)
+    for key in ("file", "python"):
+        path = kept[key]
+        # other interpreters exist on this machine only
+        outside = key == "python" and path and relative(path).startswith("..")
+        if path and os.path.isabs(path) and not outside:
+            kept[key] = relative(path)
     return kept
 
 
@@ -395,9 +385,7 @@ def imported(place: str, target: str) -> Any:
         path = Path(place).resolve()
         if not path.is_file():
             raise InvalidArgument(f"target must name an existing file, got {place!r}")
-        if str(path.parent) not in sys.path:
-            # so that worker processes find the module by its name
-            sys.path.insert(0, str(path.parent))
+        _add_to_path(path.parent)  # so that worker processes find the module by its name
         found = importlib.import_module(path.stem)
         where = getattr(found, "__file__", None)
         if where is None or Path(where).resolve() != path:
@@ -411,8 +399,7 @@ def imported(place: str, target: str) -> Any:
             "target must name a module such as package.module, or a file that ends in .py, "
             f"got {target!r}"
         )
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+    _add_to_path(Path.cwd())
     try:
         # moved there
         return importlib.import_module(
@@ -424,6 +411,11 @@ def imported(place: str, target: str) -> Any:
                 f"target must be importable, got {target!r}: no module named {error.name!r}"
             ) from None
         raise
+
+
+def _add_to_path(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
 
 
 def named(module: Any, name: str, place: str) -> Any:

@@ -326,17 +326,7 @@ class Trust:
                 "library, which a witness may not run"
             )
         if plan.file is None:
-            runs = (
-                isinstance(found, type)
-                and callable(getattr(found, "sample", None))
-                and is_registered(public_name(found))
-            )
-            measured = (
-                isinstance(found, types.FunctionType)
-                and home.startswith("dpwitness.proofs_checks.")
-                and _OWN_MODULE.fullmatch(home)
-            )
-            if not (runs or measured or plan.target in (*_OWN_FUNCTIONS, FOREIGN, QUERY)):
+            if not _is_own(found) and plan.target not in (*_OWN_FUNCTIONS, FOREIGN, QUERY):
                 raise InvalidArgument(
                     f"{plan.argument} {short_json(plan.target)} is not a mechanism of this project"
                 )
@@ -423,6 +413,14 @@ class Trust:
     def _allowed_paths(self) -> list[str]:
         """Return the absolute paths that the user allows, with that of this interpreter."""
         return [os.path.abspath(entry) for entry in (*self.allow, sys.executable)]
+
+
+def _is_own(found: Any) -> bool:
+    """Return whether an object is a mechanism of this project, or a measure of its claims."""
+    if isinstance(found, type):
+        return callable(getattr(found, "sample", None)) and is_registered(public_name(found))
+    measures = found.__module__ if isinstance(found, types.FunctionType) else ""
+    return measures.startswith("dpwitness.proofs_checks.") and bool(_OWN_MODULE.fullmatch(measures))
 
 
 def _large_numbers(value: Any, path: str) -> Iterator[tuple[str, int]]:
