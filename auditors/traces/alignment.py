@@ -83,9 +83,9 @@ def align(
     jacobian = noise.slopes() if len(steps) <= MOST else None
     if jacobian is None:
         return None
-    shift = cheapest_shift(jacobian, goal, noise.scales, noise.laws, noise.drawn)
+    cheapest = cheapest_shift(jacobian, goal, noise.scales, noise.laws, noise.drawn)
     only = bool(np.linalg.matrix_rank(jacobian) == len(steps))
-    found = None if shift is None else _verified(noise, shift, y1, size, only=only)
+    found = None if cheapest is None else _verified(noise, cheapest, y1, size, only=only)
     return found or _contradiction(noise, jacobian, goal, size)
 
 
@@ -338,7 +338,7 @@ def noise_law(replay: Replay, recorded: Json) -> NoiseLaw | str:
     others = [call for call in calls if call.source and call.law not in LOCATION_LAWS]
     if draws_matter(replay, others, recorded["numbers"]):
         return "unknown"
-    centers = [np.broadcast_to(call.row["center"], np.shape(call.drawn)) for call in free]
+    centers = [np.broadcast_to(call.row["center"], np.asarray(call.drawn).shape) for call in free]
     draws = noise.drawn - np.nan_to_num(np.concatenate(centers).astype(float))
     return NoiseLaw(output - _effect(columns, draws), columns, draws, noise, calls)
 

@@ -64,10 +64,10 @@ def decay_length(law: str, scale: Any) -> FloatArray:
     """Return the distance over which the density of a law falls by a factor e, from the scale that
     its primitive receives: for one-sided geometric noise, a probability of success.
     """
-    scale = np.asarray(scale, dtype=float)
+    found: FloatArray = np.asarray(scale, dtype=float)
     if law != "one_sided_geometric":
-        return scale
-    return np.asarray(1 / -np.log1p(-np.clip(scale, 0.0, 1 - 1e-15)))
+        return found
+    return np.asarray(1 / -np.log1p(-np.clip(found, 0.0, 1 - 1e-15)))
 
 
 @dataclass(frozen=True, eq=False)

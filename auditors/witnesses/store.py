@@ -59,6 +59,17 @@ class StoredAudit:
             ) from None
 
 
+@contextmanager
+def reporting_damage(path: Path) -> Iterator[None]:
+    """Raise InvalidArgument for an error of SQLite in the context."""
+    try:
+        yield
+    except (sqlite3.Error, UnicodeError) as error:
+        raise InvalidArgument(
+            f"store must be an intact file that can be written, got {path}: {error}"
+        ) from error
+
+
 class Store:
     """An open store. `open_store` opens a store to write, `read_store` to read only."""
 
@@ -89,25 +100,20 @@ class Store:
         """Run the statements of a `with` block as one transaction: all of them take effect, or
         none.
         """
-        try:
-            self.connection.execute("BEGIN IMMEDIATE")
-            yield self.connection
-            self.connection.execute("COMMIT")
-        except BaseException as error:
-            with contextlib.suppress(sqlite3.Error):
-                self.connection.execute("ROLLBACK")
-            if isinstance(error, sqlite3.Error):
-                raise InvalidArgument(
-                    f"store is damaged or cannot be written, got {self.path}: {error}"
-                ) from error
-            raise
+        with reporting_damage(self.path):
+            try:
+                self.connection.execute("BEGIN IMMEDIATE")
+                yield self.connection
+                self.connection.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    self.connection.execute("ROLLBACK")
+                raise
 
     def query(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Return all rows of a query. Raise InvalidArgument if the file is damaged."""
-        try:
+        with reporting_damage(self.path):
             return self.connection.execute(statement, values).fetchall()
-        except (sqlite3.Error, UnicodeError) as error:
-            raise InvalidArgument(f"store is damaged, got {self.path}: {error}") from None
 
     def rows(self, table: str, where: str = "1", *values: Any) -> list[tuple[Any, ...]]:
         """Return the rows of a table that a condition selects. Raise InvalidArgument if a row has a
@@ -149,10 +155,10 @@ class Store:
     def entries(self) -> list[StoredAudit]:
         """Return the audits in the order in which they began."""
         rows = sorted(self.rows("audits"), key=lambda row: (row[4], row[0]))
-        return [
-            StoredAudit(*row[:3], json.loads(row[3]), *row[4:9], row[9] and json.loads(row[9]))
-            for row in rows
+        read = [
+            (*row[:3], json.loads(row[3]), *row[4:9], json.loads(row[9] or "null")) for row in rows
         ]
+        return [StoredAudit(*row) for row in read]
 
     def find(self, identity: Identity, name: str) -> StoredAudit | None:
         """Return the entry of this audit, or None. If the store is `renewed`, drop an audit of this
@@ -180,11 +186,10 @@ class Store:
         """Add an audit and return its entry."""
         with self.transaction() as connection:
             number = 1 + max((row[0] for row in self.rows("audits")), default=0)
-            head, begun = (number, identity_hash(identity), name), time.time()
-            rest = (begun, planned, 0, None, None, None)
-            row = (*head, json.dumps(identity), *rest)
+            key, begun = identity_hash(identity), time.time()
+            row = (number, key, name, json.dumps(identity), begun, planned, 0, None, None, None)
             connection.execute(*insert_statement("audits", *row, how=""))
-        return StoredAudit(*head, identity, *rest)
+        return StoredAudit(number, key, name, identity, begun, planned, 0, None, None, None)
 
     def drop(self, audit: int, *, only_chunks: bool = False) -> None:
         """Remove an audit. With `only_chunks`, keep its plan and its result."""
@@ -230,23 +235,24 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     """
     path = Path(path)
     try:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NONBLOCK", 0), 0o666)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o666)
     except OSError as error:
+        reason = str(error.strerror).lower()
         raise InvalidArgument(
-            f"store must be a file that can be written, got {path}: "
-            f"{(error.strerror or str(error)).lower()}"
+            f"store must be a file that can be written, got {path}: {reason}"
         ) from None
-    try:
-        if not stat.S_ISREG(mode := os.fstat(lock).st_mode):
-            raise InvalidArgument(
-                f"store must be a regular file, got {path}: is a {file_kind(mode)}"
-            )
-        _acquire_lock(lock, path)
-        store = Store(path, _connect(path, "rw"), lock)
-    except BaseException:
-        os.close(lock)
-        raise
-    return _opened(store, _prepare)
+    with reporting_damage(path):
+        try:
+            if not stat.S_ISREG(mode := os.fstat(lock).st_mode):
+                raise InvalidArgument(
+                    f"store must be a regular file, got {path}: is a {file_kind(mode)}"
+                )
+            _acquire_lock(lock, path)
+            store = Store(path, _connect(path, "rw"), lock)
+        except BaseException:
+            os.close(lock)
+            raise
+        return _opened(store, _prepare)
 
 
 def read_store(path: str | os.PathLike[str]) -> Store:
@@ -256,7 +262,8 @@ def read_store(path: str | os.PathLike[str]) -> Store:
     path = Path(path)
     if not path.is_file():
         raise InvalidArgument(f"store must be an existing file, got {path}")
-    return _opened(Store(path, _connect(path, "ro"), None), _require_version)
+    with reporting_damage(path):
+        return _opened(Store(path, _connect(path, "ro"), None), _require_version)
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -327,17 +334,11 @@ def _require_version(store: Store) -> None:
 
 
 def _opened(store: Store, prepare: Callable[[Store], None]) -> Store:
-    """Return the store after `prepare`. If `prepare` raises, close the store; raise InvalidArgument
-    with the path for an error of SQLite.
-    """
+    """Return the store after `prepare`, or close the store if `prepare` raises."""
     try:
         prepare(store)
-    except BaseException as error:
+    except BaseException:
         store.close()
-        if isinstance(error, sqlite3.Error | UnicodeError):
-            raise InvalidArgument(
-                f"store must be an intact file that can be written, got {store.path}: {error}"
-            ) from None
         raise
     return store
 

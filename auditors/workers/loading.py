@@ -333,7 +333,7 @@ def source_of(mechanism: Any, target: Json | None) -> Json | None:
     if place is None or place.module.partition(".")[0] == "dpwitness":
         return None
     digest, shown = sha256_of(place.file), relative(place.file)
-    found = {"file": place.file.name if shown.startswith("..") else shown, "sha256": digest}
+    found: Json = {"file": place.file.name if shown.startswith("..") else shown, "sha256": digest}
     if place.line is not None:
         found["line"] = place.line
     return found if digest else None

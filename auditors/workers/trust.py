@@ -113,8 +113,10 @@ def permissions_for(target: Json | None, scores: Sequence[Json] = ()) -> list[st
     words: list[str] = []
     for each in filter(None, (target, *(score["target"] for score in scores))):
         with suppress(InvalidArgument):
-            while (word := _missing_permission(each, words)) not in (None, *words):
+            word = _missing_permission(each, words)
+            while word is not None and word not in words:
                 words.append(word)
+                word = _missing_permission(each, words)
     return words
 
 

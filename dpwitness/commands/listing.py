@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import sqlite3
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from dpwitness import mechanisms, reports
-from dpwitness.auditors.witnesses.store import StoredAudit, open_store, read_store
+from dpwitness.auditors.witnesses.store import StoredAudit, open_store, read_store, reporting_damage
 from dpwitness.clone import from_clone
 from dpwitness.commands.claims import list_claims
 from dpwitness.commands.common import print_json
@@ -336,7 +334,7 @@ def store(args: argparse.Namespace) -> int:
     the exit code.
     """
     file = Path(args.file)
-    with _readable(args.file), open_store(args.file) as opened:
+    with reporting_damage(file), open_store(args.file) as opened:
         before, entries = file.stat().st_size, opened.entries()
         for name in args.names:
             if name not in {entry.name for entry in entries}:
@@ -359,17 +357,6 @@ def store(args: argparse.Namespace) -> int:
     return OK
 
 
-@contextmanager
-def _readable(file: str) -> Iterator[None]:
-    """Raise InvalidArgument for damage to the file outside the rows, or a full disk."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise InvalidArgument(
-            f"store is damaged or cannot be written, got {file}: {error}"
-        ) from None
-
-
 def _list_stores(files: Sequence[str], as_json: bool) -> int:
     """Print the audits of stores and the size of each store.
 
@@ -377,7 +364,7 @@ def _list_stores(files: Sequence[str], as_json: bool) -> int:
     """
     rows = []
     for number, file in enumerate(files, start=1):
-        with _readable(file), read_store(file) as opened:
+        with reporting_damage(Path(file)), read_store(file) as opened:
             entries = opened.entries()
             rows += [
                 {
