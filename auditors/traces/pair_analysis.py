@@ -86,8 +86,6 @@ def examine(
     """
     runs = PairSession.of(recorder, pair, promise)
     again, pairs, unfaithful = _recordings(runs)
-    if (unfaithful or not pairs[0][0]["calls"]) and recorder.step("uncompile"):
-        again, pairs, unfaithful = _recordings(runs)
     recordings = [recorded for recorded, _ in pairs]
     scales = inner_scales([CallTable.of(replayed["table"]) for _, replayed in pairs])
     evidence, *others = (PairEvidence(CallTable.of(each["table"], scales)) for _, each in pairs)
@@ -103,16 +101,25 @@ def examine(
         evidence = _with_loose_findings(runs, evidence, pairs)
     else:
         evidence = _with_strict_findings(evidence, pairs)
-    evidence = evidence.with_loss(runs)
-    for other in () if evidence.calls.moved else (each.with_loss(runs) for each in others):
-        # the largest loss of all replays
-        if other.priced and np.nan_to_num(other.loss) > np.nan_to_num(evidence.loss):
-            evidence = replace(evidence, calls=other.calls, loss=other.loss)
+    evidence = _with_largest_loss(runs, evidence, others)
     for finding in evidence.calls.findings():
         evidence = evidence.with_finding(finding.kind, finding.message, finding.where)
     evidence = _with_coupled_confirmed(runs, evidence.with_loss_findings(runs.claim), recordings)
     doubt = "" if evidence.findings else _doubt(runs, CallTable.of(again["table"]), pairs)
     return replace(evidence, doubt=doubt, loss=math.nan) if doubt else evidence
+
+
+def _with_largest_loss(
+    runs: PairSession, evidence: PairEvidence, others: list[PairEvidence]
+) -> PairEvidence:
+    """Add the loss of the calls; where no shift of the noise was found, the largest loss of all
+    replays.
+    """
+    found = evidence.with_loss(runs)
+    for other in () if found.calls.moved else (each.with_loss(runs) for each in others):
+        if other.priced and np.nan_to_num(other.loss) > np.nan_to_num(found.loss):
+            found = replace(found, calls=other.calls, loss=other.loss)
+    return found
 
 
 def _doubt(runs: PairSession, calls: CallTable, pairs: list[Run]) -> str:
@@ -174,6 +181,9 @@ def _recordings(runs: PairSession) -> tuple[Json, list[Run], str]:
         and outcome(runs.replay(recorded, brief=True)) != outcome(replayed)
     ):
         difference = "the outputs of two replays on the other dataset"
+    # compiled functions draw where nothing is recorded
+    if (difference or not recorded["calls"]) and runs.recorder.step("uncompile"):
+        return _recordings(runs)
     return own[0], pairs, difference
 
 

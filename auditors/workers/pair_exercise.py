@@ -42,7 +42,7 @@ ADVICE = (
 )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class OutputComparison:
     """Comparison of pilot and training outputs: number of batches, smallest p-value, rounds of the
     smallest batch, and the only output.
@@ -54,18 +54,18 @@ class OutputComparison:
     # text of the output, if all outputs so far are equal; None if they are not
     only: str | None = ""
 
-    def add(self, one: Outputs, zero: Outputs) -> None:
-        """Compare a batch of outputs on D1 with a batch on D0."""
-        self.batches += 1
+    def with_batch(self, one: Outputs, zero: Outputs) -> OutputComparison:
+        """Return the comparison with one more batch of outputs on D1 and on D0."""
+        only = self.only
+        if only is not None:
+            texts = {_only_output(side) for side in (one, zero) if len(side)}
+            texts |= {only} if only else set()
+            only = texts.pop() if len(texts) == 1 else None
         # no number of further batches makes a difference of a smaller p-value doubtful
-        if self.p_value > 1e-12:
-            self.p_value = min(self.p_value, difference(one, zero))
-        self.fewest = min(self.fewest or 2**62, len(one) + len(zero))
-        if self.only is not None:
-            texts = {_only_output(side) for side in (one, zero) if len(side)} | (
-                {self.only} if self.only else set()
-            )
-            self.only = texts.pop() if len(texts) == 1 else None
+        settled = self.p_value <= 1e-12
+        p_value = self.p_value if settled else min(self.p_value, difference(one, zero))
+        fewest = min(self.fewest or 2**62, len(one) + len(zero))
+        return OutputComparison(self.batches + 1, p_value, fewest, only)
 
 
 def _only_output(side: Outputs) -> str | None:
