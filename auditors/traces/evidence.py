@@ -192,11 +192,6 @@ class TraceEvidence:
             else Verdict.INCONCLUSIVE
         )
 
-    @property
-    def excess(self) -> float:
-        """Loss as a multiple of the claim, where the loss exceeds the claim; otherwise 0."""
-        return self.loss / self.claimed if self.exceeds else 0.0
-
     def refuted_by_counts(self) -> Self:
         """Return the evidence where the counts exceed the claim: then the traced runs do not show
         all that the mechanism does.

@@ -137,7 +137,10 @@ def worst_evidence(
         note = "" if found else f"no trace: its runs would take more than {limit}"
     except Exception as error:  # data of any kind: what cannot be traced can still be audited
         note = f"no trace: {type(error).__name__}: {error}"
-    return max(found, key=lambda each: each.excess, default=None), note, shift
+    worst = max(
+        found, key=lambda each: each.loss / each.claimed if each.exceeds else 0.0, default=None
+    )
+    return worst, note, shift
 
 
 def _output_shift(recorder: SessionRecorder, pair: Pair, claim: Claim) -> FloatArray | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.traces.evidence import Finding, TracedCall, describe_composed
@@ -101,8 +101,7 @@ class TraceResult(ClaimResult):
         """
         if self.verdict in CONFIRMED and self.audit is not None:
             return self.audit.witness
-        recorded: Json | None = ClaimResult.witness.__get__(self)
-        return recorded
+        return cast("Json | None", ClaimResult.witness.__get__(self))
 
     def _witness_fields(self) -> Json | None:
         if not self.findings or self.pair is None:

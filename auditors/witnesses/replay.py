@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from dpwitness.auditors.events.outputs import Score, collect_scores
 from dpwitness.auditors.witnesses.kinds import Kind, kind_of
@@ -242,8 +242,7 @@ class Replay:
         # the first note of an error or an interrupted run is its cause, so these notes follow it
         cause_first = result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE)
         ordered = (*result.notes, *more) if cause_first else (*more, *result.notes)
-        replayed_result: Result = replace(result, notes=ordered)
-        return replayed_result
+        return cast("Result", replace(result, notes=ordered))
 
     def naming(self) -> contextlib.AbstractContextManager[None]:
         """Add the name of the file to the message of an InvalidArgument raised in the context."""

@@ -381,11 +381,12 @@ class Trust:
         fields = _FOREIGN_RULE(plan.kwargs, f"{plan.argument}.kwargs")
         place, name, python = fields["file"], fields["name"], fields.get("python")
         split_target(f"{place}:{name}", plan.argument)
+        allowed = (*self.allow, sys.executable)
         # paths are compared as written: an environment's interpreter is a link, and its packages
         # lie next to the link
         if python is not None and not (
-            python in (*environments(), *self.allow, sys.executable)
-            or (os.sep in python and os.path.abspath(python) in self._allowed_paths())
+            python in (*environments(), *allowed)
+            or (os.sep in python and os.path.abspath(python) in map(os.path.abspath, allowed))
         ):
             raise NeedsPermission(
                 f"{plan.argument} runs in the interpreter {short_json(python)}, which is not "
@@ -411,10 +412,6 @@ class Trust:
             file=file,
             line=line_of(file, name),
         )
-
-    def _allowed_paths(self) -> list[str]:
-        """Return the absolute paths that the user allows, with that of this interpreter."""
-        return [os.path.abspath(entry) for entry in (*self.allow, sys.executable)]
 
 
 def _is_own(found: Any) -> bool:
