@@ -104,7 +104,7 @@ def test_a_violation_and_its_witness_are_written(shell):
             ("audit", "mine.py:leaky", "--claim", "pure:1", *PAIR, "--scores", "x"),
             "must have the form",
         ),
-        (("replay", "none.json"), 'replay: none.json must be readable'),
+        (("replay", "none.json"), "replay: none.json must be readable"),
         (("replay", "mine.py"), "mine.py is not a complete JSON file"),
         (("suite", "cellar"), "suite must be one of zoo, papers"),
         (("suite", "zoo", "-k", "laplace and"), "-k must be words with and, or, not"),
