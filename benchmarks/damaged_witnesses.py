@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.auditors.witnesses.witness_reader import fingerprint
+from dpwitness.auditors.witnesses.seals import fingerprint
 from dpwitness.core.values.json_reader import Json
 
 HOSTILE = (

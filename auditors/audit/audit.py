@@ -35,6 +35,7 @@ from dpwitness.auditors.audit.options import (
 from dpwitness.auditors.audit.pair_choice import (
     Known,
     audit_low_bits,
+    first_look,
     ordered,
     run_probes,
     select_pair,
@@ -65,7 +66,6 @@ from dpwitness.auditors.events.learning import Learned
 from dpwitness.auditors.events.outputs import Score, collect_scores
 from dpwitness.auditors.events.rule_reader import columns_of
 from dpwitness.auditors.search.catalogue import audited_pairs, unverified_notes
-from dpwitness.auditors.traces.first_look import is_traceable
 from dpwitness.auditors.witnesses.audit_records import AuditLedger, identity_of
 from dpwitness.auditors.witnesses.kinds import recompute_bounds
 from dpwitness.auditors.witnesses.store import Store, open_store
@@ -291,7 +291,7 @@ def audit(
         if domain is None
         else domain,
         find=require_find(find, bool(sequential), settings["extend_to"]),
-        trace=bool(trace) and is_traceable(mechanism),
+        trace=bool(trace) and first_look().is_traceable(mechanism),
     )
     sampler = Sampler(options)
     pairs = audited_pairs(mechanism, pair, domain)

@@ -45,8 +45,8 @@ from dpwitness.auditors.events.learning import expected_certificate, learn_float
 from dpwitness.auditors.events.outputs import Outputs, concatenate
 from dpwitness.auditors.search.coupled import FEWEST_PAIRS, MOST_PAIRS, coupled_pairs
 from dpwitness.auditors.statistics.certificate import Tally, certified
-from dpwitness.auditors.traces.evidence import TraceEvidence
-from dpwitness.auditors.traces.first_look import Limits, worst_evidence, worst_pairs
+from dpwitness.auditors.traces.evidence import FirstLook, Limits, TraceEvidence
+from dpwitness.auditors.witnesses.kinds import kind_named
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import MechanismFailed, Phase
 from dpwitness.auditors.workers.loading import constants_of
@@ -168,6 +168,14 @@ def ordered(pairs: Sequence[Pair], stored: Json | None) -> list[Pair]:
     return list(pairs) if stored is None else [pairs[k] for k in stored["order"]]
 
 
+def first_look() -> FirstLook:
+    """Return the traced runs before an audit, which the kind of traces offers."""
+    kind = kind_named("trace")
+    assert kind is not None
+    found: FirstLook = kind.first_look
+    return found
+
+
 def traced_pairs(
     sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair], which: str
 ) -> list[int]:
@@ -179,7 +187,7 @@ def traced_pairs(
 
     def find() -> list[int]:
         limits = Limits.of(options.trials, options.seconds)
-        found, late = worst_pairs(
+        found, late = first_look().worst_pairs(
             options.mechanism, pairs, options.claim, options.seed, limits, options.time_limit
         )
         if late:
@@ -209,7 +217,7 @@ def trace_evidence(
             [selected, *(pair for pair in head[:1] if pair is not selected)],
             Limits.of(options.trials, options.seconds),
         )
-        found, note, shift = worst_evidence(
+        found, note, shift = first_look().worst_evidence(
             options.mechanism, pairs, options.claim, options.seed, limits, options.time_limit
         )
         proposed = None if shift is None or options.score_columns else shift.tolist()

@@ -542,7 +542,7 @@ def training_outputs(
     check_training(chunks)
     sides = both_sides(chunks)
     check_imports(sides)
-    sampler.seen.add(*sides)
+    sampler.seen = sampler.seen.with_batch(*sides)
     return sides
 
 

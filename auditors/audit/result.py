@@ -495,8 +495,7 @@ def audit_outputs(
     counts = tally.correct, tally.wrong, tally.rounds
     lower = float(certified(claim, *counts, alpha, tally.directions))
     unaudited = [*opaque_type_notes(*batches), *unrepeated_text_notes(train1, train0)]
-    refuted, comparison = lower > claim.parameter, OutputComparison()
-    comparison.add(train1, train0)
+    refuted, comparison = lower > claim.parameter, OutputComparison().with_batch(train1, train0)
     moved, idle = (True, "") if refuted else exercised(claim, [Part(tally)], comparison, 1)
     unrefuted = Verdict.INCONCLUSIVE if unaudited or moved is False else Verdict.NOT_REFUTED
     return replace(

@@ -240,12 +240,6 @@ class Sampler:
         yield
         self.took[index] = seconds + self.spent - started, runs + self.done - done
 
-    def report_look(self, symbol: str, bound: float) -> None:
-        """Report an interim look to the store and to the progress callback."""
-        if self.ledger is not None:
-            self.ledger.look(self.done, bound)
-        self.show_bound(symbol, bound)
-
     def show_bound(self, symbol: str, bound: float) -> None:
         """Report a bound to the progress callback."""
         interim_bound = getattr(self.request.progress, "interim_bound", None)

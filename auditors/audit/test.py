@@ -283,7 +283,7 @@ def _count(
         if number in looks:
             test = test.look(options.claim, looks[number], options.alpha, sampler.done)
             yield test
-            sampler.report_look(options.claim.symbol, test.lower)
+            sampler.show_bound(options.claim.symbol, test.lower)
             if test.lower > enough[options.stop]:
                 sampler.pace.stopped, test = True, replace(test, stopped=True)
                 break
@@ -488,7 +488,7 @@ class SequentialTest:
         if pictured:
             test = replace(test, picture=picture(test.event, both_sides(pictured)))
         test = test.look(options.claim, options.alpha, options.alpha, sampler.done)
-        sampler.report_look(options.claim.symbol, test.lower)
+        sampler.show_bound(options.claim.symbol, test.lower)
         yield test
 
     def _settled(self, test: EventTest) -> bool:

@@ -27,7 +27,7 @@ from numpy.random import Generator
 from dpwitness.auditors.events.learning import expected_certificate
 from dpwitness.auditors.events.outputs import WrongShape, encode
 from dpwitness.auditors.search.catalogue import audited_pairs, require_settings
-from dpwitness.auditors.workers.engine import stream
+from dpwitness.auditors.workers.rounds import stream
 from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed

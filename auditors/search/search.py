@@ -26,7 +26,7 @@ from dpwitness.auditors.events.outputs import WrongShape
 from dpwitness.auditors.search.catalogue import pairs_for, require_domain, require_settings, shrunk
 from dpwitness.auditors.search.coupled import Draft, Drafts
 from dpwitness.auditors.statistics.mean_limits import bracket
-from dpwitness.auditors.workers.engine import run_side, stream
+from dpwitness.auditors.workers.rounds import run_side, stream
 from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment, linprog
 
-from dpwitness.auditors.traces.calls import CallTable
+from dpwitness.auditors.traces.calls import Call, CallTable
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.wrappers.recording.primitives import LOCATION_LAWS
@@ -39,6 +39,7 @@ _RELATIVE_TOLERANCE = 2e-6  # outputs may be rounded to 32 bits
 _SYMMETRIC = ("laplace", "gaussian", "geometric", "discrete_gaussian")
 _TWO_SIDED = {"exponential": "laplace", "one_sided_geometric": "geometric"}
 _TOLERANCE = 1e-5  # relative; outputs may be rounded to 32 bits
+# replay of a recording with shifted draws, each the index of a call and its shift
 Replay = Callable[[list[Any] | None], Json]
 Column = tuple[str, float, FloatArray]  # law, scale (1 if the column includes the scale), column
 WHOLE = ("geometric", "discrete_gaussian", "one_sided_geometric")
@@ -56,7 +57,7 @@ class Alignment:
 
 
 def align(
-    replay: Callable[[list[Any]], Json], recorded: Json, replayed: Json, calls: CallTable
+    replay: Replay, recorded: Json, replayed: Json, calls: CallTable
 ) -> Alignment | str | None:
     """Return the alignment of a recording with the other dataset; None if none was found, a reason
     if a proof shows that there is none.
@@ -65,44 +66,43 @@ def align(
     `calls` are those of the unshifted replay.
     """
     y1, y0 = np.asarray(recorded["numbers"]), np.asarray(replayed["numbers"])
-    free = [i for i in range(len(calls)) if calls.free(i) and calls.output(i) is not None]
-    fits = (
-        y1.shape == y0.shape
-        and y1.size > 0
-        and recorded["texts"] == replayed["texts"]
-        and not replayed["differences"]
-    )
-    if not fits or not free or not np.isfinite(y1 - y0).all():
+    free = [call for call in calls if call.free and call.drawn is not None]
+    comparable = y1.shape == y0.shape and y1.size > 0 and recorded["texts"] == replayed["texts"]
+    if not comparable or replayed["differences"] or not free or not np.isfinite(y1 - y0).all():
         return None
-    noise = ShiftedNoise(replay, calls, free, y0)
+    noise = ShiftedNoise(replay, free, y0)
     steps, goal, size = noise.steps, y1 - y0, largest(y1) + largest(y1 - y0)
     # as many noise variables as numbers: one more run may give all slopes
-    if len(steps) == len(y0):
-        moved = noise.run(steps)
+    moved = noise.run(steps) if len(steps) == len(y0) else None
+    if moved is not None:
         with np.errstate(divide="ignore", invalid="ignore"):
-            shift = None if moved is None else np.where(goal == 0, 0.0, goal * steps / (moved - y0))
+            shift = np.where(goal == 0, 0.0, goal * steps / (moved - y0))
         found = _verified(noise, shift, y1, size, only=True)
         if found is not None:
             return found
-    if len(steps) > MOST:
-        return None
-    jacobian = noise.slopes()
+    jacobian = noise.slopes() if len(steps) <= MOST else None
     if jacobian is None:
         return None
-    shift = cheapest_shift(jacobian, goal, noise.scales, noise.laws, noise.drawn)
+    cheapest = cheapest_shift(jacobian, goal, noise.scales, noise.laws, noise.drawn)
     only = bool(np.linalg.matrix_rank(jacobian) == len(steps))
-    found = _verified(noise, shift, y1, size, only=only)
-    if found is not None:
-        return found
-    # a difference between noisy numbers that no shift of the noise gives
+    found = None if cheapest is None else _verified(noise, cheapest, y1, size, only=only)
+    return found or _contradiction(noise, jacobian, goal, size)
+
+
+def _contradiction(
+    noise: ShiftedNoise, jacobian: FloatArray, goal: FloatArray, size: float
+) -> str | None:
+    """Return that noisy numbers of the output differ as no shift of the noise can explain; None if
+    that is not proved.
+    """
     noisy = np.abs(jacobian).max(axis=1) > 0
     if not noisy.any():
         return None
     explained, *_ = np.linalg.lstsq(jacobian[noisy], goal[noisy], rcond=1e-10)
     if largest(jacobian[noisy] @ explained - goal[noisy]) <= 1e3 * _RELATIVE_TOLERANCE * size:
         return None
-    points = (steps, -3.0 * steps * np.linspace(0.5, 1.0, len(steps)))
-    if not all(follows(noise.run(by), y0 + jacobian @ by, size) for by in points):
+    points = (noise.steps, -3.0 * noise.steps * np.linspace(0.5, 1.0, len(noise.steps)))
+    if not all(follows(noise.run(by), noise.output + jacobian @ by, size) for by in points):
         return None
     return (
         f"{int(noisy.sum())} noisy numbers of the output share "
@@ -112,86 +112,69 @@ def align(
 
 
 class ShiftedNoise:
-    """Draws of the calls `which`, as one vector that can be shifted; `output` is that of a run
-    without shifts.
+    """Draws of calls, as one vector that can be shifted; `output` is that of a run without
+    shifts.
     """
 
-    def __init__(
-        self,
-        replay: Callable[[list[Any]], Json],
-        calls: CallTable,
-        which: list[int],
-        output: FloatArray,
-    ) -> None:
-        self._replay, self.calls, self._which, self._output = replay, calls, which, output
-        drawn = [np.asarray(calls.output(i)) for i in which]
-        self._borders = np.cumsum([len(each) for each in drawn])[:-1]
+    def __init__(self, replay: Replay, calls: Sequence[Call], output: FloatArray) -> None:
+        self._replay, self._calls, self.output = replay, calls, output
+        drawn = [np.asarray(call.drawn) for call in calls]
+        sizes = [len(each) for each in drawn]
+        self._borders = np.cumsum(sizes)[:-1]
         self.drawn: FloatArray = np.concatenate(drawn)
-        self.laws = tuple(calls.law(i) for i, each in zip(which, drawn, strict=True) for _ in each)
-        self.scales: FloatArray = np.concatenate(
-            [
-                np.broadcast_to(scale_of(calls, i), len(each))
-                for i, each in zip(which, drawn, strict=True)
-            ]
-        )
+        self.laws = tuple(np.repeat([call.law for call in calls], sizes).tolist())
+        scales = [
+            np.broadcast_to(call.noise_scales(), size)
+            for call, size in zip(calls, sizes, strict=True)
+        ]
+        self.scales: FloatArray = np.concatenate(scales)
         self.whole = np.isin(self.laws, WHOLE)
         self.steps: FloatArray = np.where(self.whole, 1.0, self.scales)
 
-    def _by_call(self, shift: FloatArray) -> list[tuple[int, FloatArray]]:
-        """Return the parts of a shift that are not zero, with the index of their call."""
-        return [
-            (i, by)
-            for i, by in zip(self._which, np.split(shift, self._borders), strict=True)
-            if np.any(by)
-        ]
+    def _by_call(self, shift: FloatArray) -> dict[int, FloatArray]:
+        """Return the parts of a shift that are not zero, by the index of their call."""
+        parts = zip(self._calls, np.split(shift, self._borders), strict=True)
+        return {call.index: by for call, by in parts if np.any(by)}
 
     def run(self, shift: FloatArray) -> FloatArray | None:
         """Return the output with shifted noise, or None if the shift changes more than
         the numbers.
         """
-        found = self._replay(self._by_call(shift))
+        found = self._replay(list(self._by_call(shift).items()))
         numbers = np.asarray(found["numbers"], dtype=float)
-        return (
-            None
-            if found["differences"] or found["raised"] or numbers.shape != self._output.shape
-            else numbers
-        )
+        changed = found["differences"] or found["raised"] or numbers.shape != self.output.shape
+        return None if changed else numbers
 
     def slopes(self) -> FloatArray | None:
         """Return the effect of a unit of each draw on each number of the output, or None as in
         `run`.
         """
-        places = np.arange(len(self.steps))
-        found = [self.run(self.steps * (places == j)) for j in places]
+        found = [self.run(step) for step in np.diag(self.steps)]
         if any(moved is None for moved in found):
             return None
-        return ((np.array(found) - self._output) / self.steps[:, None]).T
+        return ((np.array(found) - self.output) / self.steps[:, None]).T
 
     def alignment(self, shift: FloatArray, only: bool) -> Alignment:
         """Return the alignment of a shift; `only` states that there is no other."""
-        gaussian = [law in ("gaussian", "discrete_gaussian") for law in self.laws]
-        return Alignment(dict(self._by_call(shift)), only, all(gaussian), any(gaussian))
+        gaussian = np.isin(self.laws, ("gaussian", "discrete_gaussian"))
+        return Alignment(self._by_call(shift), only, bool(gaussian.all()), bool(gaussian.any()))
 
 
 def _verified(
-    noise: ShiftedNoise, shift: FloatArray | None, recorded: FloatArray, size: float, *, only: bool
+    noise: ShiftedNoise, shift: FloatArray, recorded: FloatArray, size: float, *, only: bool
 ) -> Alignment | None:
     """Return the alignment for `shift` if the shift is in the noise's support and reproduces the
     recorded output; otherwise None.
     """
-    if (
-        shift is None
-        or not np.isfinite(shift).all()
-        or np.any(noise.drawn + shift < _smallest_values(noise.laws))
-    ):
+    outside = noise.drawn + shift < _smallest_values(noise.laws)
+    if outside.any() or not np.isfinite(shift).all():
         return None
     shift = np.where(noise.whole, np.round(shift), shift)
     found = noise.run(shift)
     if found is None or largest(found - recorded) > _RELATIVE_TOLERANCE * size:
         return None
-    return noise.alignment(
-        np.where(np.abs(shift) > 1e-9 * np.abs(shift).max(initial=0.0), shift, 0.0), only
-    )
+    kept = np.abs(shift) > 1e-9 * largest(shift)
+    return noise.alignment(np.where(kept, shift, 0.0), only)
 
 
 def largest(values: Any) -> float:
@@ -251,26 +234,13 @@ def _smallest_values(laws: Sequence[str]) -> FloatArray:
     return np.array([_SMALLEST_VALUE.get(law, -np.inf) for law in laws])
 
 
-def draws_matter(
-    replay: Callable[[list[Any]], Json], calls: CallTable, which: list[int], numbers: Any
-) -> bool:
-    """Return whether shifts of the draws of calls `which` change the output from `numbers`."""
-    if not which:
+def draws_matter(replay: Replay, calls: Sequence[Call], numbers: Any) -> bool:
+    """Return whether shifts of the draws of calls change the output from `numbers`."""
+    if not calls:
         return False
-    found = replay([(i, np.ones(int(calls.table["size"][i]))) for i in which])
-    return bool(
-        found["differences"]
-        or found["raised"]
-        or not np.array_equal(found["numbers"], numbers, equal_nan=True)
-    )
-
-
-def scale_of(calls: CallTable, i: int) -> FloatArray:
-    """Return the scale of the numbers that a call draws; 1 if the scale is unknown."""
-    scale = np.atleast_1d(np.asarray(calls.scale(i), dtype=float))
-    if calls.law(i) == "one_sided_geometric":
-        scale = 1 / -np.log1p(-np.clip(scale, 0.0, 1 - 1e-15))
-    return np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)
+    found = replay([(call.index, np.ones(call.size)) for call in calls])
+    unchanged = np.array_equal(found["numbers"], numbers, equal_nan=True)
+    return bool(found["differences"] or found["raised"]) or not unchanged
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -283,32 +253,36 @@ class NoiseLaw:
     columns: FloatArray
     draws: FloatArray  # recorded draws, minus their location
     noise: ShiftedNoise
+    calls: CallTable  # calls of the recording
 
     def deviations(self) -> FloatArray:
         """Return the root of the sum of squared scales of the noise in each number."""
         found = self.columns * self.noise.scales
         return np.abs(found) if found.ndim == 1 else np.sqrt((found**2).sum(axis=1))
 
+    @property
+    def rounding(self) -> float:
+        """Differences of outputs that rounding may cause."""
+        return 10 * _TOLERANCE * float(self.deviations().max(initial=0.0) + largest(self.constant))
+
     def same_noise(self, other: NoiseLaw) -> bool:
         """Return whether the noise of both has the same law."""
         if self.columns.ndim != other.columns.ndim or self.constant.shape != other.constant.shape:
             return False
+        scaled = [side.columns * side.noise.scales for side in (self, other)]
         if self.columns.ndim == 1:
-            first, second = self.columns * self.noise.scales, other.columns * other.noise.scales
-            symmetric = np.isin(self.noise.laws, _SYMMETRIC)
-            whole = not self.noise.whole.any() or np.array_equal(
-                self.noise.scales, other.noise.scales
-            )
-            sides = (np.where(symmetric, np.abs(side), side) for side in (first, second))
-            return (
-                self.noise.laws == other.noise.laws
-                and whole
-                and close(*sides, tolerance=_TOLERANCE)
-            )
+            noise = self.noise
+            if noise.laws != other.noise.laws or (
+                noise.whole.any() and not np.array_equal(noise.scales, other.noise.scales)
+            ):
+                return False
+            symmetric = np.isin(noise.laws, _SYMMETRIC)
+            sides = [np.where(symmetric, np.abs(side), side) for side in scaled]
+            return close(*sides, tolerance=_TOLERANCE)
         # normal noise by its covariance, other noise by its columns
         normal = [
-            side.columns * side.noise.scales * np.isin(side.noise.laws, "gaussian")
-            for side in (self, other)
+            side * np.isin(law.noise.laws, "gaussian")
+            for side, law in zip(scaled, (self, other), strict=True)
         ]
         covariances = (side @ side.T for side in normal)
         return close(*covariances, tolerance=_TOLERANCE) and _same_columns(
@@ -317,31 +291,24 @@ class NoiseLaw:
 
     def repeats(self, other: NoiseLaw) -> bool:
         """Return whether two recordings on one dataset have the same law."""
-        size = float(self.deviations().max(initial=0.0) + largest(self.constant))
-        return self.same_noise(other) and bool(
-            largest(self.constant - other.constant) <= 10 * _TOLERANCE * size
-        )
+        return self.same_noise(other) and largest(self.constant - other.constant) <= self.rounding
 
     def alignment(self, other: NoiseLaw) -> Alignment | None:
         """Return the cheapest shift of the draws that gives the output of `other`, or None if no
         shift does.
         """
-        goal = self.constant - other.constant
+        goal, noise = self.constant - other.constant, self.noise
         if self.columns.ndim == 1:
             with np.errstate(divide="ignore", invalid="ignore"):
                 shift: FloatArray | None = np.where(goal == 0, 0.0, goal / self.columns)
             only = True
         else:
-            noise = self.noise
             shift = cheapest_shift(self.columns, goal, noise.scales, noise.laws, self.draws)
             only = bool(np.linalg.matrix_rank(self.columns) == len(noise.laws))
         if shift is None or not np.isfinite(shift).all():
             return None
-        explained = _effect(self.columns, shift)
-        size = float(self.deviations().max(initial=0.0) + largest(self.constant))
-        if largest(explained - goal) > 10 * _TOLERANCE * size:
-            return None
-        return self.noise.alignment(shift, only)
+        unexplained = largest(_effect(self.columns, shift) - goal)
+        return None if unexplained > self.rounding else noise.alignment(shift, only)
 
 
 def noise_law(replay: Replay, recorded: Json) -> NoiseLaw | str:
@@ -351,22 +318,15 @@ def noise_law(replay: Replay, recorded: Json) -> NoiseLaw | str:
     Returns ``"mixed"`` if the output is not linear in the draws, ``"unknown"`` if the law is
     unknown for another reason.
     """
-    calls = CallTable(replay(None)["table"])
+    calls = CallTable.of(replay(None)["table"])
     output = np.asarray(recorded["numbers"], dtype=float)
-    located = [i for i in range(len(calls)) if calls.law(i) in LOCATION_LAWS]
-    free = [i for i in located if calls.output(i) is not None]
-    plain = all(calls.source(i) or calls.law(i) == "spend" for i in range(len(calls)))
-    if (
-        not plain
-        or not free
-        or recorded["raised"]
-        or recorded["texts"]
-        or not np.isfinite(output).all()
-    ):
+    free = [call for call in calls if call.law in LOCATION_LAWS and call.drawn is not None]
+    numeric = not recorded["raised"] and not recorded["texts"] and np.isfinite(output).all()
+    if not calls.plain or not free or not numeric:
         return "unknown"
-    noise = ShiftedNoise(replay, calls, free, output)
+    noise = ShiftedNoise(replay, free, output)
     # the linear function of the draws, verified at two further points
-    steps, columns = noise.steps, _slopes(noise, output)
+    steps, columns = noise.steps, _slopes(noise)
     if columns is None:
         return "unknown"
     for by in (
@@ -375,25 +335,22 @@ def noise_law(replay: Replay, recorded: Json) -> NoiseLaw | str:
     ):
         if not follows(noise.run(by), output + _effect(columns, by), largest(output)):
             return "mixed"
-    others = [i for i in range(len(calls)) if calls.source(i) and i not in located]
-    if draws_matter(replay, calls, others, recorded["numbers"]):
+    others = [call for call in calls if call.source and call.law not in LOCATION_LAWS]
+    if draws_matter(replay, others, recorded["numbers"]):
         return "unknown"
-    centers = [
-        np.broadcast_to(np.asarray(calls.table["center"][i], dtype=float), len(calls.output(i)))  # type: ignore[arg-type]
-        for i in free
-    ]
-    draws = noise.drawn - np.nan_to_num(np.concatenate(centers))
-    return NoiseLaw(output - _effect(columns, draws), columns, draws, noise)
+    centers = [np.broadcast_to(call.row["center"], np.asarray(call.drawn).shape) for call in free]
+    draws = noise.drawn - np.nan_to_num(np.concatenate(centers).astype(float))
+    return NoiseLaw(output - _effect(columns, draws), columns, draws, noise, calls)
 
 
-def _slopes(noise: ShiftedNoise, output: FloatArray) -> FloatArray | None:
+def _slopes(noise: ShiftedNoise) -> FloatArray | None:
     """Return the slopes of the output in the draws: a column per draw, or, for many draws, the
     slope of each number in the draw at its place. None if a shifted run gives no output.
     """
     if len(noise.steps) <= MOST:
         return noise.slopes()
-    moved = noise.run(noise.steps) if len(noise.steps) == len(output) else None
-    return None if moved is None else (moved - output) / noise.steps
+    moved = noise.run(noise.steps) if len(noise.steps) == len(noise.output) else None
+    return None if moved is None else (moved - noise.output) / noise.steps
 
 
 def _effect(columns: FloatArray, by: FloatArray) -> FloatArray:
@@ -406,25 +363,17 @@ def _other_columns(law: NoiseLaw) -> list[Column]:
     into two-sided draws.
     """
     found: list[Column] = []
-    for name, scale, column in zip(
-        law.noise.laws, law.noise.scales.tolist(), law.columns.T, strict=True
-    ):
+    scales = law.noise.scales.tolist()
+    for name, scale, column in zip(law.noise.laws, scales, law.columns.T, strict=True):
         if name == "gaussian" or not np.any(column):
             continue
         new: Column = (name, scale, column) if name in WHOLE else (name, 1.0, column * scale)
-        twin = next(
-            (
-                k
-                for k, each in enumerate(found)
-                if name in _TWO_SIDED and _equal(each, (*new[:2], -new[2]))
-            ),
-            None,
-        )
-        if twin is None:
-            found.append(new)
-        else:
-            del found[twin]
-            found.append((_TWO_SIDED[name], *new[1:]))
+        opposite = (*new[:2], -new[2])
+        one_sided = name in _TWO_SIDED
+        twin = next((each for each in found if one_sided and _equal(each, opposite)), None)
+        if twin is not None:
+            new = (_TWO_SIDED[name], *new[1:])
+        found = [*(each for each in found if each is not twin), new]
     return found
 
 

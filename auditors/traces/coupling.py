@@ -8,9 +8,9 @@ findings of the stage.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -22,8 +22,8 @@ from dpwitness.auditors.traces.alignment import (
     draws_matter,
     noise_law,
 )
-from dpwitness.auditors.traces.calls import CallTable, record_count
-from dpwitness.auditors.traces.evidence import Finding
+from dpwitness.auditors.traces.calls import CallTable, Losses, record_count
+from dpwitness.auditors.traces.evidence import Finding, describe_composed
 from dpwitness.auditors.traces.sessions import PairSession
 from dpwitness.core.claims import Claim
 from dpwitness.core.protocols.mechanism import FloatArray
@@ -51,15 +51,6 @@ class PairEvidence:
     # noise laws on both sides: same, different, mixed or unknown; empty before the comparison
     laws: str = ""
     doubt: str = ""  # why the recorded calls do not account for the outputs; empty if they do
-
-    def plain(self) -> bool:
-        """Return whether all randomness comes from the draws of generators.
-
-        Then the code may use the draws in any way that gives the right law.
-        """
-        return all(
-            self.calls.source(i) or self.calls.law(i) == "spend" for i in range(len(self.calls))
-        )
 
     def coupled(self) -> tuple[Finding, ...]:
         """Return findings that rest on equal draws on both sides; the laws of the outputs need not
@@ -98,11 +89,10 @@ class PairEvidence:
         """Return the evidence with the composed loss and the charged epsilon, and notes on calls
         that are not counted.
         """
-        losses, _ = self.calls.losses
-        if self.calls.loose() and not self.calls.moved:
-            losses = replace(
-                losses, unknown=[*losses.unknown, "noise that is drawn separately from the data"]
-            )
+        losses = Losses.together(self.calls.losses)
+        if self.calls.loose and not self.calls.moved:
+            separate = "noise that is drawn separately from the data"
+            losses = replace(losses, unknown=(*losses.unknown, separate))
         found = replace(self, loss=losses.parameter(runs.claim), charged=self.calls.charged())
         if losses.unknown:
             names = ", ".join(sorted(set(losses.unknown))[:3])
@@ -119,20 +109,17 @@ class PairEvidence:
         """Return the evidence with findings where the composed loss exceeds the claim, or the
         epsilon charged to the accountant.
         """
-        found, reached, claimed, calls = self, self.loss, claim.parameter, self.calls
+        found, reached, claimed = self, self.loss, claim.parameter
         # a shift of noise is computed from outputs, which may be rounded
-        slack = 1 + (1e-3 if calls.moved else 1e-6)
+        slack = 1 + (1e-3 if self.calls.moved else 1e-6)
         if reached > claimed * slack:
-            at = f" at delta = {claim.delta_budget:g}" if claim.delta_budget else ""
-            message = (
-                "no finite bound" if math.isinf(reached) else f"{claim.symbol} = {reached:.6g}"
-            )
-            message = f"the losses of the calls compose to {message}{at}, claimed {claimed:.6g}"
+            composed = describe_composed(claim, reached, claimed, 6)
+            message = f"the losses of the calls compose to {composed}"
             found = found.with_finding("LOSS", message, certain=self.priced)
         if claim.bounds_epsilon and self.priced and reached > self.charged * slack:
             message = f"{CHARGED} = {self.charged:.6g}, but the calls compose to {reached:.6g}"
             found = found.with_finding("ACCOUNT", message)
-        for message in calls.account_faults():
+        for message in self.calls.account_faults():
             found = found.with_finding("ACCOUNT", message)
         return found
 
@@ -140,19 +127,16 @@ class PairEvidence:
 def aligned(runs: PairSession, evidence: PairEvidence, run: Run) -> tuple[PairEvidence, bool]:
     """Try to align a recording with the other dataset. Return whether an alignment was found."""
     recorded, replayed = run
-
-    def shifted(shifts: list[Any]) -> Json:
-        return runs.replay(recorded, shifts, brief=True)
-
+    shifted = partial(runs.replay, recorded, brief=True)
     found = align(shifted, recorded, replayed, evidence.calls)
     if isinstance(found, str):
         return evidence.with_finding("OUTPUT", found), False
     if found is None:
         return evidence, False
-    calls = replace(evidence.calls, moved=found.moved)
     # noise that may hide a part of the loss; a seed for another generator does not
-    others = [i for i in range(len(calls)) if calls.source(i) and not calls.free(i)]
-    hidden = draws_matter(shifted, calls, others, replayed["numbers"])
+    others = [call for call in evidence.calls if call.source and not call.free]
+    hidden = draws_matter(shifted, others, replayed["numbers"])
+    calls = evidence.calls.shifted(found.moved)
     return replace(evidence, calls=calls, priced=_is_cheapest(runs, found) and not hidden), True
 
 
@@ -171,15 +155,10 @@ def alignment_holds(
     """
     if any(_moves_alike(runs, evidence, run) for run in pairs[1:2]):
         return evidence, True
-    calls = evidence.calls
-    evidence, equal = laws_compared(
-        runs, replace(evidence, calls=replace(calls, moved={})), [recorded for recorded, _ in pairs]
-    )
-    if (
-        not equal
-        and evidence.laws in ("mixed", "unknown")
-        and _same_slopes(runs, calls, pairs[0][0])
-    ):
+    calls, recordings = evidence.calls, [recorded for recorded, _ in pairs]
+    evidence, equal = laws_compared(runs, replace(evidence, calls=calls.shifted({})), recordings)
+    unknown = not equal and evidence.laws in ("mixed", "unknown")
+    if unknown and _same_slopes(runs, calls, pairs[0][0]):
         return replace(evidence, calls=calls), True
     return evidence, equal
 
@@ -188,14 +167,12 @@ def _moves_alike(runs: PairSession, evidence: PairEvidence, run: Run) -> bool:
     """Return whether another recording is aligned by shifts of the same sizes as `evidence`."""
     if run[1]["differences"]:
         return False
-    other, found = aligned(runs, PairEvidence(CallTable(run[1]["table"])), run)
-    if not found:
-        return False
+    other, found = aligned(runs, PairEvidence(CallTable.of(run[1]["table"])), run)
     sizes = [
         np.sort(np.abs(np.concatenate([*side.calls.moved.values(), [0.0]])))
         for side in (evidence, other)
     ]
-    return close(*sizes)
+    return found and close(*sizes)
 
 
 def alignment_repeats(runs: PairSession, evidence: PairEvidence) -> bool:
@@ -204,12 +181,11 @@ def alignment_repeats(runs: PairSession, evidence: PairEvidence) -> bool:
 
     Two recordings may agree by chance.
     """
-    recordings = [runs.record() for _ in range(12)]
-    pairs = [(recorded, runs.replay(recorded)) for recorded in recordings]
+    pairs = [runs.record_both() for _ in range(12)]
     gaps = [np.asarray(a["numbers"], float) - np.asarray(b["numbers"], float) for a, b in pairs]
-    if all(close(gap, gaps[0]) for gap in gaps):
-        return True
-    return all(_moves_alike(runs, evidence, run) for run in pairs)
+    return all(close(gap, gaps[0]) for gap in gaps) or all(
+        _moves_alike(runs, evidence, run) for run in pairs
+    )
 
 
 def _same_slopes(runs: PairSession, calls: CallTable, recorded: Json) -> bool:
@@ -217,36 +193,30 @@ def _same_slopes(runs: PairSession, calls: CallTable, recorded: Json) -> bool:
     together.
     """
     slopes = []
-    for dataset, left_out in ((runs.first, None), (runs.second, runs.left_out)):
-        found = []
-        for step in (0.0, 1.0, 3.0):
-            by = [
-                (i, np.full(int(calls.table["size"][i]), step))
-                for i in range(len(calls))
-                if calls.free(i) and step
-            ]
-            replayed = runs.recorder.replay(recorded, dataset, by, left_out=left_out, brief=True)
-            found.append(np.asarray(replayed["numbers"]))
-        if len({f.shape for f in found}) > 1 or not close(
-            (found[1] - found[0]) * 3, found[2] - found[0]
-        ):
+    for replay in (runs.replay_own, runs.replay):
+        base, one, three = (
+            np.asarray(replay(recorded, by, brief=True)["numbers"])
+            for by in (
+                [(call.index, np.full(call.size, step)) for call in calls if call.free and step]
+                for step in (0.0, 1.0, 3.0)
+            )
+        )
+        linear = base.shape == one.shape == three.shape and close((one - base) * 3, three - base)
+        if not linear:
             return False
-        slopes.append(found[1] - found[0])
+        slopes.append(one - base)
     return close(*slopes)
 
 
-def _noise_law_on(runs: PairSession, recordings: Sequence[Json], dataset: Any) -> NoiseLaw | str:
+def _noise_law_on(replay: Callable[..., Json], recordings: Sequence[Json]) -> NoiseLaw | str:
     """Return the law of the noise on one dataset, as in `noise_law`; two recordings must agree."""
 
     def law(recorded: Json) -> NoiseLaw | str:
         return noise_law(
-            lambda shifts: runs.recorder.replay(
-                recorded, dataset, shifts, brief=shifts is not None
-            ),
-            recorded,
+            lambda shifts: replay(recorded, shifts, brief=shifts is not None), recorded
         )
 
-    found, again = (law(recorded) for recorded in recordings[:2])
+    found, again = map(law, recordings[:2])
     if isinstance(found, str) or isinstance(again, str):
         return "mixed" if "mixed" in (found, again) else "unknown"
     return found if found.repeats(again) else "mixed"
@@ -263,26 +233,23 @@ def laws_compared(
     unknown, the differences are suspicions, which an audit may confirm.
     """
     recordings = [*recordings, *(runs.record() for _ in range(2 - len(recordings)))]
-    law = _noise_law_on(runs, recordings, runs.first)
-    other = _noise_law_on(runs, [runs.recorder.record(runs.second) for _ in range(2)], runs.second)
+    law = _noise_law_on(runs.replay_own, recordings)
+    others = [runs.recorder.record(runs.second) for _ in range(2)]
+    other = _noise_law_on(partial(runs.replay, whole=True), others)
     if isinstance(law, str) or isinstance(other, str):
         return replace(evidence, laws="mixed" if "mixed" in (law, other) else "unknown"), False
     if evidence.calls.moved:
-        evidence = replace(evidence, calls=replace(law.noise.calls, moved={}))
+        evidence = replace(evidence, calls=law.calls)
     if not law.same_noise(other):
         scales = _describe_scales(law.deviations(), other.deviations())
         return replace(evidence, laws="different").with_finding("SCALE", scales), False
     evidence = replace(evidence.without(evidence.coupled()), laws="same")
     found = law.alignment(other)
     if found is None:
-        return evidence.with_finding(
-            "OUTPUT", "no shift of the noise explains the difference of the outputs"
-        ), False
-    return replace(
-        evidence,
-        calls=replace(law.noise.calls, moved=found.moved),
-        priced=_is_cheapest(runs, found),
-    ), True
+        message = "no shift of the noise explains the difference of the outputs"
+        return evidence.with_finding("OUTPUT", message), False
+    priced = _is_cheapest(runs, found)
+    return replace(evidence, calls=law.calls.shifted(found.moved), priced=priced), True
 
 
 def _describe_scales(a: FloatArray, b: FloatArray) -> str:

@@ -5,11 +5,14 @@ which the calls compose.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Protocol, Self
 
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.claims import Claim
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
 
 # kind of finding -> meaning, the same for every library
@@ -29,6 +32,14 @@ FINDINGS = {
 
 
 _ASSUMPTION = "the traced laws are the laws of the noise"
+
+
+def describe_composed(claim: Claim, loss: float, claimed: float, digits: int = 4) -> str:
+    """Return the parameter to which the losses of calls compose, beside the claimed parameter."""
+    symbol, delta = claim.symbol, claim.delta_budget
+    reached = f"no finite {symbol}" if math.isinf(loss) else f"{symbol} = {loss:.{digits}g}"
+    at = f" at delta = {delta:g}" if delta else ""
+    return f"{reached}{at}, claimed {claimed:.{digits}g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +120,25 @@ class TracedCall:
             for name, value in data.items()
         }
         return cls(**values)
+
+
+# limits of the CPU time of traced runs, and as a share of a time budget and of the audit's runs
+_SECONDS, _SHARE = 2.0, 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of the traced runs of one audit: their number, and their CPU time in seconds."""
+
+    runs: int
+    seconds: float
+
+    @classmethod
+    def of(cls, trials: int, seconds: float | None) -> Limits:
+        """Return the limits for an audit with this budget."""
+        return cls(
+            int(_SHARE * trials), _SECONDS if seconds is None else min(5.0, _SHARE * seconds)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,14 +244,9 @@ class TraceEvidence:
                 f"claim: {'; '.join(self._accounting)}; "
                 "no count of this audit shows a violation"
             )
-        symbol, at = (
-            claim.symbol,
-            f" at delta = {claim.delta_budget:g}" if claim.delta_budget else "",
-        )
-        reached = f"no finite {symbol}" if math.isinf(self.loss) else f"{symbol} = {self.loss:.4g}"
+        composed = describe_composed(claim, self.loss, self.claimed)
         return (
-            f"the calls of a traced run on the pair ({self.pair}) compose to {reached}{at}, "
-            f"claimed {self.claimed:.4g}: "
+            f"the calls of a traced run on the pair ({self.pair}) compose to {composed}: "
             f"VIOLATED if {_ASSUMPTION}, which no count of this audit confirms"
         )
 
@@ -252,6 +277,37 @@ class TraceEvidence:
             data["runs"],
             data["doubt"],
         )
+
+
+class FirstLook(Protocol):
+    """Traced runs before a black-box audit (`first_look`), as the kind of traces offers them."""
+
+    def is_traceable(self, mechanism: Any) -> bool:
+        """Return whether the mechanism's runs can be traced."""
+
+    def worst_pairs(
+        self,
+        mechanism: Any,
+        pairs: Sequence[Pair],
+        claim: Claim,
+        seed: int,
+        limits: Limits,
+        time_limit: float,
+    ) -> tuple[list[int], bool]:
+        """Return the numbers of the pairs that look worst, and whether the time was not enough."""
+
+    def worst_evidence(
+        self,
+        mechanism: Any,
+        pairs: Sequence[Pair],
+        claim: Claim,
+        seed: int,
+        limits: Limits,
+        time_limit: float,
+    ) -> tuple[TraceEvidence | None, str, FloatArray | None]:
+        """Return evidence on the worst pair, a note if there is none, and the shift of the output
+        on the first pair.
+        """
 
 
 def explanations(result: Json) -> tuple[str, ...]:

@@ -13,17 +13,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from dpwitness.auditors.traces.alignment import scale_of
 from dpwitness.auditors.traces.calls import CallTable
 from dpwitness.auditors.traces.coupling import CHARGED, PairEvidence
-from dpwitness.auditors.traces.evidence import TraceEvidence
-from dpwitness.auditors.traces.pair_analysis import REPEATS, UNFAITHFUL, examine, glance, outcome
+from dpwitness.auditors.traces.evidence import Limits, TraceEvidence
+from dpwitness.auditors.traces.pair_analysis import (
+    MAY_BE_CHANCE,
+    REPEATS,
+    UNFAITHFUL,
+    examine,
+    glance,
+    is_faithful,
+    outcome,
+)
 from dpwitness.auditors.traces.sessions import PairSession, SessionRecorder, Steps, opened
 from dpwitness.auditors.workers.rounds import is_builtin_mechanism
 from dpwitness.core.claims import Claim
@@ -33,26 +39,12 @@ from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.recording.recorder import Stopped
 
-# limits of the CPU time of traced runs, and as a share of a time budget and of the audit's runs
-SECONDS, SHARE = 2.0, 0.05
 _PAIRS_SHARE = 0.4  # share of these limits for the comparison of pairs
 _WAITING = 4.0  # limit of the wall time, as a multiple of the limit of the CPU time
 # maximum number of draws that are shifted to see whether they reach the output
 _MAX_COORDINATES = 12
+_T = TypeVar("_T")
 _REPLAYS = 2  # recordings in which the draws must reach the output
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits of the traced runs of one audit: their number, and their CPU time in seconds."""
-
-    runs: int
-    seconds: float
-
-    @classmethod
-    def of(cls, trials: int, seconds: float | None) -> Limits:
-        """Return the limits for an audit with this budget."""
-        return cls(int(SHARE * trials), SECONDS if seconds is None else min(5.0, SHARE * seconds))
 
 
 class TooLate(Stopped):
@@ -141,23 +133,14 @@ def worst_evidence(
                 found.append(_evidence_on(recorder, pair, claim, mechanism))
             shift = _output_shift(recorder, pairs[0], claim)
     except Stopped:
-        note = (
-            f"no trace: its runs would take more than {limits.runs:,} runs or "
-            f"{limits.seconds:.2g} s"
-            if not found
-            else ""
-        )
+        limit = f"{limits.runs:,} runs or {limits.seconds:.2g} s"
+        note = "" if found else f"no trace: its runs would take more than {limit}"
     except Exception as error:  # data of any kind: what cannot be traced can still be audited
         note = f"no trace: {type(error).__name__}: {error}"
-    beyond = [each for each in found if each.exceeds]
-    best = (
-        max(beyond, key=lambda each: each.loss / each.claimed)
-        if beyond
-        else found[0]
-        if found
-        else None
+    worst = max(
+        found, key=lambda each: each.loss / each.claimed if each.exceeds else 0.0, default=None
     )
-    return best, note, shift
+    return worst, note, shift
 
 
 def _output_shift(recorder: SessionRecorder, pair: Pair, claim: Claim) -> FloatArray | None:
@@ -166,21 +149,16 @@ def _output_shift(recorder: SessionRecorder, pair: Pair, claim: Claim) -> FloatA
 
     None if outputs are not numbers, or none of them moves.
     """
-    runs, found = PairSession.of(recorder, pair, claim), list[FloatArray]()
-    for _ in range(_REPLAYS):
-        recorded = runs.record()
-        sides = recorded, runs.replay(recorded, brief=True)
-        numbers = [np.asarray(side["numbers"], dtype=float) for side in sides]
-        if (
-            any(side["raised"] or side["texts"] for side in sides)
-            or numbers[0].shape != numbers[1].shape
-        ):
-            return None
-        with np.errstate(invalid="ignore"):  # infinite outputs have no difference
-            found.append(numbers[0] - numbers[1])
-    if found[0].shape != found[-1].shape:
+    runs = PairSession.of(recorder, pair, claim)
+    recordings = [runs.record_both(brief=True) for _ in range(_REPLAYS)]
+    outputs = [side for both in recordings for side in both]
+    shapes = {np.shape(side["numbers"]) for side in outputs}
+    if any(side["raised"] or side["texts"] for side in outputs) or len(shapes) > 1:
         return None
-    shift = np.mean(found, axis=0) * (1.0 if runs.first is pair.d1 else -1.0)
+    numbers = np.array([[side["numbers"] for side in both] for both in recordings], dtype=float)
+    with np.errstate(invalid="ignore"):  # infinite outputs have no difference
+        shift = np.mean(numbers[:, 0] - numbers[:, 1], axis=0)
+    shift *= 1.0 if runs.first is pair.d1 else -1.0
     return shift if np.isfinite(shift).all() and shift.any() else None
 
 
@@ -229,21 +207,15 @@ def _partial_doubt(runs: PairSession, evidence: PairEvidence) -> str:
     without a law of noise, such as seeds, have no price.
     """
     if evidence.suspicions:
-        return (
-            "the runs on both datasets differ, which may be chance: "
-            f"{evidence.suspicions[0].message}"
-        )
+        return f"{MAY_BE_CHANCE}: {evidence.suspicions[0].message}"
     recorded = runs.record()
     constant = _parts(recorded)
     for _ in range(REPEATS):
         if not constant:
             break
         other = runs.record()
-        changed = (recorded, other) if constant - _parts(other) else ()
-        if any(
-            outcome(runs.recorder.replay(run, runs.first, brief=True)) != outcome(run)
-            for run in changed
-        ):
+        changed = not constant <= _parts(other)
+        if changed and not (is_faithful(runs, recorded) and is_faithful(runs, other)):
             return UNFAITHFUL
         constant &= _parts(other)
     if constant:
@@ -252,34 +224,29 @@ def _partial_doubt(runs: PairSession, evidence: PairEvidence) -> str:
             f"{kind} {place} of the output is {value} in {REPEATS} runs, so that no recorded "
             "noise accounts for it"
         )
-    calls = CallTable(runs.recorder.replay(recorded, runs.first)["table"])
-    unpriced = [
-        calls.name(i)
-        for i in calls.kinds()
-        if calls.law(i) in ("uniform", "noise") or (calls.law(i) == "choice" and calls.source(i))
-    ]
-    if unpriced:
-        return (
-            f"the output may depend on the draws of {unpriced[0]}, whose privacy loss is not "
-            "computed"
-        )
-    drawn = {i: calls.output(i) for i in range(len(calls)) if calls.free(i)}
-    places = [
-        (i, j) for i, values in drawn.items() if values is not None for j in range(len(values))
-    ]
-    for k in (
-        np.unique(np.linspace(0, len(places) - 1, _MAX_COORDINATES).astype(int)) if places else ()
-    ):
-        i, j = places[k]
-        shift = np.zeros(int(calls.table["size"][i]))
-        shift[j] = np.max(scale_of(calls, i), initial=1.0)
-        moved = runs.recorder.replay(recorded, runs.first, [(i, shift)], brief=True)
+    calls = CallTable.of(runs.replay_own(recorded)["table"])
+    for call in calls.kinds():
+        if call.law in ("uniform", "noise") or (call.law == "choice" and call.source):
+            return (
+                f"the output may depend on the draws of {call.name}, whose privacy loss is not "
+                "computed"
+            )
+    free = [call for call in calls if call.free and call.drawn is not None]
+    for call, j in _chosen([(each, j) for each in free for j in range(each.size)]):
+        by = np.where(np.arange(call.size) == j, np.max(call.noise_scales(), initial=1.0), 0.0)
+        moved = runs.replay_own(recorded, [(call.index, by)], brief=True)
         if outcome(moved) == outcome(recorded):
             return (
-                f"a draw of {calls.name(i)} at {calls.where(i)} does not change the output, but "
+                f"a draw of {call.name} at {call.where} does not change the output, but "
                 "may decide about one that is rare"
             )
     return ""
+
+
+def _chosen(places: Sequence[_T]) -> list[_T]:
+    """Return at most `_MAX_COORDINATES` of some places, evenly spread."""
+    chosen = np.unique(np.linspace(0, len(places) - 1, _MAX_COORDINATES).astype(int))
+    return [places[k] for k in chosen] if places else []
 
 
 def _parts(run: Json) -> set[tuple[str, int, str]]:
@@ -297,41 +264,32 @@ def _noise_reaches_output(runs: PairSession, evidence: PairEvidence) -> bool:
 
     Otherwise the output may hide a part of the loss, as the largest of several noisy numbers does.
     """
-    calls, coordinates = evidence.calls, []  # call, size of its draw, index, step of the noise
-    for i in range(len(calls)):
-        if not calls.losses[1][i] > 0:
+    coordinates = []  # index of a call, size and index of a number of its draw, step of the noise
+    for call in evidence.calls:
+        if not evidence.calls.losses[call.index].pure() > 0:
             continue
-        drawn, moves = calls.output(i), calls.call(i).moves
-        size = len(drawn) if drawn is not None else int(calls.table["size"][i])
-        whole = drawn is not None and (drawn == np.round(drawn)).all()
-        steps = np.broadcast_to(np.maximum(scale_of(calls, i), 1.0 if whole else 0.0), size)
+        size = call.size if call.drawn is None else len(call.drawn)
+        whole = call.drawn is not None and (call.drawn == np.round(call.drawn)).all()
+        scales = np.maximum(call.noise_scales(), 1.0 if whole else 0.0)
+        steps = np.broadcast_to(scales, size).tolist()
         # the numbers whose noise has to move, or whose input moves
-        moving = np.flatnonzero(moves) if len(moves) == size else np.arange(size)
-        coordinates += [(i, size, int(j), float(steps[j])) for j in moving]
-    if not coordinates:
-        return False
-    chosen = [
-        coordinates[k]
-        for k in np.unique(np.linspace(0, len(coordinates) - 1, _MAX_COORDINATES).astype(int))
-    ]
-    for _ in range(_REPLAYS):
+        moving = np.flatnonzero(call.moves) if len(call.moves) == size else np.arange(size)
+        coordinates += [(call.index, size, j, steps[j]) for j in moving]
+    for _ in range(_REPLAYS if coordinates else 0):
         recorded = runs.record()
         base = np.asarray(recorded["numbers"], dtype=float)
         if len(base) < len(coordinates) or recorded["raised"]:
             return False
         columns = []
-        for i, size, j, step in chosen:
-            shift = np.zeros(size)
-            shift[j] = step
-            found = runs.recorder.replay(recorded, runs.first, [(i, shift)], brief=True)
+        for index, size, j, step in _chosen(coordinates):
+            by = np.where(np.arange(size) == j, step, 0.0)
+            found = runs.replay_own(recorded, [(index, by)], brief=True)
             numbers = np.asarray(found["numbers"], dtype=float)
-            if (
-                found["raised"]
-                or numbers.shape != base.shape
-                or not np.isfinite(numbers - base).all()
-            ):
+            if found["raised"] or numbers.shape != base.shape:
                 return False
             columns.append((numbers - base) / step)
-        if np.linalg.matrix_rank(np.array(columns)) < len(chosen):
+        if not np.isfinite(columns).all():
             return False
-    return True
+        if np.linalg.matrix_rank(np.array(columns)) < len(columns):
+            return False
+    return bool(coordinates)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpwitness.auditors.traces.alignment import largest
 from dpwitness.auditors.traces.calls import CallTable, inner_scales
 from dpwitness.auditors.traces.coupling import (
     FOR_ALL_NOISE,
@@ -40,6 +41,7 @@ NOT_RECORDED = "no call of a noise primitive was recorded"
 UNFAITHFUL = (
     "two runs on one dataset with the same draws differ: a part of the noise is not recorded"
 )
+MAY_BE_CHANCE = "the runs on both datasets differ, which may be chance"
 REPEATS = 12  # further recordings in which a constant output may change
 _SYSTEM = (
     "os.urandom",
@@ -54,29 +56,24 @@ def glance(recorder: SessionRecorder, pair: Pair, promise: Claim) -> float:
     pairs maximizes the score.
     """
     runs = PairSession.of(recorder, pair, promise)
-    recorded = runs.record()
-    replayed = runs.replay(recorded)
-    calls = CallTable(replayed["table"])
-    evidence, loose = PairEvidence(calls), calls.loose()
+    recorded, replayed = runs.record_both()
+    evidence = PairEvidence(CallTable.of(replayed["table"]))
+    loose, diverge = evidence.calls.loose, bool(replayed["output"] or replayed["differences"])
     if loose and replayed["output"]:
         evidence, _ = aligned(runs, evidence, (recorded, replayed))
     evidence = evidence.with_loss(runs)
     reached = evidence.loss / runs.claim.parameter
     worst = 0.0 if math.isnan(reached) else min(reached, 1e6)
-    if not loose and (replayed["differences"] or replayed["output"]):
-        worst = max(worst, 1.5)  # the runs diverge
-    elif (replayed["output"] or replayed["differences"]) and not evidence.calls.moved:
-        # only the distance of the outputs is left as a score
-        a, b = (np.asarray(side["numbers"], dtype=float) for side in (recorded, replayed))
+    if diverge and not loose:
+        worst = max(worst, 1.5)
+    elif diverge and not evidence.calls.moved:
         # if the data alone do not cause it, one dataset may have an output that the other cannot
-        # have
+        # have; otherwise, only the distance of the outputs is left as a score
         worst = max(worst, 1.01 * bool(replayed["differences"]))
-        worst += (
-            float(np.tanh(np.nan_to_num(np.abs(a - b)).max(initial=0.0))) * 1e-3
-            if a.shape == b.shape
-            else 1e-3
-        )
-    return worst + 0.1 * (len(evidence.findings) + len(list(calls.findings())))
+        a, b = (np.asarray(side["numbers"], dtype=float) for side in (recorded, replayed))
+        distance = largest(np.nan_to_num(a - b)) if a.shape == b.shape else math.inf
+        worst += 1e-3 * math.tanh(distance)
+    return worst + 0.1 * (len(evidence.findings) + len(list(evidence.calls.findings())))
 
 
 def examine(
@@ -89,41 +86,40 @@ def examine(
     """
     runs = PairSession.of(recorder, pair, promise)
     again, pairs, unfaithful = _recordings(runs)
-    if (unfaithful or not pairs[0][0]["calls"]) and recorder.step("uncompile"):
-        again, pairs, unfaithful = _recordings(runs)
     recordings = [recorded for recorded, _ in pairs]
-    scales = inner_scales([replayed["table"] for _, replayed in pairs])
-    evidence = PairEvidence(CallTable(pairs[0][1]["table"], drawn_scale=scales))
+    scales = inner_scales([CallTable.of(replayed["table"]) for _, replayed in pairs])
+    evidence, *others = (PairEvidence(CallTable.of(each["table"], scales)) for _, each in pairs)
     evidence = _with_unseen_draws(runs, evidence, pairs, unfaithful, asked)
     if seeded:
         evidence = _with_unseeded_draws(runs, evidence, recordings)
-    raised = {run["raised"] for run_pair in pairs for run in run_pair}
-    if "" not in raised:
-        evidence = evidence.with_note(f"every run raises: {next(iter(raised))}")
+    raised = [run["raised"] for run_pair in pairs for run in run_pair]
+    if all(raised):
+        evidence = evidence.with_note(f"every run raises: {raised[0]}")
     if unfaithful:
         return evidence
-    evidence = (
-        _with_loose_findings(runs, evidence, pairs)
-        if evidence.calls.loose()
-        else _with_strict_findings(evidence, pairs)
-    )
-    others = (
-        []
-        if evidence.calls.moved
-        else [
-            PairEvidence(CallTable(b["table"], drawn_scale=scales)).with_loss(runs)
-            for _, b in pairs[1:]
-        ]
-    )
-    evidence = evidence.with_loss(runs)
-    for other in others:  # the largest loss of all replays
-        if other.priced and np.nan_to_num(other.loss) > np.nan_to_num(evidence.loss):
-            evidence = replace(evidence, calls=other.calls, loss=other.loss)
+    if evidence.calls.loose:
+        evidence = _with_loose_findings(runs, evidence, pairs)
+    else:
+        evidence = _with_strict_findings(evidence, pairs)
+    evidence = _with_largest_loss(runs, evidence, others)
     for finding in evidence.calls.findings():
         evidence = evidence.with_finding(finding.kind, finding.message, finding.where)
     evidence = _with_coupled_confirmed(runs, evidence.with_loss_findings(runs.claim), recordings)
-    doubt = "" if evidence.findings else _doubt(runs, CallTable(again["table"]), pairs)
+    doubt = "" if evidence.findings else _doubt(runs, CallTable.of(again["table"]), pairs)
     return replace(evidence, doubt=doubt, loss=math.nan) if doubt else evidence
+
+
+def _with_largest_loss(
+    runs: PairSession, evidence: PairEvidence, others: list[PairEvidence]
+) -> PairEvidence:
+    """Add the loss of the calls; where no shift of the noise was found, the largest loss of all
+    replays.
+    """
+    found = evidence.with_loss(runs)
+    for other in () if found.calls.moved else (each.with_loss(runs) for each in others):
+        if other.priced and np.nan_to_num(other.loss) > np.nan_to_num(found.loss):
+            found = replace(found, calls=other.calls, loss=other.loss)
+    return found
 
 
 def _doubt(runs: PairSession, calls: CallTable, pairs: list[Run]) -> str:
@@ -131,27 +127,21 @@ def _doubt(runs: PairSession, calls: CallTable, pairs: list[Run]) -> str:
     reaches the output. Empty otherwise.
     """
     first, outputs = outcome(pairs[0][0]), [outcome(run) for run_pair in pairs for run in run_pair]
-    if all(calls.law(i) == "spend" for i in calls.kinds()):
-        if any(output != first for output in outputs):
-            return (
-                f"{NOT_RECORDED}: the outputs on both datasets have no noise, or their noise is "
-                "drawn where nothing is recorded"
-            )
-        return (
-            f"{NOT_RECORDED}, and all outputs on both datasets are equal: on this pair, the "
-            "output does not show what the mechanism does"
+    if all(call.law == "spend" for call in calls.kinds()):
+        differ = any(output != first for output in outputs)
+        return NOT_RECORDED + (
+            ": the outputs on both datasets have no noise, or their noise is drawn where nothing "
+            "is recorded"
+            if differ
+            else ", and all outputs on both datasets are equal: on this pair, the output does not "
+            "show what the mechanism does"
         )
     if any(outcome(recorded) != first for recorded, _ in pairs):
         return ""
     for _ in range(REPEATS):
         recorded = runs.record()
         if outcome(recorded) != first:
-            return (
-                ""
-                if outcome(runs.recorder.replay(recorded, runs.first, brief=True))
-                == outcome(recorded)
-                else UNFAITHFUL
-            )
+            return "" if is_faithful(runs, recorded) else UNFAITHFUL
     return (
         "the recorded noise does not reach the output, which is the same in "
         f"{len(pairs) + REPEATS} runs"
@@ -161,6 +151,11 @@ def _doubt(runs: PairSession, calls: CallTable, pairs: list[Run]) -> str:
 def outcome(run: Json) -> tuple[str, bytes, tuple[str, ...]]:
     """Return the output of a run, or its exception, as a value that can be compared."""
     return run["raised"], np.asarray(run["numbers"], dtype=float).tobytes(), tuple(run["texts"])
+
+
+def is_faithful(runs: PairSession, recorded: Json) -> bool:
+    """Return whether a replay of a recording on its own dataset has the same output."""
+    return outcome(runs.replay_own(recorded, brief=True)) == outcome(recorded)
 
 
 def _recordings(runs: PairSession) -> tuple[Json, list[Run], str]:
@@ -174,7 +169,7 @@ def _recordings(runs: PairSession) -> tuple[Json, list[Run], str]:
     own, pairs, difference = list[Json](), list[Run](), ""
     while len(pairs) < _RECORDINGS:
         recorded = runs.record()
-        own.append(runs.recorder.replay(recorded, runs.first))
+        own.append(runs.replay_own(recorded))
         pairs.append((recorded, runs.replay(recorded)))
         difference = difference or _describe_replay_difference(own[-1])
         if recorded["calls"] > 20_000:  # long runs are recorded once only
@@ -186,6 +181,9 @@ def _recordings(runs: PairSession) -> tuple[Json, list[Run], str]:
         and outcome(runs.replay(recorded, brief=True)) != outcome(replayed)
     ):
         difference = "the outputs of two replays on the other dataset"
+    # compiled functions draw where nothing is recorded
+    if (difference or not recorded["calls"]) and runs.recorder.step("uncompile"):
+        return _recordings(runs)
     return own[0], pairs, difference
 
 
@@ -199,37 +197,26 @@ def _with_unseen_draws(
     """Add findings for randomness that the record does not contain. `difference` describes a replay
     that is not faithful.
     """
-    names = set(evidence.calls.table["names"])
+    names = {call.name for call in evidence.calls}
     uncalled = [name for name in asked if not any(n.endswith(name) for n in names)]
     if difference:
         past = runs.recorder.step(
             "past", key=pairs[0][0]["key"], dataset=runs.first, seed=runs.recorder.run_seed()
         )
-        by = (
-            f"; numbers were drawn without a known primitive, by: {', '.join(past)}"
-            if past
-            else "; the source is not a known generator, or another thread draws"
-        )
-        cached = (
-            f"; never called: {', '.join(uncalled)}, which may be kept under another name"
-            if uncalled
-            else ""
-        )
-        return evidence.with_finding(
-            "SOURCE",
-            f"two runs on one dataset with the same record differ: {difference}{by}{cached}",
-        )
-    if asked and len(uncalled) == len(asked):
-        message = (
-            f"no call was recorded of {', '.join(asked)}: kept under another name, or not used"
-        )
-        if names:
-            return evidence.with_note(
-                f"{message}; calls were recorded of {', '.join(sorted(names))}"
-            )
-        if not any(run["calls"] for run_pair in pairs for run in run_pair):
-            return evidence.with_finding("SOURCE", message)
-    return evidence
+        by = "the source is not a known generator, or another thread draws"
+        if past:
+            by = f"numbers were drawn without a known primitive, by: {', '.join(past)}"
+        if uncalled:
+            by += f"; never called: {', '.join(uncalled)}, which may be kept under another name"
+        message = f"two runs on one dataset with the same record differ: {difference}; {by}"
+        return evidence.with_finding("SOURCE", message)
+    if not asked or len(uncalled) < len(asked):
+        return evidence
+    message = f"no call was recorded of {', '.join(asked)}: kept under another name, or not used"
+    if names:
+        return evidence.with_note(f"{message}; calls were recorded of {', '.join(sorted(names))}")
+    recorded = any(run["calls"] for run_pair in pairs for run in run_pair)
+    return evidence if recorded else evidence.with_finding("SOURCE", message)
 
 
 def _with_unseeded_draws(
@@ -239,9 +226,9 @@ def _with_unseeded_draws(
     calls, keys = evidence.calls, [recorded["key"] for recorded in recordings]
     found = [(f"{place} is made without a seed", "") for place in recordings[0]["unseeded"]]
     found += [
-        (f"{calls.name(i)}: its result does not depend on the seed", calls.where(i))
-        for i in range(len(calls))
-        if calls.name(i) in _SYSTEM
+        (f"{call.name}: its result does not depend on the seed", call.where)
+        for call in calls
+        if call.name in _SYSTEM
     ]
     if len(keys) > 1:
         constant = runs.recorder.step("constant", first=keys[0], others=keys[1:])
@@ -287,7 +274,8 @@ def _with_coupled_confirmed(
     them.
     """
     losses = tuple(f for f in evidence.findings if f.kind == "LOSS")
-    if not evidence.plain() or not (evidence.coupled() or (evidence.calls.moved and losses)):
+    moved_losses = losses if evidence.calls.moved else ()
+    if not evidence.calls.plain or not (*evidence.coupled(), *moved_losses):
         return evidence
     if not evidence.laws:
         evidence, _ = laws_compared(runs, evidence, recordings)
@@ -302,16 +290,13 @@ def _with_coupled_confirmed(
                 .with_loss(runs)
                 .with_loss_findings(runs.claim)
             )
-    if evidence.laws in ("mixed", "unknown"):
-        doubtful = evidence.coupled()
-        if (
-            evidence.laws == "mixed"
-            and evidence.calls.moved
-            and not alignment_repeats(runs, evidence)
-        ):
-            doubtful += losses
-        return replace(evidence.without(doubtful), suspicions=(*evidence.suspicions, *doubtful))
-    return evidence
+    if evidence.laws not in ("mixed", "unknown"):
+        return evidence
+    doubtful = evidence.coupled()
+    moved = evidence.laws == "mixed" and bool(evidence.calls.moved)
+    if moved and not alignment_repeats(runs, evidence):
+        doubtful += losses
+    return replace(evidence.without(doubtful), suspicions=(*evidence.suspicions, *doubtful))
 
 
 def _with_loose_findings(
@@ -323,28 +308,23 @@ def _with_loose_findings(
     differ = [run for run in pairs if run[1]["output"] or run[1]["differences"]]
     if not differ:
         return evidence
-    for run in differ[:2]:
-        if run[1]["differences"]:
-            continue
+    for run in (run for run in differ[:2] if not run[1]["differences"]):
         evidence, found = aligned(runs, evidence, run)
         if found:
-            evidence, holds = alignment_holds(
-                runs, evidence, [run, *(other for other in pairs if other is not run)]
-            )
+            first = [run, *(other for other in pairs if other is not run)]
+            evidence, holds = alignment_holds(runs, evidence, first)
             if holds or evidence.findings:
                 return evidence
     recordings = [recorded for recorded, _ in pairs]
-    if evidence.plain() and not evidence.laws:
+    if evidence.calls.plain and not evidence.laws:
         recordings += [runs.record() for _ in range(2 - len(recordings))]
         evidence, _ = laws_compared(runs, evidence, recordings)
     if evidence.laws == "different":
         for _, replayed in pairs:
             evidence = _with_differences(evidence, replayed)
-    return (
-        evidence
-        if evidence.laws in ("same", "different")
-        else _with_findings_for_all_noise(runs, evidence, recordings, pairs)
-    )
+    if evidence.laws in ("same", "different"):
+        return evidence
+    return _with_findings_for_all_noise(runs, evidence, recordings, pairs)
 
 
 def _with_findings_for_all_noise(
@@ -410,11 +390,12 @@ def _describe_replay_difference(again: Json) -> str:
     """
     if again["output"] or again["differences"]:
         return str(again["output"] or again["differences"][0]["text"])
-    table = again["table"]
-    for i in range(len(table["primitive"])):
-        if table["linf"][i] > 0 or table["alone"][i]:
-            return f"the input of {table['names'][table['primitive'][i]]} is {table['text'][i]}"
-    return ""
+    changed = (
+        f"the input of {call.name} is {call.row['text']}"
+        for call in CallTable.of(again["table"])
+        if call.row["linf"] > 0 or call.row["alone"]
+    )
+    return next(changed, "")
 
 
 def _always(own: list[Json], others: list[Json]) -> Finding | None:
@@ -431,15 +412,15 @@ def _always(own: list[Json], others: list[Json]) -> Finding | None:
     if any(len(side) != 1 for side in sizes):
         return None
     if sizes[0] != sizes[1]:
-        return Finding(
-            "OUTPUT", f"it has {sizes[0].pop()} numbers and {sizes[1].pop()}{FOR_ALL_NOISE}"
-        )
-    return _constant_content(sides)
+        message = f"it has {sizes[0].pop()} numbers and {sizes[1].pop()}"
+    else:
+        message = _constant_content(sides)
+    return Finding("OUTPUT", f"{message}{FOR_ALL_NOISE}") if message else None
 
 
-def _constant_content(sides: list[list[Json]]) -> Finding | None:
-    """Return a finding for a number or the texts of outputs of one size that are constant on each
-    dataset and differ between the datasets; None if there is none.
+def _constant_content(sides: list[list[Json]]) -> str:
+    """Return a number or the texts of outputs of one size that are constant on each dataset and
+    differ between the datasets; empty if there are none.
     """
     first, second = (np.array([r["numbers"] for r in side], dtype=float) for side in sides)
     nan = [np.isnan(side) for side in (first, second)]
@@ -447,9 +428,7 @@ def _constant_content(sides: list[list[Json]]) -> Finding | None:
         (nan[0].all(axis=0) & ~nan[1].any(axis=0)) | (nan[1].all(axis=0) & ~nan[0].any(axis=0))
     )
     if lone.size:
-        return Finding(
-            "OUTPUT", f"number {lone[0]} of the output is NaN on one side only{FOR_ALL_NOISE}"
-        )
+        return f"number {lone[0]} of the output is NaN on one side only"
     fixed = np.flatnonzero(
         _equal(first, first[0]).all(axis=0)
         & _equal(second, second[0]).all(axis=0)
@@ -457,15 +436,12 @@ def _constant_content(sides: list[list[Json]]) -> Finding | None:
     )
     if fixed.size:
         k = fixed[0]
-        return Finding(
-            "OUTPUT",
-            f"number {k} of the output is {first[0, k]:.6g} and {second[0, k]:.6g}{FOR_ALL_NOISE}",
-        )
+        return f"number {k} of the output is {first[0, k]:.6g} and {second[0, k]:.6g}"
     texts = [{tuple(r["texts"]) for r in side} for side in sides]
     if any(len(side) != 1 for side in texts) or texts[0] == texts[1]:
-        return None
+        return ""
     shown = [list(side.pop())[:3] for side in texts]
-    return Finding("OUTPUT", f"it holds {shown[0]} and {shown[1]}{FOR_ALL_NOISE}")
+    return f"it holds {shown[0]} and {shown[1]}"
 
 
 def _equal(a: FloatArray, b: FloatArray) -> NDArray[np.bool_]:

@@ -6,17 +6,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from dpwitness.auditors.audit.result import AuditResult
-from dpwitness.auditors.traces.evidence import Finding, TracedCall
+from dpwitness.auditors.traces.evidence import Finding, TracedCall, describe_composed
 from dpwitness.auditors.witnesses.result import ClaimResult, pair_line
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.values.json_reader import Json
 
 _MAX_CALLS = 12  # maximum number of lines with calls on a terminal
-_CONFIRMED = (Verdict.VIOLATED, Verdict.SUSPECT)  # verdicts that an audit has confirmed
+CONFIRMED = (Verdict.VIOLATED, Verdict.SUSPECT)  # verdicts that an audit has confirmed
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -76,7 +76,7 @@ class TraceResult(ClaimResult):
         """Return ``statistical`` where an audit has confirmed the findings, otherwise ``one
         trace``.
         """
-        return "statistical" if self.verdict in _CONFIRMED else "one trace"
+        return "statistical" if self.verdict in CONFIRMED else "one trace"
 
     @property
     def epsilon_lower(self) -> float:
@@ -99,10 +99,9 @@ class TraceResult(ClaimResult):
         Otherwise return pair and findings, which `dpwitness.replay` traces again; None without
         findings.
         """
-        if self.verdict in _CONFIRMED and self.audit is not None:
+        if self.verdict in CONFIRMED and self.audit is not None:
             return self.audit.witness
-        recorded: Json | None = ClaimResult.witness.__get__(self)
-        return recorded
+        return cast("Json | None", ClaimResult.witness.__get__(self))
 
     def _witness_fields(self) -> Json | None:
         if not self.findings or self.pair is None:
@@ -118,24 +117,23 @@ class TraceResult(ClaimResult):
         """The recommended next step in one line; empty for an ERROR."""
         if self.verdict is Verdict.ERROR:
             return ""
-        if self.verdict is Verdict.INCONCLUSIVE and self.audit is not None:
-            return "look at the lines that the findings name; more --trials may confirm them"
-        if self.verdict is Verdict.INCONCLUSIVE and not self.findings:
+        if self.verdict is not Verdict.INCONCLUSIVE:
             return (
-                "dpwitness audit tests the outputs; primitives name functions that draw noise, "
-                "another pair may show more"
+                "no change is needed on this evidence; dpwitness audit tests the outputs, --pairs "
+                "looks at more pairs"
             )
-        if self.verdict is Verdict.INCONCLUSIVE:
-            return "look at the lines that the findings name"
+        if self.findings or self.audit is not None:
+            more = "" if self.audit is None else "; more --trials may confirm them"
+            return f"look at the lines that the findings name{more}"
         return (
-            "no change is needed on this evidence; dpwitness audit tests the outputs, --pairs "
-            "looks at more pairs"
+            "dpwitness audit tests the outputs; primitives name functions that draw noise, "
+            "another pair may show more"
         )
 
     @property
     def replay_advice(self) -> str:
         """What to do after a replay that shows the findings again."""
-        if not self.findings or self.verdict in _CONFIRMED:
+        if not self.findings or self.verdict in CONFIRMED:
             return ""
         return "the trace shows the findings again: look at the lines of code that they name"
 
@@ -145,21 +143,20 @@ class TraceResult(ClaimResult):
         """
         if self.verdict is Verdict.ERROR:
             return f"ERROR: {self.notes[0] if self.notes else 'no trace'}"
-        kinds = list(dict.fromkeys(f.kind for f in self.findings))
-        found = f"TRACE {', '.join(kinds)}: {self.findings[0].message}" if kinds else ""
-        if self.verdict in _CONFIRMED and self.audit is not None:
+        kinds = ", ".join(dict.fromkeys(f.kind for f in self.findings))
+        found = f"TRACE {kinds}: {self.findings[0].message}" if kinds else ""
+        if self.verdict in CONFIRMED and self.audit is not None:
             return f"{self.audit.headline()}; {found} ({self.runs} runs)"
+        name = self.pair.why if self.pair is not None else ""
+        pair = f"the pair '{name}'" if name else "this pair"
         if kinds:
-            audit_text = (
-                " and was not confirmed by an audit"
-                if self.audit is not None
-                else ", which was not tried by an audit"
-            )
-            return f"INCONCLUSIVE: {found}{audit_text} ({self.runs} runs)"
+            tried = self.audit is not None
+            ending = " and was not confirmed by" if tried else ", which was not tried by"
+            return f"INCONCLUSIVE: {found}{ending} an audit ({self.runs} runs)"
         if self.doubt:
-            return f"INCONCLUSIVE: {self.doubt} ({self._pair_name()}; {self.runs} runs)"
+            return f"INCONCLUSIVE: {self.doubt} ({pair}; {self.runs} runs)"
         return (
-            f"NOT REFUTED: the trace shows no violation on {self._pair_name()} "
+            f"NOT REFUTED: the trace shows no violation on {pair} "
             f"({self.describe_loss()}; {self.runs} runs; no proof over other pairs)"
         )
 
@@ -167,31 +164,20 @@ class TraceResult(ClaimResult):
         """Return a description of the composed loss of the trace."""
         if math.isnan(self.loss):
             return "the privacy loss of some calls is unknown"
-        delta = self.claim.delta_budget
-        text = f"its calls compose to {self.claim.symbol} = {self.loss:.4g}" + (
-            f" at delta = {delta:g}" if delta else ""
-        )
-        return f"{text}, claimed {self.claim.parameter:.4g}"
-
-    def _pair_name(self) -> str:
-        """Return the name of the pair for a headline."""
         return (
-            f"the pair '{self.pair.why}'"
-            if self.pair is not None and self.pair.why
-            else "this pair"
+            f"its calls compose to {describe_composed(self.claim, self.loss, self.claim.parameter)}"
         )
 
     def lines(self, data: Json, *, bits: bool = False) -> list[tuple[str, str]]:
+        calls, more = list(map(TracedCall.describe, self.calls)), len(self.calls) - _MAX_CALLS
+        if more > 0:
+            calls[_MAX_CALLS:] = [f"... {more} more lines are in the report"]
+        loss = f"{self.describe_loss()} (of this pair and trace only, not a bound for others)"
         rows = [
             *(("finding", str(finding)) for finding in self.findings),
-            *(("call", call.describe()) for call in self.calls[:_MAX_CALLS]),
+            *(("call", call) for call in calls),
+            ("loss", loss),
         ]
-        if len(self.calls) > _MAX_CALLS:
-            rows.append(
-                ("call", f"... {len(self.calls) - _MAX_CALLS} more lines are in the report")
-            )
-        loss = f"{self.describe_loss()} (of this pair and trace only, not a bound for others)"
-        rows.append(("loss", loss))
         if self.audit is not None and self.audit.verdict is not self.verdict:
             rows.append(("audit", self.audit.headline()))
         return rows + ([pair_line(data["pair"])] if data.get("pair") else [])

@@ -43,15 +43,12 @@ Steps = Callable[..., Any]
 @functools.cache
 def known_primitives() -> tuple[Entry, ...]:
     """Return all primitives of the tables: sources of randomness, and mechanisms of libraries."""
-    found: list[Entry] = []
-    for file in sorted(_TABLES.glob("*.toml")):
-        table = tomllib.loads(file.read_text(encoding="utf-8"))
-        found += [
-            (name, entry, kind == "sources", False)
-            for kind, entries in table.items()
-            for name, entry in entries.items()
-        ]
-    return tuple(found)
+    return tuple(
+        (name, entry, kind == "sources", False)
+        for file in sorted(_TABLES.glob("*.toml"))
+        for kind, entries in tomllib.loads(file.read_text(encoding="utf-8")).items()
+        for name, entry in entries.items()
+    )
 
 
 class ValidatedEntries(list[Entry]):
@@ -140,28 +137,37 @@ class PairSession:
     @classmethod
     def of(cls, recorder: SessionRecorder, pair: Pair, promise: Claim) -> PairSession:
         """Return the runs of a pair under the user's claim."""
-        claim, sizes = promise.on(pair), [record_count(d) for d in (pair.d1, pair.d0)]
-        if sizes[0] is None or sizes[1] is None or sizes[0] == sizes[1]:
+        claim, sizes = promise.on(pair), (record_count(pair.d1), record_count(pair.d0))
+        if None in sizes or sizes[0] == sizes[1]:
             return cls(recorder, claim, pair.d1, pair.d0, None)
-        large, small = (pair.d1, pair.d0) if sizes[0] > sizes[1] else (pair.d0, pair.d1)
-        if abs(sizes[0] - sizes[1]) != 1:
+        large, small = sorted((pair.d1, pair.d0), key=len, reverse=True)
+        if len(large) != len(small) + 1:
             return cls(recorder, claim, large, small, None)
-        records = [_records(dataset) for dataset in (large, small)]
-        missing_index = next(
-            (k for k, (a, b) in enumerate(zip(*records, strict=False)) if not _same(a, b)),
-            len(small),
-        )
-        return cls(recorder, claim, large, small, (len(large), missing_index))
+        pairs = enumerate(zip(_records(large), _records(small), strict=False))
+        missing = next((k for k, (a, b) in pairs if not _same(a, b)), len(small))
+        return cls(recorder, claim, large, small, (len(large), missing))
 
     def record(self) -> Json:
         """Record one run on the first dataset."""
         return self.recorder.record(self.first)
 
-    def replay(self, recorded: Json, shifts: Any = None, *, brief: bool = False) -> Json:
-        """Replay a recording on the second dataset."""
-        return self.recorder.replay(
-            recorded, self.second, shifts, left_out=self.left_out, brief=brief
-        )
+    def record_both(self, *, brief: bool = False) -> tuple[Json, Json]:
+        """Record one run on the first dataset, and replay it on the second dataset."""
+        recorded = self.record()
+        return recorded, self.replay(recorded, brief=brief)
+
+    def replay(
+        self, recorded: Json, shifts: Any = None, *, brief: bool = False, whole: bool = False
+    ) -> Json:
+        """Replay a recording on the second dataset. If `whole`, the recording is one of the second
+        dataset, and no draws are left out.
+        """
+        left_out = None if whole else self.left_out
+        return self.recorder.replay(recorded, self.second, shifts, left_out=left_out, brief=brief)
+
+    def replay_own(self, recorded: Json, shifts: Any = None, *, brief: bool = False) -> Json:
+        """Replay a recording on the first dataset."""
+        return self.recorder.replay(recorded, self.first, shifts, brief=brief)
 
 
 def _records(dataset: Any) -> Iterator[Any]:
@@ -170,7 +176,7 @@ def _records(dataset: Any) -> Iterator[Any]:
     """
     if hasattr(dataset, "itertuples"):
         return iter(dataset.itertuples(index=False))
-    return iter(dataset.iter_rows()) if hasattr(dataset, "iter_rows") else iter(dataset)
+    return iter(dataset.iter_rows() if hasattr(dataset, "iter_rows") else dataset)
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -15,10 +15,11 @@ from dpwitness.auditors.audit.audit import Progress, audit
 from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.search.catalogue import audited_pairs, require_domain
 from dpwitness.auditors.search.search import explore
+from dpwitness.auditors.traces import first_look
 from dpwitness.auditors.traces.coupling import PairEvidence
 from dpwitness.auditors.traces.evidence import FINDINGS
-from dpwitness.auditors.traces.pair_analysis import examine, glance
-from dpwitness.auditors.traces.result import TraceResult
+from dpwitness.auditors.traces.pair_analysis import MAY_BE_CHANCE, examine, glance
+from dpwitness.auditors.traces.result import CONFIRMED, TraceResult
 from dpwitness.auditors.traces.sessions import SessionRecorder, opened, validate_primitives
 from dpwitness.auditors.witnesses.kinds import (
     CardTable,
@@ -159,8 +160,7 @@ def trace(
     if domain is not None:
         require_domain(domain, "trace")
     candidates = audited_pairs(mechanism, pair, domain)
-    searched = getattr(mechanism, "domain", None) if domain is None else domain
-    searched = searched if pair is None else None
+    searched = None if pair is not None else domain or getattr(mechanism, "domain", None)
     fields: Json = {
         "name": name or name_of(mechanism),
         "confidence": confidence,
@@ -195,11 +195,9 @@ def trace(
     fields["claim"], claim_notes = resolved(promise, worst)
     evidence = replace(evidence, notes=(*evidence.notes, *claim_notes))
     result: AuditResult | None = None
-    if confirm and any(
-        # no audit of outputs can confirm these
-        f.kind != "SOURCE"
-        for f in (*evidence.findings, *evidence.suspicions)
-    ):
+    # no audit of outputs can confirm a finding about a source
+    kinds = {finding.kind for finding in (*evidence.findings, *evidence.suspicions)}
+    if confirm and kinds - {"SOURCE"}:
         result = audit(
             mechanism,
             claim=promise,
@@ -240,11 +238,11 @@ def _choose_pairs(
     def score(pair: Pair) -> float:
         return glance(recorder, pair, promise)
 
-    if domain is not None and most is not None and most > len(candidates):
+    if domain is not None and (most or 0) > len(candidates):
         found = explore(
             domain,
             lambda pair, _: (score(pair), None),
-            evaluations=most,
+            evaluations=most or 8,
             seconds=3600.0,
             seed=recorder.seed,
             max_candidates=_EXTRA_PAIRS + 1,
@@ -255,23 +253,20 @@ def _choose_pairs(
         candidates = candidates[: most or 8]
     if len(candidates) == 1:
         return candidates
-    scores = [score(pair) for pair in candidates]
-    order = sorted(range(len(scores)), key=lambda k: -scores[k])
-    return [
-        candidates[order[0]],
-        *(candidates[k] for k in order[1 : _EXTRA_PAIRS + 1] if scores[k] > 1),
-    ]
+    scored = [(score(pair), pair) for pair in candidates]
+    (_, worst), *others = sorted(scored, key=lambda entry: -entry[0])[: _EXTRA_PAIRS + 1]
+    return [worst, *(pair for value, pair in others if value > 1)]
 
 
 def _make_result(
     evidence: PairEvidence, pair: Pair, result: AuditResult | None, fields: Json
 ) -> TraceResult:
     """Return the TraceResult of the examined pair and the confirming audit."""
-    confirmed = result is not None and result.verdict in (Verdict.VIOLATED, Verdict.SUSPECT)
+    confirmed = result is not None and result.verdict in CONFIRMED
     expected = dict(getattr(fields["subject"], "expected_findings", None) or {})
-    findings, notes = [*evidence.findings, *evidence.suspicions], [*evidence.notes]
+    findings, notes = (*evidence.findings, *evidence.suspicions), list(evidence.notes)
     if not confirmed:
-        findings = [f for f in evidence.findings if f.kind not in expected]
+        findings = tuple(f for f in evidence.findings if f.kind not in expected)
         notes += [
             f"expected, {expected[f.kind]}: {f}" for f in evidence.findings if f.kind in expected
         ]
@@ -281,20 +276,16 @@ def _make_result(
         ]
     if result is not None and result.verdict is Verdict.ERROR:
         notes.append(f"the audit ended in {result.headline()}")
-    if pair.unchecked:
-        notes.append(pair.unchecked)
+    notes += [pair.unchecked] if pair.unchecked else []
     doubt, loss = evidence.doubt, evidence.loss
     if evidence.suspicions and result is None and not findings and not doubt:
-        doubt, loss = (
-            "the runs on both datasets differ, which may be chance and was not tried by an "
-            f"audit: {evidence.suspicions[0]}",
-            math.nan,
-        )
+        suspicion, loss = evidence.suspicions[0], math.nan
+        doubt = f"{MAY_BE_CHANCE} and was not tried by an audit: {suspicion}"
     unconfirmed = Verdict.INCONCLUSIVE if findings or doubt else Verdict.NOT_REFUTED
     return TraceResult(
         verdict=result.verdict if result is not None and confirmed else unconfirmed,
         pair=pair,
-        findings=tuple(findings),
+        findings=findings,
         calls=evidence.calls.summary(),
         loss=loss,
         charged=evidence.charged,
@@ -313,12 +304,8 @@ def _facts(result: Json) -> Facts:
     facts = [
         *claim_facts(result),
         *(
-            Fact(
-                "finding",
-                f"{each['kind']}: {each['told']}"
-                + (f" at {each['where']}" if each.get("where") else ""),
-            )
-            for each in result.get("findings") or []
+            Fact("finding", f"{text} at {where}" if where else text)
+            for text, where in _findings(result)
         ),
     ]
     if result.get("verdict") != Verdict.ERROR.value:
@@ -375,10 +362,9 @@ def _findings(result: Json) -> list[tuple[str, str]]:
 def _recompute(result: Json) -> Recomputed:
     """Check the verdict against the findings and the audit that tried to confirm them."""
     audit, verdict = result.get("audit") or {}, result["verdict"]
-    determined = recompute_bounds(dict(audit)).determined if audit else False
-    for key in ("parameter_lower", "epsilon_lower"):
-        if result.get(key) is not None:
-            require_stated_value(result, key, float(audit.get(key, 0.0)))
+    determined = bool(audit) and recompute_bounds(dict(audit)).determined
+    for key in {"parameter_lower", "epsilon_lower"} & result.keys():
+        require_stated_value(result, key, float(audit.get(key, 0.0)))
     confirmed = audit.get("verdict") in ("VIOLATED", "SUSPECT")
     if verdict == "VIOLATED" and not confirmed:
         raise_damaged(result, "verdict", "INCONCLUSIVE, as no audit confirms it", verdict)
@@ -440,4 +426,5 @@ KIND = Kind(
         },
     ),
     replay=_replay,
+    first_look=first_look,
 )

@@ -1,5 +1,4 @@
-"""Ledger of one audit in a store: its identity, its settled facts, its counts, and its interim
-looks.
+"""Ledger of one audit in a store: its identity, its settled facts, and its counts.
 
 The identity holds the parts on which the counts depend, as text or hash. A span of chunks is stored
 as bytes: JSON for counts, a NumPy archive if outputs are included. Reading never executes code from
@@ -22,7 +21,7 @@ from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -39,7 +38,7 @@ from dpwitness.auditors.witnesses.store import (
 )
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.auditors.workers.chunks import Segment, Span
-from dpwitness.auditors.workers.loading import place_of, source_of
+from dpwitness.auditors.workers.loading import globals_and_cells, place_of, source_of
 from dpwitness.auditors.workers.rounds import Sides, Stage
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import MechanismFailed
@@ -84,11 +83,13 @@ def identity_of(
     }
     # the hash of a long text replaces it
     return {
-        name: text
-        if len(text) <= 60
-        else f"sha256 {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        name: text if len(text) <= 60 else _short_hash(text.encode())
         for name, text in texts.items()
     }
+
+
+def _short_hash(content: bytes) -> str:
+    return f"sha256 {hashlib.sha256(content).hexdigest()[:16]}"
 
 
 @functools.cache
@@ -96,12 +97,14 @@ def _package_hash() -> str:
     """Return a hash of the code that draws, learns and counts, so that counts of other code are not
     mixed with its counts.
     """
-    found = hashlib.sha256()
-    for package in (mechanisms, auditors):
-        folder = Path(package.__path__[0])
-        for file in sorted(folder.rglob("*.py")):
-            found.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
-    return f"sha256 {found.hexdigest()[:16]}"
+    folders = [Path(package.__path__[0]) for package in (mechanisms, auditors)]
+    files = [(folder, file) for folder in folders for file in sorted(folder.rglob("*.py"))]
+    return _short_hash(
+        b"".join(
+            file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes()
+            for folder, file in files
+        )
+    )
 
 
 def _code_hash(found: Any) -> str:
@@ -116,22 +119,11 @@ def _code_hash(found: Any) -> str:
     if not isinstance(function, types.FunctionType):
         parts.append(getattr(function, "__dict__", None))
         function = getattr(type(function), "sample", vars(type(function)).get("__call__"))
-    code = getattr(function, "__code__", None)
-    closed = [
-        cell.cell_contents
-        for cell in getattr(function, "__closure__", None) or ()
-        if cell != types.CellType()
-    ]
-    parts += [
-        getattr(function, "__defaults__", None),
-        getattr(function, "__kwdefaults__", None),
-        closed,
-    ]
-    content = (
-        _code_bytes(code)
-        + json.dumps([_json_or_class_name(part) for part in parts], sort_keys=True).encode()
-    )
-    return f"sha256 {hashlib.sha256(content).hexdigest()[:16]}"
+    parts += [getattr(function, name, None) for name in ("__defaults__", "__kwdefaults__")]
+    if isinstance(function, types.FunctionType):
+        parts.append(globals_and_cells(function, ()))
+    content = json.dumps([_json_or_class_name(part) for part in parts], sort_keys=True).encode()
+    return _short_hash(_code_bytes(getattr(function, "__code__", None)) + content)
 
 
 def _code_bytes(code: types.CodeType | None) -> bytes:
@@ -252,6 +244,7 @@ def _part_from_json(part: dict[str, Any], arrays: dict[str, Any]) -> Segment:
 
 T = TypeVar("T")
 
+_MISSING = object()
 _RETRY = 5.0  # seconds after a failed transaction
 
 
@@ -269,33 +262,27 @@ class AuditLedger:
         self.trouble = ""
         self._pending: list[tuple[str, tuple[Any, ...]]] = []
         self._due = 0.0
-        self._stages: dict[tuple[int, int, bool], int] = {}
+        self._stages: set[int] = set()  # numbers of the stages whose plan was checked
 
     def describe(self, *, sequential: bool = False) -> str:
         """Return the progress of the audit in the store, in one line; a sequential audit is never
         finished.
         """
-        entry = self.entry
+        entry, planned = self.entry, "" if sequential else f" of {self.entry.planned:,}"
+        state = f"goes on, {entry.done:,}{planned} runs are done"
         if not self.resumed:
-            return f"{self.store.path}: {entry.name} begins"
-        if sequential:
-            return f"{self.store.path}: {entry.name} goes on, {entry.done:,} runs are done"
-        if entry.verdict is not None:
-            return f"{self.store.path}: {entry.name} is finished, there is nothing left to run"
-        return (
-            f"{self.store.path}: {entry.name} goes on, {entry.done:,} of {entry.planned:,} runs "
-            "are done"
-        )
+            state = "begins"
+        elif entry.verdict is not None and not sequential:
+            state = "is finished, there is nothing left to run"
+        return f"{self.store.path}: {entry.name} {state}"
 
     def fact(self, key: str, find: Callable[[], T]) -> T:
         """Return the value under a key. If it is missing, compute it with `find` and store it."""
-        missing = object()
-        found: Any = self.value(key, missing)
-        if found is missing:
+        found: T | object = self.value(key, _MISSING)
+        if found is _MISSING:
             found = find()
             self.put(key, found)
-        settled: T = found
-        return settled
+        return cast("T", found)
 
     def value(self, key: str, missing: Any) -> Any:
         """Return the stored value under a key, or `missing`."""
@@ -359,10 +346,6 @@ class AuditLedger:
                 how="OR IGNORE",
             )
         )
-
-    def look(self, runs: int, bound: float) -> None:
-        """Record an interim look: the number of runs made before it, and the certified bound."""
-        self._put(*insert_statement("looks", self.entry.id, runs, float(min(bound, 1e308))))
 
     def progress(self, done: int, planned: int) -> None:
         """Record the number of runs done and planned."""
@@ -440,28 +423,19 @@ class AuditLedger:
         if the stored plan differs.
         """
         _, pair, phase = stage.key
-        key = (phase, pair, stage.single)
-        if key not in self._stages:
-            number = stage_number(self.entry.id, *key)
-            rows = self.store.rows("stages", "id = ?", number)
-            row = rows[0][5:] if rows else (stage.rounds, stage.chunk)
-            if not rows:
-                self._put(
-                    *insert_statement(
-                        "stages",
-                        number,
-                        self.entry.id,
-                        *key,
-                        stage.rounds,
-                        stage.chunk,
-                        how="OR IGNORE",
-                    )
-                )
-            elif row != (stage.rounds, stage.chunk):
-                raise MechanismFailed(
-                    f"the plan of this run is not that of {self.store.path}: phase {phase} "
-                    f"had {row[0]} rounds in chunks of {row[1]}, "
-                    f"and has {stage.rounds} in chunks of {stage.chunk}"
-                )
-            self._stages[key] = number
-        return self._stages[key]
+        key, plan = (phase, pair, stage.single), (stage.rounds, stage.chunk)
+        number = stage_number(self.entry.id, *key)
+        if number in self._stages:
+            return number
+        rows = self.store.rows("stages", "id = ?", number)
+        if not rows:
+            row = (number, self.entry.id, *key, *plan)
+            self._put(*insert_statement("stages", *row, how="OR IGNORE"))
+        elif rows[0][5:] != plan:
+            raise MechanismFailed(
+                f"the plan of this run is not that of {self.store.path}: phase {phase} "
+                f"had {rows[0][5]} rounds in chunks of {rows[0][6]}, "
+                f"and has {stage.rounds} in chunks of {stage.chunk}"
+            )
+        self._stages.add(number)
+        return number

@@ -137,15 +137,6 @@ class Recomputed:
     values: dict[str, float] = field(default_factory=dict)
 
 
-def unchecked(result: Json) -> Recomputed:
-    """Return that nothing follows from the numbers of a result."""
-    return Recomputed()
-
-
-def _nothing(result: Json) -> list[Any]:
-    return []
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """A kind of audit.
@@ -198,12 +189,14 @@ class Kind:
         Whether a replay runs the target of the witness.
     draws : bool
         Whether a replay depends on a seed and a confidence.
+    first_look : module or None
+        Traced runs before a black-box audit (`traces.evidence.FirstLook`).
     least_confidence : float
         Least default confidence of a replay: the author of the witness chose the recorded one.
     """
 
     name: str
-    facts: Callable[[Json], Facts] = _nothing
+    facts: Callable[[Json], Facts] = lambda result: []
     table: Callable[[Json], CardTable | None] = lambda result: None
     advice: Mapping[str, str] = field(default_factory=dict)
     untested: Callable[[list[Json]], list[str]] = lambda results: []
@@ -211,17 +204,18 @@ class Kind:
     certifies: bool = False
     rule: str = "VALUE"
     suspicion: str = ""
-    findings: Callable[[Json], list[tuple[str, str]]] = _nothing
+    findings: Callable[[Json], list[tuple[str, str]]] = lambda result: []
     measure: Measure | None = None
     headline: Callable[[Json], str | None] = lambda result: None
     fields: Mapping[str, Rule] = field(default_factory=dict)
-    recompute: Callable[[Json], Recomputed] = unchecked
+    recompute: Callable[[Json], Recomputed] = lambda result: Recomputed()
     read: Callable[[Json, str], Any] | None = None
     witness: tuple[Mapping[str, Rule], Mapping[str, Rule]] | None = None
     replay: Callable[[Any, Any, Any], tuple[Any, str, tuple[str, ...]]] | None = None
     again: str = "with fresh randomness"
     runs: bool = True
     draws: bool = True
+    first_look: Any = None
     least_confidence: float = 0.99
 
 

@@ -8,17 +8,18 @@ import contextlib
 import functools
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from dpwitness.auditors.events.outputs import Score, collect_scores
 from dpwitness.auditors.witnesses.kinds import Kind, kind_of
 from dpwitness.auditors.witnesses.result import Result, own_claim
+from dpwitness.auditors.witnesses.seals import check_seal
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.auditors.witnesses.witness_reader import check_seal, load_json, naming_file
+from dpwitness.auditors.witnesses.witness_reader import load_json, naming_file
 from dpwitness.auditors.workers.loading import FOREIGN, describe_target, relative, sha256_of
 from dpwitness.auditors.workers.rounds import fresh_seed
 from dpwitness.auditors.workers.trust import PlannedTarget, Trust
@@ -40,6 +41,22 @@ _MATH_FUNCTIONS: dict[str, Callable[..., float]] = {
     for name in ("log", "log2", "log10", "log1p", "exp", "expm1", "sqrt", "cbrt", "fabs", "dist")
 }
 _T = TypeVar("_T")
+
+
+@contextlib.contextmanager
+def _reporting(problem: str) -> Iterator[None]:
+    """Raise InvalidArgument with `problem` if a module, class or function of the user raises
+    anything on the data of the file.
+    """
+    try:
+        yield
+    except InvalidArgument:
+        raise
+    except (Exception, SystemExit) as error:
+        reason = f"{type(error).__name__}: {str(error)[:300]}"
+        raise InvalidArgument(f"replay: {problem}: {reason}") from error
+
+
 Progress = Callable[[int, int], None]
 
 
@@ -174,16 +191,11 @@ class Replay:
         """Return the given mechanism, or import the one that the witness names."""
         if self.plan is None:
             return self.given
-        try:
-            with self.naming():
-                return self.plan.load()
-        except InvalidArgument:
-            raise
-        except (Exception, SystemExit) as error:  # the user's module or class may raise anything
-            raise InvalidArgument(
-                f"replay: target {short_json(self.plan.target)} could not be loaded: "
-                f"{type(error).__name__}: {str(error)[:300]}"
-            ) from error
+        with (
+            _reporting(f"target {short_json(self.plan.target)} could not be loaded"),
+            self.naming(),
+        ):
+            return self.plan.load()
 
     def run(
         self,
@@ -198,40 +210,39 @@ class Replay:
         """Replay the witness on `mechanism`, the result of `load`. The other arguments are those of
         `replay`.
         """
-        drawn = seed is None
-        seed = fresh_seed() if seed is None else require_integer("seed", seed, "replay", least=0)
+        root = fresh_seed() if seed is None else require_integer("seed", seed, "replay", least=0)
         if confidence is not None:
             require_probability("confidence", confidence, "replay")
         require_run_options(executor, progress, None, "replay")
-        notes = check_seal(self.raw, self.file)
-        kind, least = self.kind, self.kind.least_confidence
-        used = max(self.raw.get("confidence", least), least) if confidence is None else confidence
-        options = RunOptions(trials, used, seed, executor, progress)
+        seals, kind = check_seal(self.raw, self.file), self.kind
+        recorded = self.raw.get("confidence", kind.least_confidence)
+        used = max(recorded, kind.least_confidence) if confidence is None else confidence
         assert kind.replay is not None
-        result, replayed, claims = kind.replay(self, mechanism, options)
-        more = [replayed]
-        if kind.runs:
-            recorded = self.raw["name"]
-            renamed = (
-                "" if recorded == result.name else f"; the witness calls it {short_json(recorded)}"
-            )
-            more.append(f"ran {self.describe()}{renamed}")
-        if kind.draws and kind.runs and drawn:
-            more.append(
-                f"seed {seed}, drawn for this replay from the operating system's entropy: "
-                "the same seed repeats it"
-            )
-        if kind.draws and used != self.raw["confidence"]:
-            more.append(
+        result, replayed, claims = kind.replay(
+            self, mechanism, RunOptions(trials, used, root, executor, progress)
+        )
+        name = self.raw["name"]
+        renamed = "" if name == result.name else f"; the witness calls it {short_json(name)}"
+        notes = [
+            (replayed, True),
+            (f"ran {self.describe()}{renamed}", kind.runs),
+            (
+                f"seed {root}, drawn for this replay from the operating system's entropy: the same "
+                "seed repeats it",
+                kind.draws and kind.runs and seed is None,
+            ),
+            (
                 f"the replay has confidence {used:.12g}; the witness was recorded at "
-                f"{self.raw['confidence']:.12g}"
-            )
-        more += [*filter(None, [self.source_changed]), *claims, *notes]
+                f"{recorded:.12g}",
+                kind.draws and used != recorded,
+            ),
+            (self.source_changed, bool(self.source_changed)),
+        ]
+        more = (*(note for note, holds in notes if holds), *claims, *seals)
         # the first note of an error or an interrupted run is its cause, so these notes follow it
         cause_first = result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE)
-        all_notes = (*result.notes, *more) if cause_first else (*more, *result.notes)
-        replayed_result: Result = replace(result, notes=all_notes)
-        return replayed_result
+        ordered = (*result.notes, *more) if cause_first else (*more, *result.notes)
+        return cast("Result", replace(result, notes=ordered))
 
     def naming(self) -> contextlib.AbstractContextManager[None]:
         """Add the name of the file to the message of an InvalidArgument raised in the context."""
@@ -256,15 +267,8 @@ class Replay:
             raise InvalidArgument(
                 f"replay: target must be a function, got {type(function).__name__}"
             )
-        try:
+        with _reporting(f"{self.mechanism_name(function)} could not be evaluated"):
             return measured()
-        except InvalidArgument:
-            raise
-        except Exception as error:  # the user's function may raise anything on the file's data
-            raise InvalidArgument(
-                f"replay: {self.mechanism_name(function)} could not be evaluated: "
-                f"{type(error).__name__}: {str(error)[:300]}"
-            ) from error
 
     def claim_notes(self, pair: Pair, claim: Claim, mechanism: Any) -> tuple[str, ...]:
         """Return a note if the claim of the witness differs from the mechanism's own.
@@ -308,14 +312,14 @@ class Replay:
         written; empty otherwise.
         """
         recorded, file = self.raw.get("source"), None if self.plan is None else self.plan.file
-        if (
-            not recorded
-            or file is None
-            or file.suffix != ".py"
-            or sha256_of(file) == recorded["sha256"]
-        ):
+        if not recorded or file is None or file.suffix != ".py":
             return ""
-        return f"the source of the target, {file.name}, has changed since the witness was written"
+        changed = sha256_of(file) != recorded["sha256"]
+        return (
+            f"the source of the target, {file.name}, has changed since the witness was written"
+            if changed
+            else ""
+        )
 
 
 def target_arguments(target: Json | None) -> Json:
@@ -383,18 +387,9 @@ def _resolve_score(
     """Return the given score of the recorded name, or else the recorded score, checked by the trust
     rules.
     """
-    for key in recorded["keys"]:
-        if not (
-            key is None
-            or isinstance(key, str)
-            or (isinstance(key, int) and not isinstance(key, bool) and 0 <= key < 256)
-        ):
-            raise InvalidArgument(
-                f"scores[{i}].keys must be texts, numbers of columns or null, got {short_json(key)}"
-            )
-    for score in given:
-        if score.name == recorded["name"]:
-            return score
+    same = next((score for score in given if score.name == recorded["name"]), None)
+    if same is not None:
+        return same
     if recorded["target"] is None:
         raise InvalidArgument(
             f"scores must be given: {short_json(recorded['name'])} has no importable target "

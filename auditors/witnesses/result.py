@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, ClassVar
 
+from dpwitness.auditors.witnesses.seals import seal
 from dpwitness.auditors.witnesses.verdicts import SCHEMA, Verdict, environment, strict
-from dpwitness.auditors.witnesses.witness_reader import seal
 from dpwitness.auditors.workers.loading import describe_target, source_of
 from dpwitness.core.claims import Claim, exact_text, parse_claim
 from dpwitness.core.datasets.pairs import Pair

@@ -8,6 +8,7 @@ run again.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import numbers
@@ -21,12 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from dpwitness.auditors.witnesses.kinds import recompute_bounds
+from dpwitness.auditors.witnesses.kinds import recompute_bounds, require_field
 from dpwitness.core.values.json_reader import file_kind
 from dpwitness.core.values.validation import InvalidArgument
 
 Identity = dict[str, str]  # parts of an audit on which its counts depend, as text or hash
-_MAX_AUDIT_NUMBER = 2**32  # larger numbers of audits are damaged
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +52,22 @@ class StoredAudit:
             return
         try:
             recompute_bounds(self.result)
+            require_field(self.result, "verdict", self.verdict, self.result.get("verdict"))
         except InvalidArgument as error:
             raise InvalidArgument(
                 f"store is damaged or edited at audit {self.name}: {error}"
             ) from None
-        found = self.result.get("verdict")
-        if found != self.verdict:
-            raise InvalidArgument(
-                f"store is damaged or edited at audit {self.name}: its result is {found}, "
-                f"its row says {self.verdict}"
-            )
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """A row whose checksum is wrong."""
-
-    audit: Any  # number of the audit in the row, which may be damaged itself
-    name: str | None  # the audit's name, if the row holds it
-    row: str  # table and key of the row
+@contextmanager
+def reporting_damage(path: Path) -> Iterator[None]:
+    """Raise InvalidArgument for an error of SQLite in the context."""
+    try:
+        yield
+    except (sqlite3.Error, UnicodeError) as error:
+        raise InvalidArgument(
+            f"store must be an intact file that can be written, got {path}: {error}"
+        ) from error
 
 
 class Store:
@@ -103,107 +100,65 @@ class Store:
         """Run the statements of a `with` block as one transaction: all of them take effect, or
         none.
         """
-        try:
-            self.connection.execute("BEGIN IMMEDIATE")
-            yield self.connection
-            self.connection.execute("COMMIT")
-        except BaseException as error:
-            with contextlib.suppress(sqlite3.Error):
-                self.connection.execute("ROLLBACK")
-            if isinstance(error, sqlite3.Error):
-                raise self._write_error(error) from error
-            raise
-
-    def _write_error(self, error: sqlite3.Error) -> InvalidArgument:
-        return InvalidArgument(f"store is damaged or cannot be written, got {self.path}: {error}")
+        with reporting_damage(self.path):
+            try:
+                self.connection.execute("BEGIN IMMEDIATE")
+                yield self.connection
+                self.connection.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    self.connection.execute("ROLLBACK")
+                raise
 
     def query(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Return all rows of a query. Raise InvalidArgument if the file is damaged."""
-        try:
+        with reporting_damage(self.path):
             return self.connection.execute(statement, values).fetchall()
-        except (sqlite3.Error, UnicodeError) as error:
-            raise InvalidArgument(f"store is damaged, got {self.path}: {error}") from None
 
     def rows(self, table: str, where: str = "1", *values: Any) -> list[tuple[Any, ...]]:
         """Return the rows of a table that a condition selects. Raise InvalidArgument if a row has a
         wrong checksum.
         """
-        found = self._checked_rows(table, where, *values)
-        for row, intact in found:
-            if not intact:
+        query = f"SELECT {', '.join(COLUMNS[table])}, checksum FROM {table} WHERE {where}"
+        found = self.query(query, *values)
+        for *row, stored in found:
+            if stored != checksum(tuple(row)):
+                keys = zip(COLUMNS[table][: _KEYS[table]], row, strict=False)
+                key = ", ".join(f"{name} {str(value)[:40]!r}" for name, value in keys)
                 raise InvalidArgument(
                     f"store is damaged, got {self.path}: the checksum of a row is wrong "
-                    f"({described(table, row)})"
+                    f"(table {table}, {key}); use another store"
                 )
-        return [row for row, _ in found]
+        return [row[:-1] for row in found]
 
-    def _checked_rows(
-        self, table: str, where: str = "1", *values: Any
-    ) -> list[tuple[tuple[Any, ...], bool]]:
-        """Return the selected rows, each with a flag that is true if its checksum is right."""
-        query = f"SELECT {', '.join(COLUMNS[table])}, checksum FROM {table} WHERE {where}"
-        return [(row[:-1], row[-1] == checksum(row[:-1])) for row in self.query(query, *values)]
+    def require_intact(self) -> None:
+        """Raise InvalidArgument if a row is damaged; rows of spans are checked when they are
+        read.
+        """
+        for table in ("audits", "facts", "stages"):
+            self.rows(table)
 
     def write(self, table: str, *values: Any) -> None:
-        """Insert a row, or replace the row with the same key, at once. Raise InvalidArgument if the
-        file cannot be written.
-        """
-        try:
-            self.connection.execute(*insert_statement(table, *values))
-        except sqlite3.Error as error:
-            raise self._write_error(error) from error
+        """Insert a row, or replace the row with the same key, at once."""
+        with self.transaction() as connection:
+            connection.execute(*insert_statement(table, *values))
 
     def reseal(self, audit: int) -> None:
         """Compute the checksum of an audit's row again after an update."""
-        for row in self.query(
-            f"SELECT {', '.join(COLUMNS['audits'])} FROM audits WHERE id = ?", audit
-        ):
-            self.connection.execute(
-                "UPDATE audits SET checksum = ? WHERE id = ?", (checksum(row), audit)
-            )
+        columns, update = (
+            ", ".join(COLUMNS["audits"]),
+            "UPDATE audits SET checksum = ? WHERE id = ?",
+        )
+        for row in self.query(f"SELECT {columns} FROM audits WHERE id = ?", audit):
+            self.connection.execute(update, (checksum(row), audit))
 
     def entries(self) -> list[StoredAudit]:
-        """Return the audits in the order in which they began, except audits whose row
-        is damaged.
-        """
-        rows = sorted(
-            (row for row, intact in self._checked_rows("audits") if intact),
-            key=lambda row: (row[4], row[0]),
-        )
+        """Return the audits in the order in which they began."""
+        rows = sorted(self.rows("audits"), key=lambda row: (row[4], row[0]))
         read = [
-            (*row[:3], json.loads(row[3]), *row[4:9], row[9] and json.loads(row[9])) for row in rows
+            (*row[:3], json.loads(row[3]), *row[4:9], json.loads(row[9] or "null")) for row in rows
         ]
         return [StoredAudit(*row) for row in read]
-
-    def damage(self, *, spans: bool = False) -> list[Damage]:
-        """Return the rows whose checksum is wrong. Rows of spans take long to read and are included
-        only with `spans`.
-        """
-        found = []
-        for table in ("audits", "facts", "looks", "stages", *(["spans"] if spans else [])):
-            for row, intact in self._checked_rows(table):
-                if not intact:
-                    place = row[1] if table == "stages" else row[0]
-                    if table == "spans" and isinstance(place, int):
-                        place = place // 2**29
-                    found.append(
-                        Damage(place, row[2] if table == "audits" else None, described(table, row))
-                    )
-        return found
-
-    def require_intact(self, entry: StoredAudit) -> None:
-        """Raise InvalidArgument if a row of this audit is damaged."""
-        for damage in self.damage():
-            if damage.audit == entry.id:
-                raise self._damage_error(entry.name, damage)
-
-    def _damage_error(self, name: str, damage: Damage) -> InvalidArgument:
-        """Return the error for a damaged audit, which names the remedy."""
-        return InvalidArgument(
-            f"store is damaged at audit {name} ({damage.row}), got {self.path}: "
-            "use another store, or remove the damaged rows with `dpwitness store gc "
-            f"{self.path}`; other audits of this store can be used"
-        )
 
     def find(self, identity: Identity, name: str) -> StoredAudit | None:
         """Return the entry of this audit, or None. If the store is `renewed`, drop an audit of this
@@ -212,82 +167,39 @@ class Store:
         Raises
         ------
         InvalidArgument
-            If the entry is damaged, or if the store holds another audit of this name; the message
+            If a row is damaged, or if the store holds another audit of this name; the message
             lists the differences.
         """
+        self.require_intact()
         entries, wanted = self.entries(), identity_hash(identity)
-        for entry in entries:
-            if entry.hash == wanted:
-                self.require_intact(entry)
-                return entry
-        for row, intact in self._checked_rows("audits"):
-            if not intact and (row[1] == wanted or row[2] == name):
-                raise self._damage_error(name, Damage(row[0], row[2], described("audits", row)))
-        for entry in entries:
-            if entry.name == name and self.renewed:
-                self.drop(entry.id)
-            elif entry.name == name:
+        found = next((entry for entry in entries if entry.hash == wanted), None)
+        for entry in (entry for entry in entries if found is None and entry.name == name):
+            if not self.renewed:
                 raise InvalidArgument(
                     f"store must hold this audit or none of its name, got {self.path}, where "
                     f"{name} has other content: {differences(entry.identity, identity)}"
                 )
-        return None
+            self.drop(entry.id)
+        return found
 
     def begin(self, identity: Identity, name: str, planned: int) -> StoredAudit:
         """Add an audit and return its entry."""
         with self.transaction() as connection:
-            number = 1 + max(
-                (row[0] for row, _ in self._checked_rows("audits") if row[0] < _MAX_AUDIT_NUMBER),
-                default=0,
-            )
-            connection.execute(
-                *insert_statement(
-                    "audits",
-                    number,
-                    identity_hash(identity),
-                    name,
-                    json.dumps(identity),
-                    time.time(),
-                    planned,
-                    0,
-                    None,
-                    None,
-                    None,
-                    how="",
-                )
-            )
-        found = self.find(identity, name)
-        assert found is not None
-        return found
+            number = 1 + max((row[0] for row in self.rows("audits")), default=0)
+            key, begun = identity_hash(identity), time.time()
+            row = (number, key, name, json.dumps(identity), begun, planned, 0, None, None, None)
+            connection.execute(*insert_statement("audits", *row, how=""))
+        return StoredAudit(number, key, name, identity, begun, planned, 0, None, None, None)
 
     def drop(self, audit: int, *, only_chunks: bool = False) -> None:
         """Remove an audit. With `only_chunks`, keep its plan and its result."""
         with self.transaction() as connection:
             ends = (stage_number(audit, 0, 0, False), stage_number(audit + 1, 0, 0, False))
             connection.execute("DELETE FROM spans WHERE stage >= ? AND stage < ?", ends)
-            for table in ("stages", "facts", "looks")[: 1 if only_chunks else 3]:
-                connection.execute(f"DELETE FROM {table} WHERE audit = ?", (audit,))
+            connection.execute("DELETE FROM stages WHERE audit = ?", (audit,))
             if not only_chunks:
+                connection.execute("DELETE FROM facts WHERE audit = ?", (audit,))
                 connection.execute("DELETE FROM audits WHERE id = ?", (audit,))
-
-    def clear_damage(self) -> int:
-        """Remove every audit with a damaged row, and damaged rows without an audit. Return the
-        number of removed audits.
-        """
-        damaged = {damage.audit for damage in self.damage(spans=True)}
-        known = {row[0] for row, _ in self._checked_rows("audits")}
-        for audit in damaged & known:
-            self.drop(audit)
-        with self.transaction() as connection:
-            for table in COLUMNS:
-                rows = self._checked_rows(table)
-                if all(intact for _, intact in rows):
-                    continue
-                # a damaged row cannot always be selected by its key
-                connection.execute(f"DELETE FROM {table}")
-                for row in (row for row, intact in rows if intact):
-                    self.write(table, *row)
-        return len(damaged & known)
 
 
 def identity_hash(identity: Identity) -> str:
@@ -323,23 +235,24 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     """
     path = Path(path)
     try:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NONBLOCK", 0), 0o666)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o666)
     except OSError as error:
+        reason = str(error.strerror).lower()
         raise InvalidArgument(
-            f"store must be a file that can be written, got {path}: "
-            f"{(error.strerror or str(error)).lower()}"
+            f"store must be a file that can be written, got {path}: {reason}"
         ) from None
-    try:
-        if not stat.S_ISREG(mode := os.fstat(lock).st_mode):
-            raise InvalidArgument(
-                f"store must be a regular file, got {path}: is a {file_kind(mode)}"
-            )
-        _acquire_lock(lock, path)
-        store = Store(path, _connect(path, "rw"), lock)
-    except BaseException:
-        os.close(lock)
-        raise
-    return _opened(store, _prepare)
+    with reporting_damage(path):
+        try:
+            if not stat.S_ISREG(mode := os.fstat(lock).st_mode):
+                raise InvalidArgument(
+                    f"store must be a regular file, got {path}: is a {file_kind(mode)}"
+                )
+            _acquire_lock(lock, path)
+            store = Store(path, _connect(path, "rw"), lock)
+        except BaseException:
+            os.close(lock)
+            raise
+        return _opened(store, _prepare)
 
 
 def read_store(path: str | os.PathLike[str]) -> Store:
@@ -349,7 +262,8 @@ def read_store(path: str | os.PathLike[str]) -> Store:
     path = Path(path)
     if not path.is_file():
         raise InvalidArgument(f"store must be an existing file, got {path}")
-    return _opened(Store(path, _connect(path, "ro"), None), _require_version)
+    with reporting_damage(path):
+        return _opened(Store(path, _connect(path, "ro"), None), _require_version)
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -370,10 +284,6 @@ def _acquire_lock(lock: int, path: Path) -> None:
     """Take the lock of the file. Raise InvalidArgument with the holder if another process holds the
     lock.
     """
-    try:
-        import fcntl
-    except ImportError:  # missing on this system, where SQLite's locks still separate the transactions of two writers  # noqa: E501
-        return
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -424,17 +334,11 @@ def _require_version(store: Store) -> None:
 
 
 def _opened(store: Store, prepare: Callable[[Store], None]) -> Store:
-    """Return the store after `prepare`. If `prepare` raises, close the store; raise InvalidArgument
-    with the path for an error of SQLite.
-    """
+    """Return the store after `prepare`, or close the store if `prepare` raises."""
     try:
         prepare(store)
-    except BaseException as error:
+    except BaseException:
         store.close()
-        if isinstance(error, sqlite3.Error | UnicodeError):
-            raise InvalidArgument(
-                f"store must be an intact file that can be written, got {store.path}: {error}"
-            ) from None
         raise
     return store
 
@@ -447,8 +351,6 @@ CREATE TABLE audits (id INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, name TEX
     planned INTEGER NOT NULL DEFAULT 0, done INTEGER NOT NULL DEFAULT 0, ended REAL, verdict TEXT, result TEXT, checksum TEXT NOT NULL);
 CREATE TABLE facts (audit INTEGER NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, checksum TEXT NOT NULL,
     PRIMARY KEY (audit, key)) WITHOUT ROWID;
-CREATE TABLE looks (audit INTEGER NOT NULL, runs INTEGER NOT NULL, bound REAL NOT NULL, checksum TEXT NOT NULL,
-    PRIMARY KEY (audit, runs)) WITHOUT ROWID;
 CREATE TABLE stages (id INTEGER PRIMARY KEY, audit INTEGER NOT NULL, phase INTEGER NOT NULL, pair INTEGER NOT NULL,
     single INTEGER NOT NULL, rounds INTEGER NOT NULL, chunk INTEGER NOT NULL, checksum TEXT NOT NULL);
 CREATE TABLE spans (stage INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, rounds INTEGER NOT NULL, payload BLOB NOT NULL,
@@ -469,12 +371,11 @@ COLUMNS = {
         "result",
     ),
     "facts": ("audit", "key", "value"),
-    "looks": ("audit", "runs", "bound"),
     "stages": ("id", "audit", "phase", "pair", "single", "rounds", "chunk"),
     "spans": ("stage", "first", "last", "rounds", "payload"),
 }
 # number of leading columns that identify a row
-_KEYS = {"audits": 1, "facts": 2, "looks": 2, "stages": 1, "spans": 2}
+_KEYS = {"audits": 1, "facts": 2, "stages": 1, "spans": 2}
 
 
 def create(connection: sqlite3.Connection) -> None:
@@ -514,9 +415,3 @@ def insert_statement(
         *row,
         checksum(row),
     )
-
-
-def described(table: str, row: tuple[Any, ...]) -> str:
-    """Return a text that names a row by its table and key."""
-    keys = zip(COLUMNS[table][: _KEYS[table]], row, strict=False)
-    return f"table {table}, " + ", ".join(f"{name} {str(value)[:40]!r}" for name, value in keys)

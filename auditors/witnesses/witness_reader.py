@@ -9,8 +9,6 @@ test.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -25,6 +23,7 @@ from dpwitness.auditors.statistics.certificate import Part, Prior, Tally, Within
 from dpwitness.auditors.statistics.combination import combined_bound, combined_p_value
 from dpwitness.auditors.witnesses.kinds import kind_named, witness_kinds
 from dpwitness.auditors.witnesses.parquet_files import has_frame_files, read_frame_files
+from dpwitness.auditors.witnesses.seals import check_seal, seal
 from dpwitness.auditors.witnesses.verdicts import SCHEMA, Verdict, strict
 from dpwitness.core.claims import Claim, exact_claim
 from dpwitness.core.datasets.pairs import Pair
@@ -45,7 +44,6 @@ from dpwitness.core.values.json_reader import (
     record,
     refuse,
     require_json_limits,
-    short_json,
     text,
 )
 from dpwitness.core.values.validation import InvalidArgument
@@ -204,12 +202,8 @@ class Basis:
     def bounds(self, claim: Claim, event: Any) -> tuple[float, float]:
         """Return the lower bounds on the claim's parameter and on epsilon."""
         lower = combined_bound(claim, self.parts, self.alpha)
-        epsilon_claim = claim.at_delta
-        epsilon = (
-            lower
-            if epsilon_claim is claim or claim.is_pure
-            else combined_bound(epsilon_claim, self.parts, self.alpha)
-        )
+        same = claim.is_pure or claim.at_delta is claim
+        epsilon = lower if same else combined_bound(claim.at_delta, self.parts, self.alpha)
         if self.cells and isinstance(event, Binned):
             lower = renyi_lower_bound(claim, event, np.array(self.cells), self.cells_alpha)
         return lower, epsilon
@@ -266,25 +260,6 @@ class Witness:
         )
 
 
-def fingerprint(witness: Json) -> str:
-    """Return the SHA-256 of all fields but the hash, as JSON with sorted names and
-    without spaces.
-    """
-    content = {key: value for key, value in witness.items() if key != "sha256"}
-    return hashlib.sha256(
-        json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
-    ).hexdigest()
-
-
-def seal(witness: Json) -> Json:
-    """Return the witness with the hash of its content, which reveals later edits.
-
-    Raises InvalidArgument for content that the reader would refuse.
-    """
-    require_json_limits(witness)
-    return {**witness, "sha256": fingerprint(witness)}
-
-
 def load_json(source: str | Path | Json) -> tuple[Json, str]:
     """Return the content of a witness file, with its fields checked, and the file's name.
 
@@ -292,47 +267,26 @@ def load_json(source: str | Path | Json) -> tuple[Json, str]:
     """
     if isinstance(source, dict):
         data, name = source, "witness"
-        try:
-            require_json_limits(data)
-        except InvalidArgument as error:
-            raise InvalidArgument(f"replay: witness {error}") from None
-    else:
-        name = Path(source).name
-        try:
-            data = read_json(source, "replay")
-        except InvalidArgument as error:
-            if " must be readable: " in str(error):
-                why = str(error).partition(" must be readable: ")[2]
-                raise InvalidArgument(
-                    f"replay: witness file must be readable, got {short_json(str(source))}: {why}"
-                ) from None
-            raise
-    if not isinstance(data, dict) or "schema_version" not in data:
-        raise InvalidArgument(f"replay: {name} is not a witness: it has no schema_version")
-    with naming_file(name):
-        schema = data["schema_version"]
-        if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
-            raise InvalidArgument(
-                f"schema_version must be a whole number, at least 1, got {type(schema).__name__}"
-            )
-    if schema > SCHEMA:
-        raise InvalidArgument(
-            f"replay: {name} was written by schema {schema}, this version reads up to "
-            f"{SCHEMA}; upgrade dpwitness"
-        )
-    if not isinstance(source, dict) and has_frame_files(data):
-        # the recorded hash covers the hashes of the Parquet files
-        notes = check_seal(data, name)
         with naming_file(name):
-            data = read_frame_files(data, Path(source).parent)
-        data = data if notes else seal(data)
+            require_json_limits(data)
+    else:
+        data, name = read_json(source, "replay"), Path(source).name
     with naming_file(name):
+        if not isinstance(data, dict) or "schema_version" not in data:
+            raise InvalidArgument("this is not a witness: it has no schema_version")
+        schema = integer(1)(data["schema_version"], "schema_version")
+        if schema > SCHEMA:
+            raise InvalidArgument(
+                f"written by schema {schema}, this version reads up to {SCHEMA}; upgrade dpwitness"
+            )
+        if not isinstance(source, dict) and has_frame_files(data):
+            # the recorded hash covers the hashes of the Parquet files
+            notes = check_seal(data, name)
+            data = read_frame_files(data, Path(source).parent)
+            data = data if notes else seal(data)
         kind = kind_named(data.get("kind"))
         if kind is None or kind.witness is None:
-            known = ", ".join(witness_kinds())
-            if "kind" not in data:
-                raise InvalidArgument(f"kind, one of {known}, is missing")
-            refuse("kind", f"be one of {known}", data["kind"])
+            refuse("kind", f"be one of {', '.join(witness_kinds())}", data.get("kind"))
         optional, required = kind.witness
         record(_OPTIONAL | dict(optional), **_COMMON | dict(required))(data, "")
     return data, name
@@ -347,21 +301,6 @@ def naming_file(file: str) -> Iterator[None]:
         text = str(error).removeprefix("replay: ").removeprefix(f"{file}: ")
         incomplete = "; the witness is incomplete" if text.endswith("is missing") else ""
         raise InvalidArgument(f"replay: {file}: {text}{incomplete}") from None
-
-
-def check_seal(data: Json, name: str) -> tuple[str, ...]:
-    """Return a note if the witness has no hash.
-
-    Raises InvalidArgument if the hash is not the hash of the content.
-    """
-    if "sha256" not in data:
-        return ("the witness has no hash of its content, so edits cannot be detected",)
-    if data["sha256"] != fingerprint(data):
-        raise InvalidArgument(
-            f"replay: {name}: sha256 is not that of the content: the witness was edited or "
-            "damaged; remove this field to read the witness without the check"
-        )
-    return ()
 
 
 def read_pair(fields: Json, classes: Resolver | None = None) -> Pair:
@@ -406,68 +345,55 @@ def read_checked_witness(data: Json, name: str, classes: Resolver | None = None)
 
 def _check_bound(found: Witness, basis: Basis | None) -> None:
     """Raise InvalidArgument unless the bound follows from the counts and exceeds the claim."""
-    raw, claim, level = found.raw, found.claim, found.level
-    if basis is None:
-        if claim.bounds_epsilon and not math.isclose(
-            float(raw["event"]["above"]), found.bound, rel_tol=1e-9
-        ):
-            refuse("event.above", f"be the bound, {found.bound:.9g}", raw["event"]["above"])
-    else:
-        counts, parts = raw["counts"], basis.parts
-        for name in ("alpha", "cells_alpha"):
-            if not counts.get(name, 0) <= (1 - found.confidence) * (1 + 1e-9):
-                refuse(
-                    f"counts.{name}",
-                    f"be at most 1 - confidence, {1 - found.confidence:.9g}",
-                    counts[name],
-                )
-        if isinstance(found.event, Binned):
-            best, alpha = _bound_of_cells(claim, found.event, counts), counts.get("cells_alpha")
-        else:
-            bounded_claim, alpha = (
-                claim if level == "value" else claim.at_delta,
-                counts.get("alpha"),
-            )
-            directions = parts[-1].tally.directions  # earlier stages had other events
-            if found.event is not None and directions < found.event.directions:
-                refuse(
-                    "counts.directions",
-                    f"be that of the event, {found.event.directions}",
-                    directions,
-                )
-            best = combined_bound(bounded_claim, parts, alpha or 1 - found.confidence)
-        # else an earlier version wrote it
-        is_exact = alpha and (
-            len(parts) == 1 or "combination" in counts or parts[0].prior is not None
-        )
-        if not (
-            math.isclose(found.bound, best, rel_tol=1e-6)
-            if is_exact
-            else found.bound <= best + 1e-9 * max(1.0, best)
-        ):
-            refuse(
-                "bound",
-                f"be what the counts certify, {'' if is_exact else 'at most '}{best:.9g}",
-                raw["bound"],
-            )
-    if (level != "bit" or claim.bounds_epsilon) and found.bound <= claim.parameter:
+    raw, claim = found.raw, found.claim
+    if basis is not None:
+        _check_counts(found, basis)
+    elif claim.bounds_epsilon and not math.isclose(
+        float(raw["event"]["above"]), found.bound, rel_tol=1e-9
+    ):
+        refuse("event.above", f"be the bound, {found.bound:.9g}", raw["event"]["above"])
+    if (found.level != "bit" or claim.bounds_epsilon) and found.bound <= claim.parameter:
         refuse("bound", f"exceed the claim, {claim.symbol} = {claim.parameter:.9g}", raw["bound"])
 
 
-def _bound_of_cells(claim: Claim, event: Binned, counts: Json) -> float:
-    """Return the bound that the cells of a Renyi rule certify. Raise InvalidArgument unless they
-    are those of the event and the claim.
+def _check_cells(claim: Claim, event: Binned, basis: Basis) -> None:
+    """Raise InvalidArgument unless the cells are those of the event, whose order is one of the
+    claim.
     """
-    cells, alpha = counts.get("cells", ()), counts.get("cells_alpha")
-    if alpha is None or any(len(side) != len(event.loss) for side in cells) or not cells:
-        refuse(
-            "counts.cells",
-            f"count the {len(event.loss)} cells of the event on each side, with cells_alpha",
-            cells,
-        )
+    sizes = [len(side) for side in basis.cells]
+    if sizes != [len(event.loss)] * 2 or not basis.cells_alpha:
+        what = f"count the {len(event.loss)} cells of the event on each side, with cells_alpha"
+        refuse("counts.cells", what, sizes)
     if event.order not in claim.orders_among([event.order]):
         refuse("event.rule.fields.order", "be an order of the claim", event.order)
-    return renyi_lower_bound(claim, event, np.array(cells), alpha)
+
+
+def _check_counts(found: Witness, basis: Basis) -> None:
+    """Raise InvalidArgument unless the bound follows from the counts, and these are counts of the
+    event, with an error that the confidence allows.
+    """
+    counts, event, spent = found.raw["counts"], found.event, 1 - found.confidence
+    for name in ("alpha", "cells_alpha"):
+        if not counts.get(name, 0) <= spent * (1 + 1e-9):
+            refuse(f"counts.{name}", f"be at most 1 - confidence, {spent:.9g}", counts[name])
+    if isinstance(event, Binned):
+        _check_cells(found.claim, event, basis)
+    elif event is not None and counts["directions"] < event.directions:
+        refuse(
+            "counts.directions", f"be that of the event, {event.directions}", counts["directions"]
+        )
+    stated = replace(basis, alpha=basis.alpha or spent)
+    parameter, epsilon = stated.bounds(found.claim, event)
+    best = parameter if found.level == "value" else epsilon
+    # published witnesses of earlier versions state no error, or smaller bounds of several stages
+    is_exact = (basis.alpha or basis.cells_alpha) and (
+        len(basis.parts) == 1 or "combination" in counts or basis.parts[0].prior is not None
+    )
+    exceeds = found.bound > best + 1e-9 * max(1.0, best)
+    if is_exact and not math.isclose(found.bound, best, rel_tol=1e-6):
+        refuse("bound", f"be what the counts certify, {best:.9g}", found.raw["bound"])
+    if not is_exact and exceeds:
+        refuse("bound", f"be what the counts certify, at most {best:.9g}", found.raw["bound"])
 
 
 _RUNS = 10**12  # largest number of runs in a witness
@@ -522,7 +448,8 @@ SCORES = listing(
         name=text(200, empty=False),
         target=nullable(FUNCTION),
         suggested=boolean,
-        keys=listing(anything, 1, 256),
+        # texts, or numbers of columns
+        keys=listing(nullable(either(str, text(200_000), integer(0, 255))), 1, 256),
     ),
     1,
     64,

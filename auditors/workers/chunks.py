@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from dpwitness.auditors.events.event import MIN_KERNEL_ROUNDS, Event, Kernel, cached_kernel
 from dpwitness.auditors.events.outputs import Outputs, encode
 from dpwitness.auditors.statistics.certificate import Tally
-from dpwitness.auditors.workers.fitness import Unfit, mark, same_outputs
+from dpwitness.auditors.workers.fitness import Unfit, mark
 from dpwitness.auditors.workers.rounds import (
     NOTHING,
     Run,
@@ -83,18 +83,11 @@ def _draws_of(run: Run, dataset: Any) -> Draws | None:
     None.
     """
     owner = getattr(run, "__self__", None)
-    classes = type(owner).__mro__
-    sample_level, draws_level = (
-        next((i for i, kind in enumerate(classes) if name in vars(kind)), None)
-        for name in ("sample", "draws")
-    )
-    if (
-        sample_level is None
-        or draws_level is None
-        or sample_level < draws_level
-        or getattr(run, "__func__", None) is not vars(classes[sample_level])["sample"]
-    ):
-        return None  # a subclass overrides `sample`, and that method is audited
+    # a subclass may override `sample`, and that method is audited
+    defining = (kind for kind in type(owner).__mro__ if {"sample", "draws"} & vars(kind).keys())
+    is_sample = getattr(run, "__func__", None) is getattr(type(owner), "sample", None)
+    if "draws" not in vars(next(defining, object)) or not is_sample:
+        return None
     try:
         draws = owner.draws(dataset)  # type: ignore[union-attr]
         if not (isinstance(draws, Draws) and hasattr(draws.fill, "py_func")):
@@ -183,24 +176,6 @@ class Segment:
             directions,
         )
 
-    def agrees(self, other: Segment) -> bool:
-        """Return whether another run of the same chunks gave the same results; the duration is not
-        compared.
-        """
-        fields = [
-            (each.rounds, each.lost, each.marks, each.single, len(each.tables), len(each.sides))
-            for each in (self, other)
-        ]
-        return (
-            fields[0] == fields[1]
-            and all(np.array_equal(a, b) for a, b in zip(self.tables, other.tables, strict=True))
-            and all(
-                a is b if a is None or b is None else same_outputs(a, b)
-                for ours, theirs in zip(self.sides, other.sides, strict=True)
-                for a, b in zip(ours, theirs, strict=True)
-            )
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -228,33 +203,35 @@ def run_span(
     started = perf_counter()
     # kernels that count one event of a long stage while outputs are drawn, for D1 and D0
     fused = not stage.single and len(events) == 1 and stage.rounds >= MIN_KERNEL_ROUNDS
-    one, zero = (
-        counter(stage.run, dataset, events[0]) if fused else None
-        for dataset in (stage.pair.d1, stage.pair.d0)
-    )
-    counters = None if one is None or zero is None else (one, zero)
-    parts: dict[int, Segment] = {}
-    for index in range(first, last):
-        if counters is None or index * stage.chunk < keep:
-            result = _run_by_sampling(stage, events, keep, index)
-            if counters is not None and index == 0:
-                from_kernels = _run_with_kernels(stage, counters, index)
-                if not result.lost and (
-                    result.marks != from_kernels.marks
-                    or not np.array_equal(result.tables[0], from_kernels.tables[0])
-                ):  # the counted outputs must be the audited outputs
-                    raise Unfit(
-                        "mechanism draws other outputs than it samples: draws(dataset).sample and "
-                        "sample must give the same outputs"
-                    )
+    datasets = (stage.pair.d1, stage.pair.d0) if fused else ()
+    found = [counter(stage.run, dataset, events[0]) for dataset in datasets]
+    counters = [each for each in found if each is not None]
+    parts, end, raised = dict[int, Segment](), first, False
+    while end < last and not raised:
+        if len(counters) < 2 or end * stage.chunk < keep:
+            result = _run_by_sampling(stage, events, keep, end)
+            if len(counters) == 2 and end == 0:
+                _require_same_draws(result, _run_with_kernels(stage, counters, end))
         else:
-            result = _run_with_kernels(stage, counters, index)
-        if result.lost and again:
-            return Span(first, index, list(parts.items()), True, perf_counter() - started)
-        parts.setdefault(stage.segment(index), Segment()).add(result)
-        if result.lost:
-            return Span(first, index + 1, list(parts.items()), True, perf_counter() - started)
-    return Span(first, last, list(parts.items()), False, perf_counter() - started)
+            result = _run_with_kernels(stage, counters, end)
+        raised = result.lost > 0
+        if raised and again:
+            break
+        parts.setdefault(stage.segment(end), Segment()).add(result)
+        end += 1
+    return Span(first, end, list(parts.items()), raised, perf_counter() - started)
+
+
+def _require_same_draws(sampled: Segment, from_kernels: Segment) -> None:
+    """Raise Unfit unless the counted outputs are the audited outputs."""
+    same = sampled.marks == from_kernels.marks and np.array_equal(
+        sampled.tables[0], from_kernels.tables[0]
+    )
+    if not sampled.lost and not same:
+        raise Unfit(
+            "mechanism draws other outputs than it samples: draws(dataset).sample and "
+            "sample must give the same outputs"
+        )
 
 
 def _run_by_sampling(stage: Stage, events: Sequence[Event], keep: int, index: int) -> Segment:
@@ -284,13 +261,13 @@ def _run_by_sampling(stage: Stage, events: Sequence[Event], keep: int, index: in
     )
 
 
-def _run_with_kernels(stage: Stage, counters: tuple[Counter, Counter], index: int) -> Segment:
+def _run_with_kernels(stage: Stage, counters: Sequence[Counter], index: int) -> Segment:
     """Run a chunk with the counting kernels; only its first outputs are stored."""
 
-    def work() -> list[tuple[NDArray[np.int64], Outputs | None]]:
+    def work() -> dict[int, tuple[NDArray[np.int64], Outputs]]:
         """Count both sides of the chunk; a batch that raises is lost."""
         sizes, order, rngs, _ = stage.sides(index)
-        result: dict[int, tuple[NDArray[np.int64], Outputs | None]] = {}
+        result = {}
         for side in order:
             global_generators.seed_batch(rngs[side])
             try:
@@ -298,14 +275,14 @@ def _run_with_kernels(stage: Stage, counters: tuple[Counter, Counter], index: in
             except (MechanismFailed, MemoryError):
                 raise
             except Exception:  # a batch that raises is lost, see `rounds`
-                result[side] = np.zeros(3, dtype=np.int64), None
-        return [result[0], result[1]]
+                result[side] = np.zeros(3, dtype=np.int64), NOTHING
+        return result
 
     started = perf_counter()
     result = stage.run_seeded(index, work)
     duration = perf_counter() - started
-    table = np.array([table for table, _ in result])
-    marks = _marks(stage, [head for _, head in result if head is not None])
+    table = np.array([result[side][0] for side in (0, 1)])
+    marks = _marks(stage, [result[side][1] for side in (0, 1)])
     return Segment(
         [table], [], stage.size(index), stage.size(index) - int(table.sum()), marks, duration, False
     )
@@ -313,11 +290,8 @@ def _run_with_kernels(stage: Stage, counters: tuple[Counter, Counter], index: in
 
 def _marks(stage: Stage, batches: Sequence[Outputs]) -> list[int]:
     """Return the marks of the outputs that the stage records."""
-    return [
-        result
-        for side in batches
-        if (result := mark(side)) is not None and result % stage.marked == 0
-    ]
+    marks = map(mark, batches)
+    return [found for found in marks if found is not None and found % stage.marked == 0]
 
 
 def require_complete_counts(stage: Stage, span: Span) -> None:

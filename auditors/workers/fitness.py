@@ -81,21 +81,15 @@ def check_training(chunks: Sequence[tuple[Outputs, Outputs]]) -> None:
         keys = [row_keys(batch.matrix(width)) for batch in batches]
         for first, second in pairwise(keys):
             n = min(len(first), len(second))
-            if not np.array_equal(first[:n], second[:n]):
-                continue
-            _, counts = np.unique(first[:n], return_counts=True)
-            if n - counts.max() >= 8:  # otherwise, nearly all rows are equal
+            varied = n - np.unique(first[:n], return_counts=True)[1].max() >= 8
+            if varied and np.array_equal(first[:n], second[:n]):
                 raise Unfit(
                     f"mechanism ignores rng: two calls on {name} with different streams "
                     "returned identical outputs"
                 )
-        constant = [np.all(key == key[0]) for key in keys]
-        if (
-            len(keys) > 1
-            and all(constant)
-            and len({int(key[0]) for key in keys}) > 1
-            and min(map(len, keys)) >= 32
-        ):
+        constant = all(np.all(key == key[0]) for key in keys)
+        calls_differ = len({int(key[0]) for key in keys}) > 1
+        if constant and calls_differ and min(map(len, keys)) >= 32:
             raise Unfit(
                 f"rounds are not independent: on {name} all runs of one call are equal but "
                 "calls differ; draw fresh noise for each run"
@@ -305,10 +299,9 @@ def what_to_try(message: str) -> str:
     >>> what_to_try("No module named 'torch'").partition(", for ")[2]
     'example: pip install torch'
     """
-    for pattern, hint in _HINTS.items():
-        if found := re.search(pattern, message):
-            return f"{_FAULT}: {hint.format(**found.groupdict())}"
-    return f"{_FAULT}: repair it and run again"
+    found = ((re.search(pattern, message), hint) for pattern, hint in _HINTS.items())
+    hints = (hint.format(**match.groupdict()) for match, hint in found if match)
+    return f"{_FAULT}: {next(hints, 'repair it and run again')}"
 
 
 def is_environment_fault(error: BaseException) -> bool:
@@ -331,11 +324,8 @@ def names_environment_fault(kind: type | str, text: str) -> bool:
     """Return whether an exception of this class, or class name, with this message indicates a fault
     of the environment.
     """
-    builtin_class = (
-        getattr(builtins, kind, None)
-        if isinstance(kind, str)
-        else getattr(builtins, kind.__name__, kind)
-    )
+    name, default = (kind, None) if isinstance(kind, str) else (kind.__name__, kind)
+    builtin_class = getattr(builtins, name, default)
     if isinstance(builtin_class, type) and issubclass(builtin_class, _ENVIRONMENT_ERRORS):
         # a NameError that depends on the data: a variable is assigned for some data only
         return not issubclass(builtin_class, UnboundLocalError)
@@ -362,10 +352,9 @@ def check_imports(sides: Sequence[Outputs]) -> None:
     """Raise MechanismFailed if some runs miss a module or a name, on any branch of the code: that
     is never random.
     """
-    for side in sides:
-        for name in side.structures():
-            if name in ("raises ImportError", "raises ModuleNotFoundError", "raises NameError"):
-                raise MechanismFailed(f"mechanism {name} in some runs; {_FAULT}: {_MISSING}")
+    names = {name for side in sides for name in side.structures()}
+    for name in names & {"raises ImportError", "raises ModuleNotFoundError", "raises NameError"}:
+        raise MechanismFailed(f"mechanism {name} in some runs; {_FAULT}: {_MISSING}")
 
 
 def check_one_sided(
@@ -380,28 +369,22 @@ def check_one_sided(
     """
     # no records, so no type of records either
     has_empty = any(hasattr(dataset, "__len__") and len(dataset) == 0 for dataset in (d0, d1))
+    types_differ = not has_empty and type_of(d0) != type_of(d1)
     raising = [[name.startswith("raises ") for name in side.structures()] for side in sides]
-    for (name, dataset, raised), raised_on_other in zip(
-        (("D1", d1, raising[0]), ("D0", d0, raising[1])), reversed(raising), strict=True
-    ):
-        if not (raised and all(raised)) or (raised_on_other and all(raised_on_other)):
+    for name, dataset, own, other in (("D1", d1, *raising), ("D0", d0, *raising[::-1])):
+        if not (own and all(own)) or (other and all(other)):
             continue
-        error: Exception | None = None
         try:
             run(dataset, 1, np.random.default_rng(0))
-        except Exception as raised_again:
-            error = raised_again
-        message = "" if error is None else error_text(error)
-        if error is not None and is_environment_fault(error):
-            raise environment_failure(name, message)
-        if any(raised_on_other):
-            continue
-        if not has_empty and type_of(d0) != type_of(d1) and _TYPE_ERROR_TEXT.search(message):
-            types = f"D0 is a {type_of(d0)}, D1 a {type_of(d1)}"
-            raise MechanismFailed(
-                f"mechanism always raises on {name} alone: {message}; that is a type error "
-                f"and not a violation: {types}"
-            )
+        except Exception as error:
+            message = error_text(error)
+            if is_environment_fault(error):
+                raise environment_failure(name, message) from None
+            if types_differ and not any(other) and _TYPE_ERROR_TEXT.search(message):
+                raise MechanismFailed(
+                    f"mechanism always raises on {name} alone: {message}; that is a type error "
+                    f"and not a violation: D0 is a {type_of(d0)}, D1 a {type_of(d1)}"
+                ) from None
 
 
 def type_of(dataset: Any) -> str:

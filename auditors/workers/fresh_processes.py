@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import contextlib
 import functools
 import os
 import pickle
@@ -34,6 +33,7 @@ from typing import Any, TypeVar
 from numpy.random import SFC64, Generator
 
 from dpwitness.auditors.events.outputs import WrongShape, concatenate
+from dpwitness.auditors.workers.loading import globals_and_cells, imports_of
 from dpwitness.auditors.workers.rounds import Sides, Stage, task_lock
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.target import Target
@@ -47,6 +47,8 @@ from dpwitness.mechanisms.wrappers.programs.worker_process import (
 
 _MOST_CONTAINERS = 32  # containers that are tried
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
+
+_PLAIN = (str, bytes, int, float, complex, type(None))  # types that hold no other objects
 
 _Container = dict[Any, Any] | list[Any] | set[Any]
 
@@ -88,37 +90,38 @@ def memos_of(run: Callable[..., Any], datasets: Sequence[Any], seed: int, second
     A dict, list or set is a memo if runs work without its content, and put something in again. Of
     the attributes of an object, single ones may be memos.
     """
-    # the caches of functions, and the containers, that the mechanism can reach
-    seen, waiting = set[int](), list[Any]([run])
-    kept, caches, found = list[Any](), list[Any](), list[_Container]()
-    while waiting and len(seen) < 5_000:
-        held = waiting.pop()
-        if id(held) in seen or isinstance(held, str | bytes | int | float | complex | type(None)):
-            continue
-        seen.add(id(held))
-        kept.append(held)  # so that no other object gets its id
-        if callable(getattr(held, "cache_clear", None)) and hasattr(held, "cache_info"):
-            caches.append(held)
-        if isinstance(held, dict | list | set) and all(
-            callable(getattr(held, name, None)) for name in ("clear", "copy")
-        ):
-            found.append(held)
-        with suppress(Exception):  # objects may raise anything
-            waiting += _parts(held)
+    reached = list(_reachable(run))
+    caches = [
+        each
+        for each in reached
+        if callable(getattr(each, "cache_clear", None)) and hasattr(each, "cache_info")
+    ]
+    filled = [each for each in reached if isinstance(each, dict | list | set) and each]
     until, containers = time.perf_counter() + seconds, list[tuple[_Container, list[Any] | None]]()
-    for each in [each for each in found if each][:_MOST_CONTAINERS]:
-        if time.perf_counter() > until:
-            break
-        if _is_memo(each, None, run, datasets, seed):
+    for each in filled[:_MOST_CONTAINERS]:
+        keys = list(each)[:_MOST_CONTAINERS] if isinstance(each, dict) else []
+        if time.perf_counter() < until and _is_memo(each, None, run, datasets, seed):
             containers.append((each, None))
-        elif isinstance(each, dict):
-            keys = [
-                key
-                for key in list(each)[:_MOST_CONTAINERS]
-                if time.perf_counter() < until and _is_memo(each, [key], run, datasets, seed)
-            ]
-            containers += [(each, keys)] if keys else []
+            continue
+        kept = [
+            key
+            for key in keys
+            if time.perf_counter() < until and _is_memo(each, [key], run, datasets, seed)
+        ]
+        containers += [(each, kept)] if kept else []
     return Memos(caches, containers)
+
+
+def _reachable(run: Callable[..., Any]) -> Iterator[Any]:
+    """Yield the objects that a mechanism can reach, at most 5,000."""
+    seen, waiting = dict[int, Any](), list[Any]([run])
+    while waiting and len(seen) < 5_000:
+        found = waiting.pop()
+        if id(found) not in seen and not isinstance(found, _PLAIN):
+            seen[id(found)] = found  # kept, so that no other object gets its id
+            yield found
+            with suppress(Exception):  # objects may raise anything
+                waiting += _parts(found)
 
 
 def _is_memo(
@@ -142,10 +145,8 @@ def _is_memo(
 
 def _parts(found: Any) -> list[Any]:
     """Return the objects that an object holds or uses."""
-    if isinstance(found, dict):
-        return list(found.values())
-    if isinstance(found, list | tuple | set):
-        return list(found)
+    if isinstance(found, dict | list | tuple | set):
+        return list(found.values() if isinstance(found, dict) else found)
     if isinstance(found, functools.partial):
         return [found.func, *found.args, *found.keywords.values()]
     if isinstance(found, types.MethodType):
@@ -172,12 +173,8 @@ def _parts_of_function(found: types.FunctionType) -> list[Any]:
     """Return the global objects, contents of cells, and defaults that a function uses, the
     attributes that it uses of modules of the user, and its own attributes.
     """
-    names, used = _names(found.__code__), list[Any]()
-    if is_own(found.__module__):
-        used += [found.__globals__[name] for name in names if name in found.__globals__]
-    for cell in found.__closure__ or ():
-        with suppress(ValueError):  # an empty cell
-            used.append(cell.cell_contents)
+    names = _names(found.__code__)
+    used = globals_and_cells(found, names if is_own(found.__module__) else ())
     modules = [each for each in used if isinstance(each, types.ModuleType)]
     return [
         *(each for each in used if not isinstance(each, types.ModuleType)),
@@ -250,17 +247,13 @@ def fresh_outputs(stage: Stage, seconds: float) -> list[Sides]:
                 for index in range(stage.chunks):
                     with memos.emptied():
                         found.append(_state(stage, index, seconds / STATES))
-    # `structures` of no outputs is empty
-    return [
-        sides
-        for sides in found
-        if not all(
-            name.startswith("raises ")
-            for side in sides
-            if side is not None
-            for name in side.structures()
-        )
-    ]
+    return [sides for sides in found if not _always_raises(sides)]
+
+
+def _always_raises(sides: Sides) -> bool:
+    """Return whether all runs on both datasets raise."""
+    structures = (name for side in sides if side is not None for name in side.structures())
+    return all(name.startswith("raises ") for name in structures)
 
 
 def _state(stage: Stage, index: int, seconds: float) -> Sides:
@@ -309,13 +302,14 @@ def in_new_processes(work: Callable[[int], T], count: int, seconds: float) -> li
         request = place + pickle.dumps((work, count))
     except Exception:  # of any object
         return []
-    found, modules = list[T](), list[tuple[str, str, int]]()
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if file and not file.startswith(_LIBRARIES) and not name.startswith("dpwitness"):
-            with contextlib.suppress(OSError):
-                modules.append((name, file, os.stat(file).st_mtime_ns))
-    slot = _Interpreter(begin, tuple(modules))
+    files = {name: getattr(each, "__file__", None) for name, each in list(sys.modules.items())}
+    modules = tuple(
+        (name, file, os.stat(file).st_mtime_ns)
+        for name, file in files.items()
+        if file and os.path.isfile(file)
+        if not file.startswith(_LIBRARIES) and not name.startswith("dpwitness")
+    )
+    slot, found = _Interpreter(begin, modules), list[T]()
     for fresh in (False, True):
         try:
             with borrowed_worker(slot, _START_SECONDS, fresh=fresh) as interpreter:
@@ -442,33 +436,23 @@ def define(name: str, sources: Sequence[tuple[str, str]], module: types.ModuleTy
     """
     statements = list[ast.stmt]()
     for _, source in sources:
-        with contextlib.suppress(SyntaxError):  # a cell with magic commands
+        with suppress(SyntaxError):  # a cell with magic commands
             statements += ast.parse(source).body
-    needed, chosen, open_names = {name}, set[int](), [name]
-    imported = {
-        name
-        for node in ast.walk(ast.Module(statements, []))
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in _bound_names(node, set())
-    }
+    imported = imports_of(ast.Module(statements, []))
     binds = [_bound_names(statement, imported) for statement in statements]
-    while open_names:
-        wanted = open_names.pop()
-        for place, names in enumerate(binds):
-            if wanted in names and place not in chosen:
-                chosen.add(place)
-                used = {
-                    node.id for node in ast.walk(statements[place]) if isinstance(node, ast.Name)
-                } - set(dir(builtins))
-                open_names += sorted(used - needed)
-                needed |= used
+    needed, chosen = {name}, set[int]()
+    while new := {k for k, names in enumerate(binds) if names & needed} - chosen:
+        chosen |= new
+        used = (node for k in new for node in ast.walk(statements[k]))
+        needed |= {node.id for node in used if isinstance(node, ast.Name)} - set(dir(builtins))
     kept = [
         each
-        for place, each in enumerate(statements)
-        if place in chosen or (isinstance(each, ast.ImportFrom) and each.module == "__future__")
+        for k, each in enumerate(statements)
+        if k in chosen or (isinstance(each, ast.ImportFrom) and each.module == "__future__")
     ]
-    module.__dict__["__file__"] = sources[0][0] if sources else None
-    exec(compile(ast.Module(kept, []), sources[0][0] if sources else "", "exec"), module.__dict__)
+    file = sources[0][0] if sources else ""
+    module.__dict__["__file__"] = file
+    exec(compile(ast.Module(kept, []), file, "exec"), module.__dict__)
 
 
 def _bound_names(statement: ast.stmt, imported: Set[str]) -> set[str]:
@@ -480,19 +464,14 @@ def _bound_names(statement: ast.stmt, imported: Set[str]) -> set[str]:
         return {statement.name}
     if isinstance(statement, ast.If) and "__name__" in ast.dump(statement.test):
         return set()
-    names, changed = set[str](), set[str]()
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            names |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, definitions):
-            names.add(node.name)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            changed.add(_root(node.value.func))
-        elif isinstance(getattr(node, "ctx", None), ast.Store):
-            changed.add(_root(node))
-    return names | (changed - imported - {""})
+    nodes = list(ast.walk(statement))
+    stored = [node for node in nodes if isinstance(getattr(node, "ctx", None), ast.Store)]
+    expressions = [node.value for node in nodes if isinstance(node, ast.Expr)]
+    called = [value.func for value in expressions if isinstance(value, ast.Call)]
+    defined = {node.name for node in nodes if isinstance(node, definitions)}
+    assigned = {node.id for node in stored if isinstance(node, ast.Name)}
+    changed = set(map(_root, (*stored, *called))) - imported - {""}
+    return imports_of(statement) | defined | assigned | changed
 
 
 def _root(node: ast.AST) -> str:

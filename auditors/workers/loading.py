@@ -9,7 +9,6 @@ rows, and as parameters.
 from __future__ import annotations
 
 import ast
-import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -20,10 +19,10 @@ import os
 import re
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpwitness.core.claims import Claim
 from dpwitness.core.values.json_codec import from_jsonable, known_class, public_name, to_jsonable
@@ -89,35 +88,29 @@ def sha256_of(path: Path) -> str | None:
 
 def module_files(module: str, folder: Path) -> list[Path]:
     """Return the files that importing a module would run, packages first. Nothing is imported."""
-    parts, files = module.split("."), []
-    search: list[str] | None = None
-    for i in range(len(parts)):
-        name = ".".join(parts[: i + 1])
-        loaded = sys.modules.get(name)
-        spec = (
-            getattr(loaded, "__spec__", None)
-            if loaded is not None
-            else _find_spec(name, search, folder)
-        )
-        origin = getattr(loaded, "__file__", None) or getattr(spec, "origin", None)
-        inside = getattr(loaded, "__path__", None) or getattr(
-            spec, "submodule_search_locations", None
-        )
-        if spec is None and loaded is None:
+    files, search, parent, name = list[Path](), None, "", ""
+    for part in module.split("."):
+        parent, name = name, f"{name}.{part}".strip(".")
+        if parent and search is None:
+            raise InvalidArgument(
+                f"target must be importable, got {short_json(module)}: {parent!r} is not a package"
+            )
+        found = sys.modules.get(name) or _find_spec(name, search, folder)
+        if found is None:
             raise InvalidArgument(
                 f"target must be importable, got {short_json(module)}: no module named {name!r}"
             )
+        # of a module, or of the spec of one that is not loaded
+        origin = getattr(found, "__file__", None) or getattr(found, "origin", None)
+        search = getattr(found, "__path__", None) or getattr(
+            found, "submodule_search_locations", None
+        )
         if origin not in (None, "built-in", "frozen", "namespace"):
             files.append(Path(str(origin)))
-        elif inside is None:
+        elif search is None:
             raise InvalidArgument(
                 f"target {short_json(module)} is built in, and a witness may not run "
                 "built-in modules"
-            )
-        search = None if inside is None else list(inside)
-        if search is None and i + 1 < len(parts):
-            raise InvalidArgument(
-                f"target must be importable, got {short_json(module)}: {name!r} is not a package"
             )
     if not files:
         raise InvalidArgument(
@@ -126,52 +119,51 @@ def module_files(module: str, folder: Path) -> list[Path]:
     return files
 
 
-def _find_spec(name: str, search: list[str] | None, folder: Path) -> Any:
-    """Return the spec of a module as the import system would find it.
+def _find_spec(name: str, search: Any, folder: Path) -> Any:
+    """Return the spec of a module as the import system would find it; None if there is none.
 
     Other finders on `sys.meta_path` are asked for top-level names only, which imports nothing.
     """
-    # `imported` will insert it in the same way
+    standard_finders = (
+        importlib.machinery.PathFinder,
+        importlib.machinery.BuiltinImporter,
+        importlib.machinery.FrozenImporter,
+    )
+    # `imported` will insert the folder in the same way
     here = [] if str(folder) in sys.path or "" in sys.path else [str(folder)]
     path = [*here, *(entry or str(folder) for entry in sys.path)] if search is None else search
-    spec = importlib.machinery.PathFinder.find_spec(name, path)
-    if spec is not None or search is not None:
-        return spec
-    for finder in sys.meta_path:
-        if finder in (
-            importlib.machinery.PathFinder,
-            importlib.machinery.BuiltinImporter,
-            importlib.machinery.FrozenImporter,
-        ):
-            continue
-        try:
-            spec = finder.find_spec(name, None)
-        except Exception:  # a third-party import hook may raise anything
-            continue
-        if spec is not None:
-            return spec
-    return None
+    spec = importlib.machinery.PathFinder.find_spec(name, list(path))
+    for finder in sys.meta_path if search is None else ():
+        with suppress(Exception):  # a third-party import hook may raise anything
+            if spec is None and finder not in standard_finders:
+                spec = finder.find_spec(name, None)
+    return spec
 
 
-def imports_of(file: Path) -> set[str]:
-    """Return the names that a source file binds by import statements, without running the file."""
-    found = set()
-    with contextlib.suppress(InvalidArgument, SyntaxError, ValueError, RecursionError, MemoryError):
-        for node in ast.walk(ast.parse(read_bytes(file, most=_MAX_SOURCE_BYTES))):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                found |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
-    return found
+def parsed_file(file: Path, most: int = _MAX_SOURCE_BYTES) -> ast.Module:
+    """Return the syntax tree of a source file, which is not run; an empty one if the file cannot be
+    read.
+    """
+    with suppress(InvalidArgument, SyntaxError, ValueError, RecursionError, MemoryError):
+        return ast.parse(read_bytes(file, most=most))
+    return ast.Module([], [])
+
+
+def imports_of(tree: ast.AST) -> set[str]:
+    """Return the names that the import statements of a syntax tree bind."""
+    return {
+        (alias.asname or alias.name).partition(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
 
 
 def line_of(file: Path, name: str) -> int | None:
     """Return the line at which a function or class is defined in a source file, without running the
     file.
     """
-    try:
-        body = ast.parse(read_bytes(file, most=_MAX_SOURCE_BYTES)).body
-    except (InvalidArgument, SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    line = None
+    body, line = parsed_file(file).body, None
     for part in name.split("."):
         kinds = ast.FunctionDef | ast.ClassDef
         found = next((node for node in body if isinstance(node, kinds) and node.name == part), None)
@@ -191,16 +183,17 @@ def constants_of(function: Any) -> list[Any]:
     owner = getattr(function, "__self__", function)  # of the method `sample`
     file = getattr(getattr(owner, "target", owner), "file", "")
     found = (
-        _constants_of_file(file)
+        _constants_of_file(Path(file))
         if isinstance(file, str) and file.endswith(".py")
         # of functions nested up to four times
         else _constants_of_object(getattr(owner, "wrapped", function), 4)
     )
-    kept: dict[tuple[type, Any], Any] = {}
-    for value in found:
-        if isinstance(value, int | float | str) and value not in _COMMON and len(kept) < 60:
-            kept[type(value), value] = value
-    return list(kept.values())
+    kept = {
+        (type(value), value): value
+        for value in found
+        if isinstance(value, int | float | str) and value not in _COMMON
+    }
+    return list(kept.values())[:60]
 
 
 def _constants_of_object(found: Any, depth: int) -> Iterator[Any]:
@@ -216,48 +209,41 @@ def _constants_of_object(found: Any, depth: int) -> Iterator[Any]:
             if isinstance(method, types.FunctionType):
                 yield from _constants_of_object(method, depth - 1)
         return
-    if not isinstance(found, types.FunctionType):
-        found = type(found).__call__ if callable(found) else None
+    if callable(found) and not isinstance(found, types.FunctionType):
+        found = type(found).__call__
     if isinstance(found, types.FunctionType):
         yield from _constants_of_code(found.__code__)
         yield from (*(found.__defaults__ or ()), *(found.__kwdefaults__ or {}).values())
-        reached = [
-            found.__globals__[name] for name in found.__code__.co_names if name in found.__globals__
-        ]
-        for cell in found.__closure__ or ():
-            try:
-                reached.append(cell.cell_contents)
-            except ValueError:  # an empty cell
-                continue
-        for value in reached:
+        for value in globals_and_cells(found):
             yield value
             if isinstance(value, types.FunctionType | functools.partial):
                 yield from _constants_of_object(value, depth - 1)
 
 
+def globals_and_cells(
+    function: types.FunctionType, names: Iterable[str] | None = None
+) -> list[Any]:
+    """Return the global objects that a function uses, or those of `names`, and the contents of its
+    closure.
+    """
+    used = function.__code__.co_names if names is None else names
+    found = [function.__globals__[name] for name in used if name in function.__globals__]
+    empty = types.CellType()
+    return found + [cell.cell_contents for cell in function.__closure__ or () if cell != empty]
+
+
 def _constants_of_code(code: types.CodeType) -> Iterator[Any]:
-    for value in (
-        code.co_consts[1:]
-        if code.co_consts and isinstance(code.co_consts[0], str)
-        else code.co_consts
-    ):
+    is_documented = code.co_consts and isinstance(code.co_consts[0], str)
+    for value in code.co_consts[1:] if is_documented else code.co_consts:
         if isinstance(value, types.CodeType):
             yield from _constants_of_code(value)
-        elif isinstance(value, tuple | frozenset):
-            yield from value
         else:
-            yield value
+            yield from value if isinstance(value, tuple | frozenset) else [value]
 
 
-def _constants_of_file(file: str) -> Iterator[Any]:
+def _constants_of_file(file: Path) -> Iterator[Any]:
     """Yield the constants in a source file, without docstrings."""
-    path = Path(file)
-    try:
-        if path.stat().st_size > 2_000_000:
-            return
-        tree = ast.parse(path.read_text(encoding="utf-8", errors="replace"))
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return
+    tree = parsed_file(file, 2_000_000)
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and id(node) not in docstrings:
@@ -287,27 +273,20 @@ def describe_target(mechanism: Any) -> Json | None:
     """
     if isinstance(mechanism, Interactive) and mechanism.base is not None:
         base, adversary = describe_target(mechanism.base), mechanism.adversary
-        is_adversary = base is not None and isinstance(adversary, Adversary)
-        return base | {"kwargs": {"adversary": adversary.to_dict()}} if is_adversary else None  # type: ignore[operator]
-    owner = mechanism if hasattr(mechanism, "__qualname__") else type(mechanism)
+        if base is None or not isinstance(adversary, Adversary):
+            return None
+        return base | {"kwargs": {"adversary": adversary.to_dict()}}
+    is_named = hasattr(mechanism, "__qualname__")
+    owner = mechanism if is_named else type(mechanism)
     module, name = getattr(owner, "__module__", None), getattr(owner, "__qualname__", "")
-    if module in (None, "__main__") or "<" in name:
+    rebuilt = is_named or dataclasses.is_dataclass(mechanism)
+    if not rebuilt or module in (None, "__main__") or "<" in name:
         return None
-    target = {
-        "target": FOREIGN
-        if isinstance(mechanism, Target)
-        else public_name(owner)
-        if isinstance(owner, type)
-        else f"{module}:{name}"
-    }
-    if owner is mechanism:
+    target: Json = {"target": public_name(owner) if isinstance(owner, type) else f"{module}:{name}"}
+    if is_named:
         return target
-    if not dataclasses.is_dataclass(mechanism):
-        return None
+    values = {f.name: getattr(mechanism, f.name) for f in dataclasses.fields(mechanism) if f.init}
     try:
-        values = {
-            f.name: getattr(mechanism, f.name) for f in dataclasses.fields(mechanism) if f.init
-        }
         # the constructor accepts a claim by its spelling
         fields = {
             name: to_jsonable(str(value) if isinstance(value, Claim) else value)
@@ -316,7 +295,7 @@ def describe_target(mechanism: Any) -> Json | None:
     except InvalidArgument:
         return None
     if isinstance(mechanism, Target):
-        fields = _portable_fields(mechanism, fields)
+        return {"target": FOREIGN, "kwargs": _portable_fields(mechanism, fields)}
     return target | {"kwargs": fields}
 
 
@@ -325,18 +304,15 @@ def _portable_fields(target: Target, fields: Json) -> Json:
     function in a file. File and folder are relative to the current folder.
     """
     if target.command:
-        return {
-            "command": list(target.command),
-            "cwd": relative(target.cwd or "."),
-            **{key: fields[key] for key in ("time_limit", "memory_limit", "text")},
-        }
+        kept = {key: fields[key] for key in ("time_limit", "memory_limit", "text")}
+        return {"command": list(target.command), "cwd": relative(target.cwd or "."), **kept}
     kept = {key: value for key, value in fields.items() if key not in ("command", "cwd", "text")}
-    if os.path.isabs(kept["file"]):
-        kept["file"] = relative(kept["file"])
-    python = kept["python"]
-    # other interpreters exist on this machine only
-    if python and os.path.isabs(python) and not relative(python).startswith(".."):
-        kept["python"] = relative(python)
+    for key in ("file", "python"):
+        path = kept[key]
+        # other interpreters exist on this machine only
+        outside = key == "python" and path and relative(path).startswith("..")
+        if path and os.path.isabs(path) and not outside:
+            kept[key] = relative(path)
     return kept
 
 
@@ -346,35 +322,21 @@ def source_of(mechanism: Any, target: Json | None) -> Json | None:
     """
     if target is None:
         return None
-    line = None
-    if isinstance(mechanism, Target):
-        file = mechanism.file if mechanism.file.endswith(".py") else None
-        script = (
-            command_script(mechanism.command, mechanism.cwd or "") if mechanism.command else None
-        )
-        if script is not None and (digest := sha256_of(script)) is not None:
-            return {
-                "file": relative(script) if not relative(script).startswith("..") else script.name,
-                "sha256": digest,
-            }
-    else:
-        home = defining_module(mechanism)
-        file = getattr(sys.modules.get(home), "__file__", None)
-        if home.partition(".")[0] == "dpwitness":
-            return None
-        found = mechanism.func if isinstance(mechanism, functools.partial) else mechanism
-        found = inspect.unwrap(found) if callable(found) else found
-        if hasattr(found, "__code__"):
-            line = int(found.__code__.co_firstlineno)
-        else:
-            with suppress(OSError, TypeError):
-                line = inspect.getsourcelines(found if isinstance(found, type) else type(found))[1]
-    if file is None or not file.endswith(".py") or (digest := sha256_of(Path(file))) is None:
+    place: Place | None = None
+    if not isinstance(mechanism, Target):
+        place = _place_of_object(mechanism)
+    elif mechanism.command:
+        script = command_script(mechanism.command, mechanism.cwd or "")
+        place = None if script is None else Place(script)
+    elif mechanism.file.endswith(".py"):
+        place = Place(Path(mechanism.file))
+    if place is None or place.module.partition(".")[0] == "dpwitness":
         return None
-    inside = not relative(file).startswith("..")
-    return {"file": relative(file) if inside else Path(file).name, "sha256": digest} | (
-        {} if line is None else {"line": line}
-    )
+    digest, shown = sha256_of(place.file), relative(place.file)
+    found: Json = {"file": place.file.name if shown.startswith("..") else shown, "sha256": digest}
+    if place.line is not None:
+        found["line"] = place.line
+    return found if digest else None
 
 
 def find_target(target: str) -> Any:
@@ -423,9 +385,7 @@ def imported(place: str, target: str) -> Any:
         path = Path(place).resolve()
         if not path.is_file():
             raise InvalidArgument(f"target must name an existing file, got {place!r}")
-        if str(path.parent) not in sys.path:
-            # so that worker processes find the module by its name
-            sys.path.insert(0, str(path.parent))
+        _add_to_path(path.parent)  # so that worker processes find the module by its name
         found = importlib.import_module(path.stem)
         where = getattr(found, "__file__", None)
         if where is None or Path(where).resolve() != path:
@@ -439,8 +399,7 @@ def imported(place: str, target: str) -> Any:
             "target must name a module such as package.module, or a file that ends in .py, "
             f"got {target!r}"
         )
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+    _add_to_path(Path.cwd())
     try:
         # moved there
         return importlib.import_module(
@@ -452,6 +411,11 @@ def imported(place: str, target: str) -> Any:
                 f"target must be importable, got {target!r}: no module named {error.name!r}"
             ) from None
         raise
+
+
+def _add_to_path(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
 
 
 def named(module: Any, name: str, place: str) -> Any:
@@ -490,70 +454,73 @@ def place_of(found: Any, target: Json | None, here: Path | None = None) -> Json 
     relative to `here` (default: the current folder) if it lies inside, otherwise relative to the
     parent of its top package. The path is never absolute.
     """
-    kwargs = (target or {}).get("kwargs") or {}
-    file, line, module = None, None, ""
+    kwargs, name = (target or {}).get("kwargs") or {}, (target or {}).get("target")
+    place: Place | None = None
     if isinstance(found, Target):
-        file, line, module = _place_of_target(found.file, found.name)
-    elif found is None and target is not None and target.get("target") == FOREIGN:
-        file, line, module = _place_of_target(str(kwargs.get("file")), str(kwargs.get("name")))
+        place = _place_of_target(found.file, found.name)
     elif found is not None:
-        file, line, module = _place_of_object(found)
-    if file is None and target is not None and target.get("target") != FOREIGN:
-        file, line, module = _place_of_name(str(target.get("target")))
-    if file is None:
+        place = _place_of_object(found)
+    elif name == FOREIGN:
+        place = _place_of_target(str(kwargs.get("file")), str(kwargs.get("name")))
+    if place is None and name not in (None, FOREIGN):
+        place = _place_of_name(str(name))
+    if place is None:
         return None
-    shown = _display_path(file, module, (here or Path.cwd()).resolve())
-    return {"file": shown, "line": max(line or 1, 1)}
+    shown = _display_path(place.file, place.module, (here or Path.cwd()).resolve())
+    return {"file": shown, "line": max(place.line or 1, 1)}
 
 
-def _place_of_target(file: str, name: str) -> tuple[Path | None, int | None, str]:
-    """Return file, line and module of a target's function."""
+class Place(NamedTuple):
+    """Place of a definition; the line and the module are None and empty if they are unknown."""
+
+    file: Path
+    line: int | None = None
+    module: str = ""
+
+
+def _place_of_target(file: str, name: str) -> Place | None:
+    """Return the place of a target's function."""
     path = Path(file) if file.endswith(".py") else adapter_file(file)
     if path is None or not path.is_file():
-        return None, None, ""
-    module = (
-        f"dpwitness.benchmarks.libraries.{path.parent.name}.{path.stem}"
-        if path.parent.parent == FOLDER
-        else ""
-    )
-    return path, line_of(path, name), module
+        return None
+    inside = path.parent.parent == FOLDER
+    module = f"dpwitness.benchmarks.libraries.{path.parent.name}.{path.stem}" if inside else ""
+    return Place(path, line_of(path, name), module)
 
 
-def _place_of_object(found: Any) -> tuple[Path | None, int | None, str]:
-    """Return file, line and module of the innermost callable; for an instance, those of
-    its class.
-    """
+def _place_of_object(found: Any) -> Place | None:
+    """Return the place of the innermost callable; for an instance, that of its class."""
     try:
         found = innermost(found, ("func", "__func__", "py_func", "__wrapped__"))
         code = getattr(found, "__code__", None)
         owner = found if code is not None or isinstance(found, type) else type(found)
         file = Path(code.co_filename if code is not None else inspect.getfile(owner))
         line = int(code.co_firstlineno) if code is not None else inspect.getsourcelines(owner)[1]
-    except (
-        Exception
-    ):  # a user's object may raise anything, and a missing place must not lose the verdict
-        return None, None, ""
-    return (file, line, str(owner.__module__ or "")) if file.is_file() else (None, None, "")
+    # a user's object may raise anything, and a missing place must not lose the verdict
+    except Exception:
+        return None
+    return Place(file, line, str(owner.__module__ or "")) if file.is_file() else None
 
 
-def _place_of_name(text: str) -> tuple[Path | None, int | None, str]:
-    """Return file, line and module of ``MODULE:NAME`` or ``FILE.py:NAME``, without importing
-    anything.
-    """
+def _place_of_name(text: str) -> Place | None:
+    """Return the place of ``MODULE:NAME`` or ``FILE.py:NAME``, without importing anything."""
     place, _, name = text.rpartition(":")
-    if place.endswith(".py"):
-        path = Path(place)
-        return (path, line_of(path, name), "") if path.is_file() else (None, None, "")
-    inside: Any = sys.modules.get(place)
-    for part in name.split(".") if inside is not None else ():
-        inside = getattr(inside, part, None)
-    if inside is not None:
-        return _place_of_object(inside)
+    if not place.endswith(".py"):
+        inside: Any = sys.modules.get(place)
+        for part in name.split(".") if inside is not None else ():
+            inside = getattr(inside, part, None)
+        if inside is not None:
+            return _place_of_object(inside)
+    module = "" if place.endswith(".py") else place
     try:
-        path = module_files(place, Path.cwd())[-1]
+        path = module_files(place, Path.cwd())[-1] if module else Path(place)
     except (InvalidArgument, ValueError, ImportError):
-        return None, None, ""
-    return (path, line_of(path, name), place) if path.suffix == ".py" else (None, None, "")
+        return None
+    return (
+        Place(path, line_of(path, name), module)
+        if path.suffix == ".py" and path.is_file()
+        else None
+    )
 
 
 def _display_path(file: Path, module: str, here: Path) -> str:

@@ -42,7 +42,7 @@ ADVICE = (
 )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class OutputComparison:
     """Comparison of pilot and training outputs: number of batches, smallest p-value, rounds of the
     smallest batch, and the only output.
@@ -54,18 +54,18 @@ class OutputComparison:
     # text of the output, if all outputs so far are equal; None if they are not
     only: str | None = ""
 
-    def add(self, one: Outputs, zero: Outputs) -> None:
-        """Compare a batch of outputs on D1 with a batch on D0."""
-        self.batches += 1
+    def with_batch(self, one: Outputs, zero: Outputs) -> OutputComparison:
+        """Return the comparison with one more batch of outputs on D1 and on D0."""
+        only = self.only
+        if only is not None:
+            texts = {_only_output(side) for side in (one, zero) if len(side)}
+            texts |= {only} if only else set()
+            only = texts.pop() if len(texts) == 1 else None
         # no number of further batches makes a difference of a smaller p-value doubtful
-        if self.p_value > 1e-12:
-            self.p_value = min(self.p_value, difference(one, zero))
-        self.fewest = min(self.fewest or 2**62, len(one) + len(zero))
-        if self.only is not None:
-            texts = {_only_output(side) for side in (one, zero) if len(side)} | (
-                {self.only} if self.only else set()
-            )
-            self.only = texts.pop() if len(texts) == 1 else None
+        settled = self.p_value <= 1e-12
+        p_value = self.p_value if settled else min(self.p_value, difference(one, zero))
+        fewest = min(self.fewest or 2**62, len(one) + len(zero))
+        return OutputComparison(self.batches + 1, p_value, fewest, only)
 
 
 def _only_output(side: Outputs) -> str | None:
@@ -87,26 +87,17 @@ def difference(one: Outputs, zero: Outputs) -> float:
     Each column, and its distance from the median, has a Kolmogorov-Smirnov test. If a column has
     few values, the counts of each value are tested as well.
     """
-    if min(len(one), len(zero)) < 8:
+    n, m = (min(len(side), _MAX_ROWS) for side in (one, zero))
+    if min(n, m) < 8:
         return 1.0
-    both = concatenate(
-        [
-            one.take(np.arange(min(len(one), _MAX_ROWS))),
-            zero.take(np.arange(min(len(zero), _MAX_ROWS))),
-        ]
-    )
-    n, m = min(len(one), _MAX_ROWS), min(len(zero), _MAX_ROWS)
+    both = concatenate([one.take(np.arange(n)), zero.take(np.arange(m))])
     found, columns = 1.0, both.matrix().T[: _MAX_COLUMNS + 1]
     for number, column in enumerate(columns):
-        with np.errstate(invalid="ignore", over="ignore"):
-            folded = (
-                []
-                if number == 0
-                else [np.abs(column - np.nanmedian(column))]
-                if np.isfinite(column).any()
-                else []
-            )
-        for values in (column, *folded):
+        tested = [column]
+        if number > 0 and np.isfinite(column).any():
+            with np.errstate(invalid="ignore", over="ignore"):
+                tested.append(np.abs(column - np.nanmedian(column)))
+        for values in tested:
             rank = np.unique(values, return_inverse=True)[1].ravel()
             counts = [np.bincount(side, minlength=rank.max() + 1) for side in (rank[:n], rank[n:])]
             gap = float(np.max(np.abs(np.cumsum(counts[0]) / n - np.cumsum(counts[1]) / m)))

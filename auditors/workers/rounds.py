@@ -108,30 +108,33 @@ def singles(
     """Return the encoded outputs on each dataset of runs one at a time; `sides` lists the dataset
     of each run in order.
     """
-    worker = getattr(run, "__self__", None)
+    worker, sizes = getattr(run, "__self__", None), np.bincount(sides, minlength=len(datasets))
     found: list[Any] = [[] for _ in datasets]
-    # its process runs one dataset after the other
     if isinstance(worker, Target) and run.__name__ == "sample":
+        # its process runs one dataset after the other
         for side in dict.fromkeys(sides.tolist()):
-            count = int(np.sum(sides == side))
-            found[side] = worker.sample_each(datasets[side], count, rngs[side])
+            found[side] = worker.sample_each(datasets[side], int(sizes[side]), rngs[side])
     else:
         for side in sides.tolist():
-            try:
-                raw = _call(run, datasets[side], 1, rngs[side])
-            except Exception as error:
-                _raise_unless_output(error)
-                found[side].append([error.with_traceback(None)])
-            else:
-                sized = isinstance(raw, list | tuple) or (isinstance(raw, np.ndarray) and raw.ndim)
-                if not sized or len(raw) != 1:
-                    encode(raw, 1)  # raises WrongShape unless it is one output
-                found[side].append(copied(raw))
+            found[side].append(_single(run, datasets[side], rngs[side]))
         found = [Parts(joined(each)) for each in found]
-    sizes = np.bincount(sides, minlength=len(datasets)).tolist()
     return [
-        encode(each, size) if size else NOTHING for each, size in zip(found, sizes, strict=True)
+        encode(each, int(size)) if size else NOTHING
+        for each, size in zip(found, sizes, strict=True)
     ]
+
+
+def _single(run: Run, dataset: Any, rng: Generator) -> Any:
+    """Return the output of one run, or its exception, as a sequence of one output."""
+    try:
+        raw = _call(run, dataset, 1, rng)
+    except Exception as error:
+        _raise_unless_output(error)
+        return [error.with_traceback(None)]
+    sized = isinstance(raw, list | tuple) or (isinstance(raw, np.ndarray) and raw.ndim)
+    if not sized or len(raw) != 1:
+        encode(raw, 1)  # raises WrongShape unless it is one output
+    return copied(raw)
 
 
 def run_side(run: Run, dataset: Any, size: int, rng: Generator) -> Outputs:
@@ -456,11 +459,10 @@ class Stage:
         sizes, order, rngs, coins = self.sides(index)
         datasets = (self.pair.d1, self.pair.d0)
         if self.single:
-            first, second = singles(
-                self.run, datasets, coins.permutation(np.repeat([0, 1], sizes)), rngs
-            )
-            return (first, second), rngs
-        result: list[Outputs | None] = [None, None]
+            turns = coins.permutation(np.repeat([0, 1], sizes))
+            one, zero = singles(self.run, datasets, turns, rngs)
+            return (one, zero), rngs
+        result = dict[int, Outputs | None]()
         for side in order:
             global_generators.seed_batch(rngs[side])
             result[side] = batch(self.run, datasets[side], sizes[side], rngs[side])

@@ -21,8 +21,9 @@ import shlex
 import sys
 import sysconfig
 import types
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from dpwitness.auditors.workers.loading import (
     line_of,
     module_files,
     named,
+    parsed_file,
     standard,
 )
 from dpwitness.core.values.json_codec import from_jsonable, is_registered, known_class, public_name
@@ -53,6 +55,7 @@ from dpwitness.core.values.json_reader import (
 )
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.program import command_script, resolved
+from dpwitness.mechanisms.wrappers.programs.worker_pool import adapter_file, environments
 from dpwitness.mechanisms.wrappers.recognition import split_form
 
 _DOTTED_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -75,6 +78,21 @@ _QUERY_RULE = record(
     dsn=text(1000),
     query=text(20_000),
 )
+_FOREIGN_RULE = record(
+    {
+        "python": nullable(text(1000)),
+        "kwargs": items(anything),
+        "time_limit": _limit,
+        "memory_limit": _limit,
+    },
+    file=text(1000, empty=False),
+    name=text(200, empty=False),
+)
+_PROGRAM_RULE = record(
+    {"cwd": text(1000), "text": text(10), "time_limit": _limit, "memory_limit": _limit},
+    command=listing(text(10_000), 1, 1000),
+)
+_TARGET_MODULE = "dpwitness.mechanisms.wrappers.programs.target"
 _MAX_SIZE = 200_000  # largest dimension, length or number of rounds of a mechanism
 
 
@@ -93,18 +111,22 @@ def permissions_for(target: Json | None, scores: Sequence[Json] = ()) -> list[st
     target and for `scores`.
     """
     words: list[str] = []
-    for each in (target, *(score["target"] for score in scores)):
-        while each is not None:
-            try:
-                Trust(tuple(words)).plan(each)
-            except NeedsPermission as needed:
-                if needed.word not in words:
-                    words.append(needed.word)
-                    continue
-            except InvalidArgument:
-                pass
-            break
+    for each in filter(None, (target, *(score["target"] for score in scores))):
+        with suppress(InvalidArgument):
+            word = _missing_permission(each, words)
+            while word is not None and word not in words:
+                words.append(word)
+                word = _missing_permission(each, words)
     return words
+
+
+def _missing_permission(target: Json, allow: Sequence[str]) -> str | None:
+    """Return the ``--allow`` text that a target needs in addition; None if it may run."""
+    try:
+        Trust(tuple(allow)).plan(target)
+    except NeedsPermission as needed:
+        return needed.word
+    return None
 
 
 def split_target(target: str, what: str = "target") -> tuple[str, str]:
@@ -139,42 +161,39 @@ class PlannedTarget:
 
     def describe(self) -> str:
         """Return target, file, line and arguments in one line."""
-        where = (
-            ""
-            if self.file is None
-            else f" ({_short_path(self.file)}{'' if self.line is None else f', line {self.line}'})"
-        )
+        line = "" if self.line is None else f", line {self.line}"
+        where = "" if self.file is None else f" ({_short_path(self.file)}{line})"
         arguments = json.dumps(self.kwargs)
         arguments = arguments if len(arguments) <= 400 else f"{arguments[:397]}..."
-        return f"{printable(self.target)}{printable(where)}" + (
-            f", arguments {arguments}" if self.kwargs else ""
-        )
+        given = f", arguments {arguments}" if self.kwargs else ""
+        return f"{printable(self.target)}{printable(where)}{given}"
 
-    def load(self) -> Any:
-        """Import the target, and build it if it is a class.
+    def find(self) -> Any:
+        """Import the target, and return it if it may run.
 
         Raises InvalidArgument if the target does not exist, is not a callable that may run, or if
         another file than the planned one defines its module.
         """
         # also by the module of an earlier layout
-        registered = known_class(f"{self.place}:{self.name}") if self.file is None else None
-        if registered is None:
+        found = known_class(f"{self.place}:{self.name}") if self.file is None else None
+        if found is None:
             is_script = self.file is not None and self.place.endswith(".py")
             module = imported(str(self.file) if is_script else self.place, self.target)
-            where = getattr(module, "__file__", None)
-            # not a target that a worker loads
-            itself = (
-                self.file is not None and split_form(self.target)[0] == f"{self.place}:{self.name}"
-            )
-            if itself and (
-                where is None or Path(where).resolve() != Path(str(self.file)).resolve()
-            ):
+            where = Path(getattr(module, "__file__", None) or os.devnull)
+            # a worker loads other targets
+            is_here = split_form(self.target)[0] == f"{self.place}:{self.name}"
+            if self.file is not None and is_here and where.resolve() != self.file.resolve():
                 raise InvalidArgument(
                     f"{self.argument} must come from {self.file}, but {self.place} was imported "
                     f"from {where}"
                 )
-        found = named(module, self.name, self.place) if registered is None else registered
+            found = named(module, self.name, self.place)
         self.trust.check_object(found, self)
+        return found
+
+    def load(self) -> Any:
+        """Return the target as `find` does, built from its arguments if it is a class."""
+        found = self.find()
         kwargs = {
             key: from_jsonable(
                 value, f"{self.argument}.kwargs.{key[:60]}", self.trust.resolve_class
@@ -213,11 +232,12 @@ class Trust:
         place, name = split_target(fields["target"], what)
         plan = PlannedTarget(fields["target"], place, name, fields.get("kwargs", {}), self, what)
         if fields["target"] == FOREIGN:
-            return self._plan_foreign(plan)
+            is_program = "command" in plan.kwargs
+            return self._plan_program(plan) if is_program else self._plan_foreign(plan)
         if fields["target"] == QUERY:  # may read files: the user names its database and its text
             query = _QUERY_RULE(plan.kwargs, f"{what}.kwargs")
-            parts = [query["dsn"], query["query"], *filter(None, [query.get("setup")])]
-            if (word := " ".join(parts)) not in self.allow:
+            word = " ".join(filter(None, [query["dsn"], query["query"], query.get("setup")]))
+            if word not in self.allow:
                 raise NeedsPermission(
                     f"{what} is a database query, which runs only if it is named", word
                 )
@@ -228,21 +248,14 @@ class Trust:
                     f"{what} {short_json(plan.target)} is not a mechanism of this project"
                 )
             # users may build larger mechanisms themselves; the number of records is not limited
-            left: list[tuple[str, Any]] = [(f"{what}.kwargs", plan.kwargs)]
-            while left:
-                here, item = left.pop()
-                for key, value in item.items() if isinstance(item, dict) else ():
-                    if isinstance(value, int) and abs(value) > _MAX_SIZE and key != "records":
-                        raise InvalidArgument(
-                            f"{here}.{key} must be at most {_MAX_SIZE:,} in a witness, got "
-                            f"{short_json(value)}; for larger sizes, pass the mechanism"
-                        )
-                    left.append((f"{here}.{key[:60]}", value))
+            for path, value in _large_numbers(plan.kwargs, f"{what}.kwargs"):
+                raise InvalidArgument(
+                    f"{path} must be at most {_MAX_SIZE:,} in a witness, got {short_json(value)}; "
+                    "for larger sizes, pass the mechanism"
+                )
             return plan
         file = self._permitted_file(place, name, what)
-        return PlannedTarget(
-            plan.target, place, name, plan.kwargs, self, what, file, line_of(file, name)
-        )
+        return replace(plan, file=file, line=line_of(file, name))
 
     def _permitted_file(self, place: str, name: str, what: str) -> Path:
         """Return the file of a module or path, if it may run."""
@@ -256,14 +269,13 @@ class Trust:
             if place.endswith(".py")
             else module_files(place, self.folder)
         )
-        if not self._allowed(place, name, files[-1]):
-            for file in files:
-                if not self._in_user_folder(file):
-                    target = f"{place}:{name}"
-                    raise NeedsPermission(
-                        f"{what} {short_json(target)} lies in {file}, outside the current folder",
-                        target,
-                    )
+        outside = [file for file in files if not self._in_user_folder(file)]
+        if outside and not self._allowed(place, name, files[-1]):
+            target = f"{place}:{name}"
+            raise NeedsPermission(
+                f"{what} {short_json(target)} lies in {outside[0]}, outside the current folder",
+                target,
+            )
         return files[-1]
 
     def _resolve_file(self, place: str, name: str) -> Path:
@@ -275,37 +287,31 @@ class Trust:
         if self.base is not None and not path.is_absolute():
             base = self.base.resolve()
             tried += [folder / path for folder in (base, *list(base.parents)[:4])]
-        for candidate in tried:
-            try:
-                if candidate.is_file():
-                    return candidate.resolve()
-            except (OSError, ValueError):
-                continue
-        raise InvalidArgument(
-            f"target must name an existing file, got {short_json(place)}; if it has moved, "
-            f"pass its new path: --target FILE.py:{name}"
-        )
+        found = next(filter(os.path.isfile, tried), None)
+        if found is None:
+            raise InvalidArgument(
+                f"target must name an existing file, got {short_json(place)}; if it has moved, "
+                f"pass its new path: --target FILE.py:{name}"
+            )
+        return found.resolve()
 
     def _allowed(self, place: str, name: str, file: Path) -> bool:
         """Return whether the user allows this target."""
-        for entry in self.allow:
-            if split_form(entry)[0] == f"{place}:{name}":
-                return True
-            where, _, what = split_form(entry)[0].rpartition(":")
-            if where.endswith(".py") and what == name and (self.folder / where).resolve() == file:
-                return True
-        return False
+        entries = (split_form(entry)[0].rpartition(":") for entry in self.allow)
+        return any(
+            where == place or (where.endswith(".py") and (self.folder / where).resolve() == file)
+            for where, _, what in entries
+            if what == name
+        )
 
     def _in_user_folder(self, file: Path) -> bool:
         """Return whether a file lies under the current folder and is not an installed package."""
-        folder = self.folder.resolve()
-        real = file.resolve()
+        folder, real = self.folder.resolve(), file.resolve()
         if folder == Path(folder.anchor) or not real.is_relative_to(folder):
             return False
+        installed = {"site-packages", "dist-packages"} & set(real.relative_to(folder).parts)
         library = Path(sysconfig.get_path("stdlib")).resolve()
-        return not (
-            {"site-packages", "dist-packages"} & set(real.relative_to(folder).parts)
-        ) and not real.is_relative_to(library)
+        return not installed and not real.is_relative_to(library)
 
     def check_object(self, found: Any, plan: PlannedTarget) -> None:
         """Raise InvalidArgument for an object that an importable module merely re-exports."""
@@ -322,17 +328,7 @@ class Trust:
                 "library, which a witness may not run"
             )
         if plan.file is None:
-            runs = (
-                isinstance(found, type)
-                and callable(getattr(found, "sample", None))
-                and is_registered(public_name(found))
-            )
-            measured = (
-                isinstance(found, types.FunctionType)
-                and home.startswith("dpwitness.proofs_checks.")
-                and _OWN_MODULE.fullmatch(home)
-            )
-            if not (runs or measured or plan.target in (*_OWN_FUNCTIONS, FOREIGN, QUERY)):
+            if not _is_own(found) and plan.target not in (*_OWN_FUNCTIONS, FOREIGN, QUERY):
                 raise InvalidArgument(
                     f"{plan.argument} {short_json(plan.target)} is not a mechanism of this project"
                 )
@@ -353,70 +349,44 @@ class Trust:
 
     def resolve_class(self, name: str, path: str) -> type:
         """Import a dataset class that is not this project's, under the rules for targets."""
-        place, cls = split_target(name, path)
-        if place.partition(".")[0] == "dpwitness":
+        if split_target(name, path)[0].partition(".")[0] == "dpwitness":
             raise InvalidArgument(
                 f"{path} must be one of this project's dataset classes, got {short_json(name)}"
             )
-        plan = self.plan({"target": name}, path)
-        found = named(
-            imported(place if not place.endswith(".py") else str(plan.file), name), cls, place
-        )
-        self.check_object(found, plan)
+        found = self.plan({"target": name}, path).find()
         if not isinstance(found, type):
             raise InvalidArgument(f"{path} must name a class, got {short_json(name)}")
         return found
 
+    def _plan_program(self, plan: PlannedTarget) -> PlannedTarget:
+        """Check a program. The user must name its full command, and its folder if this is not the
+        current one.
+        """
+        fields = _PROGRAM_RULE(plan.kwargs, f"{plan.argument}.kwargs")
+        command, folder = fields["command"], (self.folder / fields.get("cwd", ".")).resolve()
+        here = folder == self.folder.resolve()
+        word = shlex.join(command) + ("" if here else f" in {folder}")
+        if word not in self.allow:
+            raise NeedsPermission(f"{plan.argument} runs the program {short_json(word)}", word)
+        file = command_script(command, str(folder)) or Path(resolved(command, str(folder)))
+        kwargs = fields | {"cwd": str(folder)}
+        return replace(
+            plan, target=word, place=_TARGET_MODULE, name="Target", kwargs=kwargs, file=file
+        )
+
     def _plan_foreign(self, plan: PlannedTarget) -> PlannedTarget:
         """Check a target that runs in a separate interpreter: its file, its name and the
-        interpreter; or a program, whose command must be allowed.
+        interpreter.
         """
-        from dpwitness.mechanisms.wrappers.programs.worker_pool import adapter_file, environments
-
-        rule = record(
-            {
-                "python": nullable(text(1000)),
-                "kwargs": items(anything),
-                "time_limit": _limit,
-                "memory_limit": _limit,
-            },
-            file=text(1000, empty=False),
-            name=text(200, empty=False),
-        )
-        if "command" in plan.kwargs:
-            # the user must name its full command, and its folder if this is not the current one
-            program_rule = record(
-                {"cwd": text(1000), "text": text(10), "time_limit": _limit, "memory_limit": _limit},
-                command=listing(text(10_000), 1, 1000),
-            )
-            fields = program_rule(plan.kwargs, f"{plan.argument}.kwargs")
-            folder = (self.folder / fields.get("cwd", ".")).resolve()
-            word = shlex.join(fields["command"]) + (
-                "" if folder == self.folder.resolve() else f" in {folder}"
-            )
-            if word not in self.allow:
-                raise NeedsPermission(f"{plan.argument} runs the program {short_json(word)}", word)
-            file = command_script(fields["command"], str(folder)) or Path(
-                resolved(fields["command"], str(folder))
-            )
-            return PlannedTarget(
-                word,
-                "dpwitness.mechanisms.wrappers.programs.target",
-                "Target",
-                fields | {"cwd": str(folder)},
-                self,
-                plan.argument,
-                file,
-            )
-        fields = rule(plan.kwargs, f"{plan.argument}.kwargs")
+        fields = _FOREIGN_RULE(plan.kwargs, f"{plan.argument}.kwargs")
         place, name, python = fields["file"], fields["name"], fields.get("python")
         split_target(f"{place}:{name}", plan.argument)
-        known = python is None or python in environments()
+        allowed = (*self.allow, sys.executable)
         # paths are compared as written: an environment's interpreter is a link, and its packages
         # lie next to the link
-        if not known and not any(
-            python == one or (os.sep in python and os.path.abspath(python) == os.path.abspath(one))
-            for one in (*self.allow, sys.executable)
+        if python is not None and not (
+            python in (*environments(), *allowed)
+            or (os.sep in python and os.path.abspath(python) in map(os.path.abspath, allowed))
         ):
             raise NeedsPermission(
                 f"{plan.argument} runs in the interpreter {short_json(python)}, which is not "
@@ -424,28 +394,40 @@ class Trust:
                 python,
             )
         adapter = None if place.endswith(".py") else adapter_file(place)
-        if adapter is None:
-            file = self._permitted_file(place, name, plan.argument)
-            if place.endswith(".py"):
-                fields["file"] = str(file)
-        else:
-            file = adapter
+        file = adapter or self._permitted_file(place, name, plan.argument)
+        if place.endswith(".py"):
+            fields["file"] = str(file)
         name, _ = split_form(name)
-        if name.partition(".")[0] in imports_of(file):
+        if name.partition(".")[0] in imports_of(parsed_file(file)):
             raise InvalidArgument(
                 f"{plan.argument} must be defined in {_short_path(file)}, {short_json(name)} "
                 "is only imported there"
             )
-        return PlannedTarget(
-            f"{place}:{name}",
-            "dpwitness.mechanisms.wrappers.programs.target",
-            "Target",
-            fields,
-            self,
-            plan.argument,
-            file,
-            line_of(file, name),
+        return replace(
+            plan,
+            target=f"{place}:{name}",
+            place=_TARGET_MODULE,
+            name="Target",
+            kwargs=fields,
+            file=file,
+            line=line_of(file, name),
         )
+
+
+def _is_own(found: Any) -> bool:
+    """Return whether an object is a mechanism of this project, or a measure of its claims."""
+    if isinstance(found, type):
+        return callable(getattr(found, "sample", None)) and is_registered(public_name(found))
+    measures = found.__module__ if isinstance(found, types.FunctionType) else ""
+    return measures.startswith("dpwitness.proofs_checks.") and bool(_OWN_MODULE.fullmatch(measures))
+
+
+def _large_numbers(value: Any, path: str) -> Iterator[tuple[str, int]]:
+    """Yield the numbers above `_MAX_SIZE` in JSON objects, each with its path."""
+    for key, item in value.items() if isinstance(value, dict) else ():
+        if isinstance(item, int) and abs(item) > _MAX_SIZE and key != "records":
+            yield f"{path}.{key}", item
+        yield from _large_numbers(item, f"{path}.{key[:60]}")
 
 
 def _short_path(path: Path) -> str:

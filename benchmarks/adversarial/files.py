@@ -13,7 +13,7 @@ from typing import Any
 from numpy.random import Generator
 
 from dpwitness import audit, replay
-from dpwitness.auditors.witnesses.witness_reader import seal
+from dpwitness.auditors.witnesses.seals import seal
 from dpwitness.benchmarks.adversarial.attack import PAIR, Attack, refusal, response, seed_of
 from dpwitness.benchmarks.adversarial.stores import run_command
 from dpwitness.mechanisms import PureDP

@@ -23,7 +23,7 @@ from dpwitness.auditors.statistics.combination import (
     reweight_for_extension,
     shares_spent,
 )
-from dpwitness.auditors.witnesses.witness_reader import seal
+from dpwitness.auditors.witnesses.seals import seal
 from dpwitness.benchmarks.adversarial.attack import (
     PAIR,
     RATE_RUNS,

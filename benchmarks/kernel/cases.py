@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dpwitness.auditors.witnesses.witness_reader import seal
+from dpwitness.auditors.witnesses.seals import seal
 from dpwitness.core.values.json_reader import Json
 
 STAGE: Json = {

@@ -25,12 +25,8 @@ from numpy.random import Generator
 from dpwitness.auditors.events.event import Binned, renyi_lower_bound
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
-from dpwitness.auditors.witnesses.witness_reader import (
-    check_seal,
-    fingerprint,
-    load_json,
-    read_checked_witness,
-)
+from dpwitness.auditors.witnesses.seals import check_seal, fingerprint
+from dpwitness.auditors.witnesses.witness_reader import load_json, read_checked_witness
 from dpwitness.benchmarks.kernel.cases import SCORE, TARGET, array, audit, pair, places
 from dpwitness.benchmarks.kernel.events import CLASSES, random_event, random_simple_event
 from dpwitness.core.claims import Claim, exact_claim, exact_text, parse_claim

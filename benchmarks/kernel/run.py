@@ -15,7 +15,7 @@ from pathlib import Path
 import dpwitness
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
-from dpwitness.auditors.witnesses.witness_reader import seal
+from dpwitness.auditors.witnesses.seals import seal
 from dpwitness.benchmarks.kernel.cases import audit
 from dpwitness.benchmarks.kernel.mutants import is_detected, right_answers, sample
 from dpwitness.benchmarks.table import Row, Table

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import sqlite3
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 from dpwitness import mechanisms, reports
-from dpwitness.auditors.witnesses.store import Store, StoredAudit, open_store, read_store
+from dpwitness.auditors.witnesses.store import StoredAudit, open_store, read_store, reporting_damage
 from dpwitness.clone import from_clone, is_clone
 from dpwitness.commands.claims import list_claims
 from dpwitness.commands.common import print_json
@@ -340,13 +338,12 @@ def _list_environments(as_json: bool) -> int:
 
 
 def store(args: argparse.Namespace) -> int:
-    """Run ``dpwitness store gc``: remove damaged and named audits, and the chunks of finished
-    audits; return the exit code.
+    """Run ``dpwitness store gc``: remove named audits, and the chunks of finished audits; return
+    the exit code.
     """
     file = Path(args.file)
-    with _readable(args.file), open_store(args.file) as opened:
-        before, damaged = file.stat().st_size, opened.clear_damage()
-        entries = opened.entries()
+    with reporting_damage(file), open_store(args.file) as opened:
+        before, entries = file.stat().st_size, opened.entries()
         existing = {entry.name for entry in entries}
         unknown = sorted(set(args.names) - existing)
         if unknown:
@@ -361,24 +358,11 @@ def store(args: argparse.Namespace) -> int:
         for entry in finished:
             opened.drop(entry.id, only_chunks=True)
         opened.connection.execute("VACUUM")
-    if damaged:
-        print(f"{damaged} damaged audits removed")
     print(
         f"{len(finished)} audits were reduced to results: {before / 1e6:.1f} MB before, "
         f"{file.stat().st_size / 1e6:.1f} MB now"
     )
     return OK
-
-
-@contextmanager
-def _readable(file: str) -> Iterator[None]:
-    """Raise InvalidArgument for damage to the file outside the rows, or a full disk."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise InvalidArgument(
-            f"store is damaged or cannot be written, got {file}: {error}"
-        ) from None
 
 
 def _list_stores(files: Sequence[str], as_json: bool) -> int:
@@ -388,14 +372,16 @@ def _list_stores(files: Sequence[str], as_json: bool) -> int:
     """
     rows: list[Json] = []
     for file in files:
-        with _readable(file), read_store(file) as opened:
+        with reporting_damage(Path(file)), read_store(file) as opened:
             entries = opened.entries()
             if not as_json:
                 cells = [(reports.name_cell(it.name), _format_state(it)) for it in entries]
                 size = f"{len(entries)} audits, {Path(file).stat().st_size / 1e6:.1f} MB"
                 where = f"{file}: " if len(files) > 1 else ""
                 print("\n".join([*reports.aligned(cells), where + size]))
-            _require_intact(opened, entries)
+            opened.require_intact()
+            for entry in entries:
+                entry.require_consistent()
         rows += [
             {
                 "name": entry.name,
@@ -412,18 +398,6 @@ def _list_stores(files: Sequence[str], as_json: bool) -> int:
     if as_json:
         print_json(rows)
     return OK
-
-
-def _require_intact(store: Store, entries: list[StoredAudit]) -> None:
-    names = {entry.id: entry.name for entry in entries}
-    for damage in store.damage():
-        name = damage.name or names.get(damage.audit)
-        raise InvalidArgument(
-            f"store is damaged{f' at audit {name}' if name else ''} ({damage.row}), got "
-            f"{store.path}: remove the damaged audits with `dpwitness store gc {store.path}`"
-        )
-    for entry in entries:
-        entry.require_consistent()
 
 
 def _format_state(entry: StoredAudit) -> str:

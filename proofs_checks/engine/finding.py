@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 from dpwitness.auditors.density.result import EVIDENCE
 from dpwitness.auditors.witnesses.kinds import Kind
 from dpwitness.auditors.witnesses.result import Result
+from dpwitness.auditors.witnesses.seals import seal
 from dpwitness.auditors.witnesses.verdicts import environment, strict
-from dpwitness.auditors.witnesses.witness_reader import EXTENDED, either, seal
+from dpwitness.auditors.witnesses.witness_reader import EXTENDED, either
 from dpwitness.core import InvalidArgument
 from dpwitness.core.values.json_reader import Json, anything, items, listing, nullable, number, text
 from dpwitness.core.values.validation import require_one_of

@@ -15,7 +15,7 @@ from typing import Any
 
 from dpwitness.auditors.witnesses.parquet_files import has_frame_files, write_frame_files
 from dpwitness.auditors.witnesses.result import Result
-from dpwitness.auditors.witnesses.witness_reader import seal
+from dpwitness.auditors.witnesses.seals import seal
 from dpwitness.core.values.atomic_files import (
     atomic_folder,
     json_text,

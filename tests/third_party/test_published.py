@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dpwitness.auditors.witnesses.witness_reader import check_seal, load_json, read_checked_witness
+from dpwitness.auditors.witnesses.seals import check_seal
+from dpwitness.auditors.witnesses.witness_reader import load_json, read_checked_witness
 from dpwitness.benchmarks.libraries.rows import ROWS
 from dpwitness.benchmarks.libraries.suite import cases
 from dpwitness.benchmarks.pages.third_party_page import page

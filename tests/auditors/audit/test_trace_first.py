@@ -10,8 +10,8 @@ import pytest
 from dpwitness import Pair, Verdict, audit
 from dpwitness.auditors.events.outputs import TrainingSet, concatenate, encode
 from dpwitness.auditors.events.scorers import fit_shift
-from dpwitness.auditors.traces.evidence import TraceEvidence
-from dpwitness.auditors.traces.first_look import Limits, worst_evidence, worst_pairs
+from dpwitness.auditors.traces.evidence import Limits, TraceEvidence
+from dpwitness.auditors.traces.first_look import worst_evidence, worst_pairs
 from dpwitness.mechanisms import parse_claim
 from dpwitness.reports.audit.document import build_document, checked_document
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
-from dpwitness.auditors.traces.calls import CallNumbers, Losses, add, permute_and_flip
+from dpwitness.auditors.traces.calls import permute_and_flip
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.textbook.zoo import zoo
 from dpwitness.mechanisms.wrappers.programs.target import Target
@@ -139,11 +139,13 @@ def test_permute_and_flip_by_enumeration(utilities):
 
 
 def test_composition_at_delta_is_below_the_sum_and_above_the_best():
-    losses = Losses()
-    for _ in range(20):
-        add(losses, "x", "laplace", CallNumbers(np.array([0.1]), 0.1, 1.0))
-    exact = losses.parameter(dpw.ApproxDP(1.0, 1e-3))
-    assert losses.pure() == pytest.approx(2.0)
+    def twenty(data, size, rng):
+        return rng.laplace(np.full((size, 20), 0.1 * data[0]), 1.0)
+
+    pure, exact = (
+        dpw.trace(twenty, PAIR, claim, confirm=False).loss for claim in ("pure:1", "approx:1,1e-3")
+    )
+    assert pure == pytest.approx(2.0)
     assert 0.5 < exact < 1.9
 
 

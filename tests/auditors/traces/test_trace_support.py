@@ -8,7 +8,8 @@ import pytest
 import dpwitness as dpw
 from dpwitness import Pair, Verdict
 from dpwitness.auditors.traces import first_look
-from dpwitness.auditors.traces.first_look import Limits, worst_evidence, worst_pairs
+from dpwitness.auditors.traces.evidence import Limits
+from dpwitness.auditors.traces.first_look import worst_evidence, worst_pairs
 from dpwitness.mechanisms import parse_claim
 from dpwitness.reports.audit.document import build_document, checked_document
 

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 from stored_audits import PAIR, SMALL, SOURCE, noisy, stopping
 
@@ -136,10 +135,3 @@ def test_a_library_that_has_changed_below_the_target_is_seen(tmp_path, monkeypat
         r"gc",
     ):
         audit(drifting, **SMALL, store=tmp_path / "run.db")
-
-
-def unseeded(dataset, size, rng):
-    return dataset[0] + np.random.default_rng().laplace(0.0, 1.0, size)
-
-
-unseeded.seeded = False

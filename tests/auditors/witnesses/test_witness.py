@@ -12,12 +12,8 @@ from dpwitness import InvalidArgument, Pair, PureDP, Verdict, audit, audit_utili
 from dpwitness.auditors import MeanBound
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
-from dpwitness.auditors.witnesses.witness_reader import (
-    check_seal,
-    load_json,
-    read_checked_witness,
-    seal,
-)
+from dpwitness.auditors.witnesses.seals import check_seal, seal
+from dpwitness.auditors.witnesses.witness_reader import load_json, read_checked_witness
 from dpwitness.auditors.workers.loading import describe_target
 from dpwitness.mechanisms import Laplace, zoo
 

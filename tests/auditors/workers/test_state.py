@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpwitness import Pair, Target, Verdict, audit
+from dpwitness import Pair, Verdict, audit
 from dpwitness.auditors.workers.engine import Inline
 from dpwitness.mechanisms.wrappers.programs.inside import global_generators
 from dpwitness.mechanisms.wrappers.programs.target import Isolated
@@ -90,17 +90,6 @@ def test_global_generators_give_the_same_counts_on_any_executor(kind):
     if kind != "global_at_times":
         assert (random.getstate(), np.random.get_state()[1].tolist()) == before  # noqa: NPY002
     assert run(mechanism, seed=2).tally != run(mechanism, seed=1).tally
-
-
-@pytest.fixture
-def target(tmp_path):
-    path = tmp_path / "globally.py"
-    path.write_text(
-        "import numpy as np\n\ndef noise(dataset, size, rng):\n    return np.random.random(size)\n"
-    )
-    found = Target(str(path), "noise")
-    yield found
-    found.close()
 
 
 def test_all_known_generators_are_seeded_and_put_back():

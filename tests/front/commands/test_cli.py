@@ -114,7 +114,7 @@ def test_a_violation_and_its_witness_are_written(shell):
         ((*LEAKY, *PAIR, "--search-seconds", "9"), "--search-seconds needs --search"),
         ((*LEAKY, *PAIR, "--sequential", "--white-box"), "cannot be combined with --white-box"),
         (("plan", "--d0", "[0]", "--d1", "[1]", "--find", "2"), "needs a target MODULE:NAME"),
-        (("replay", "none.json"), 'witness file must be readable, got "none.json"'),
+        (("replay", "none.json"), "replay: none.json must be readable"),
         (("replay", "mine.py"), "mine.py is not a complete JSON file"),
         (("suite", "cellar"), "suite must be one of zoo, papers"),
         (("suite", "zoo", "-k", "laplace and"), "-k must be words with and, or, not"),

@@ -16,7 +16,7 @@ from flint import arb, ctx
 import dpwitness
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.combination import Part, combined_bound
-from dpwitness.auditors.witnesses.witness_reader import seal
+from dpwitness.auditors.witnesses.seals import seal
 from dpwitness.benchmarks.kernel.answers import BOUNDS, answer, bounds_of, questions
 from dpwitness.core.claims import parse_claim
 from dpwitness.proofs_checks.kernel import checker as k

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from dpwitness.auditors.events.rule_reader import check_event
-from dpwitness.auditors.witnesses.witness_reader import seal
+from dpwitness.auditors.witnesses.seals import seal
 from dpwitness.benchmarks.kernel.answers import BOUNDS
 from dpwitness.benchmarks.kernel.cases import EVENT, array, audit, labelled, pair
 from dpwitness.benchmarks.kernel.rules import rules
