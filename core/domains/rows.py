@@ -92,17 +92,11 @@ class Rows(Tabular):
         object.__setattr__(self, "labels", require_labels(self.labels, "Rows"))
         if not self.features and not self.labels:
             raise InvalidArgument("Rows: features or labels must name a column, got none")
-        categories = distinct_columns("categories", self.categories, len(self.features))
+        count = len(self.features)
+        categories = distinct_columns("categories", self.categories, count)
+        whole = {*distinct_columns("integer", self.integer, count), *categories}
         object.__setattr__(self, "categories", categories)
-        object.__setattr__(
-            self,
-            "integer",
-            tuple(
-                sorted(
-                    {*distinct_columns("integer", self.integer, len(self.features)), *categories}
-                )
-            ),
-        )
+        object.__setattr__(self, "integer", tuple(sorted(whole)))
         for column in self.integer:
             if math.ceil(self.features[column][0]) > math.floor(self.features[column][1]):
                 interval = f"{list(self.features[column])} of column {column}"
@@ -112,25 +106,18 @@ class Rows(Tabular):
         # the domain must contain at least one pair of neighbors
         kinds = len(set(self.labels))
         least = kinds if self.every_label else 0
-        fixed = not any(low < high or self.outside for low, high in self.columns)
-        if self.size < least + (self.relation == "add-remove"):
-            both = (
-                "both datasets"
-                if self.relation == "replace-one"
-                else "both datasets, one a row shorter"
-            )
+        one_shorter = self.relation == "add-remove"
+        if self.size < least + one_shorter:
+            both = "both datasets, one a row shorter" if one_shorter else "both datasets"
             raise InvalidArgument(
                 f"Rows: domain must have neighbors, got size {self.size} for {kinds} labels "
                 f"that each occur in {both}"
             )
-        if self.relation == "replace-one" and fixed and kinds < 2:
+        moving = any(low < high or self.outside for low, high in self.columns)
+        if not (one_shorter or moving or (kinds > 1 and self.size > least)):
             raise InvalidArgument(
-                "Rows: domain must have neighbors, got a domain in which all rows are equal"
-            )
-        if self.relation == "replace-one" and fixed and self.size == least:
-            raise InvalidArgument(
-                f"Rows: domain must have neighbors, got size {self.size} for {kinds} labels "
-                "that must all occur"
+                f"Rows: domain must have neighbors, got {self.size} rows of {kinds} labels that "
+                "cannot change"
             )
 
     @property
@@ -194,32 +181,30 @@ def _changes(domain: Rows) -> Iterator[Change]:
     after is used.
     """
     low, middle, high = _corner_values(domain)
+    below, above = far_outside_interval(low, high)
     labels: list[tuple[float, ...]] = [(label,) for label in sorted(domain.labels)] or [()]
     first, last = labels[0], labels[-1]
-    if domain.outside:
-        below, above = far_outside_interval(low, high)
-        yield "features far outside", np.append(below, last), np.append(above, last)
-    yield "features from low to high", np.append(low, last), np.append(high, last)
-    if first != last:
-        yield "one label flipped", np.append(high, first), np.append(high, last)
-        yield "features and label flipped", np.append(low, first), np.append(high, last)
-    yield "features from the middle to high", np.append(middle, last), np.append(high, last)
-    if first != last:
-        yield "one label flipped, low features", np.append(low, last), np.append(low, first)
-    if len(low) > 1:
-        side = np.arange(len(low)) % 2 == 0
-        yield (
-            "features alternately low and high",
-            np.append(np.where(side, low, high), last),
-            np.append(np.where(side, high, low), last),
-        )
-        yield (
-            "one feature from low to high",
-            np.append(low, last),
-            np.append(np.where(np.arange(len(low)) == 0, high, low), last),
-        )
-    for label in labels[1:-1][:NAMED_LABELS]:
-        yield f"label {label[0]:g} for the lowest", np.append(high, first), np.append(high, label)
+    side = np.arange(len(low)) % 2 == 0
+    odd, even = np.where(side, low, high), np.where(side, high, low)
+    one_high = np.where(np.arange(len(low)) == 0, high, low)
+    flip, several = first != last, len(low) > 1
+    table = (  # whether the change applies, its description, features and label of both rows
+        (domain.outside, "features far outside", (below, last), (above, last)),
+        (True, "features from low to high", (low, last), (high, last)),
+        (flip, "one label flipped", (high, first), (high, last)),
+        (flip, "features and label flipped", (low, first), (high, last)),
+        (True, "features from the middle to high", (middle, last), (high, last)),
+        (flip, "one label flipped, low features", (low, last), (low, first)),
+        (several, "features alternately low and high", (odd, last), (even, last)),
+        (several, "one feature from low to high", (low, last), (one_high, last)),
+        *(
+            (True, f"label {label[0]:g} for the lowest", (high, first), (high, label))
+            for label in labels[1:-1][:NAMED_LABELS]
+        ),
+    )
+    for applies, why, before, after in table:
+        if applies:
+            yield why, np.append(*before), np.append(*after)
 
 
 def _smaller_changes(domain: Rows) -> Iterator[Change]:
@@ -244,23 +229,22 @@ def _crowds(domain: Rows) -> Iterator[tuple[str, FloatArray]]:
     n = domain.size - 1
     low, middle, high = _corner_values(domain)
     labels = sorted(domain.labels)
-
-    def crowd(features: list[FloatArray], values: list[float]) -> FloatArray:
-        rows = [
-            np.append(features[i % len(features)], values[i % len(values)] if values else [])
-            for i in range(n)
-        ]
-        return np.array(rows).reshape(n, len(low) + bool(labels))
-
-    yield "others in the middle", crowd([middle], labels[:1])
+    crowds: dict[str, tuple[list[FloatArray], list[float]]] = {
+        "others in the middle": ([middle], labels[:1]),
+        "others low, labels in turn": ([low], labels),
+        "others low": ([low], labels[:1]),
+        "others high": ([high], labels[:1]),
+        "others low and high, labels in turn": ([low, high], labels),
+        "others high, labels in turn": ([high], labels),
+    }
     if n == 0:
-        return
-    if len(labels) > 1:
-        yield "others low, labels in turn", crowd([low], labels)
-    yield "others low", crowd([low], labels[:1])
-    yield "others high", crowd([high], labels[:1])
-    yield "others low and high, labels in turn", crowd([low, high], labels)
-    yield "others high, labels in turn", crowd([high], labels)
+        crowds = {"others in the middle": ([middle], labels[:1])}
+    elif len(labels) < 2:
+        del crowds["others low, labels in turn"]
+    for why, (features, values) in crowds.items():
+        rows = np.resize(np.array(features), (n, len(low)))
+        columns = [rows, np.resize(values, (n, 1))] if labels else [rows]
+        yield why, np.hstack(columns)
 
 
 @dataclass(frozen=True, slots=True)
