@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -22,16 +22,14 @@ from dpwitness.core.domains.base import (
     PLACES,
     Domain,
     SearchSpace,
+    chosen,
     items,
     ranked,
     require_labels,
     sized,
 )
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.values.validation import InvalidArgument, require
-
-if TYPE_CHECKING:
-    pass
+from dpwitness.core.values.validation import require, require_rules
 
 Record = tuple[FloatArray, float]
 Counted = tuple[FloatArray, float, int]
@@ -79,13 +77,12 @@ class LabelledBall(Domain):
         )
         require_labels(self.labels, "LabelledBall")
         object.__setattr__(self, "labels", tuple(items("labels", self.labels, "LabelledBall")))
-        if not self.labels:
-            raise InvalidArgument("LabelledBall: labels must name at least one value, got ()")
-        if self.relation == "add-remove" and self.size < 2:
-            raise InvalidArgument(
-                f"LabelledBall: domain must have neighbors, got size {self.size}: its only "
-                "record cannot be removed"
-            )
+        removable = self.relation != "add-remove" or self.size > 1
+        require_rules(
+            "LabelledBall",
+            (self.labels, "labels must name at least one value", self.labels),
+            (removable, "domain must have neighbors, its only record cannot be removed", self.size),
+        )
 
     def length(self, x: FloatArray) -> FloatArray:
         """Return |x| of each row in floating-point arithmetic."""
@@ -133,7 +130,7 @@ class LabelledBall(Domain):
 
     def catalogue(self) -> Iterable[Pair | None]:
         """Yield fixed pairs: changed records at corners of the domain, among common records."""
-        crowds, changes = list(_crowds(self)), list(_changes(self))
+        crowds, changes = _crowds(self), _changes(self)
         for rank in range(len(crowds) + len(changes) - 1):
             for turn, (common_name, common), (why, first, second) in ranked(crowds, changes, rank):
                 at, _ = PLACES[turn]
@@ -289,8 +286,8 @@ def build_labelled_pair(
     return domain.pair(dataset([(*first, 1)]), dataset(changed), why)
 
 
-def _changes(domain: LabelledBall) -> Iterator[tuple[str, Record, Record]]:
-    """Yield replaced records: opposite, against the origin, another direction, shortened; every
+def _changes(domain: LabelledBall) -> list[tuple[str, Record, Record]]:
+    """Return replaced records: opposite, against the origin, another direction, shortened; every
     pair of extreme labels.
     """
     low, high = min(domain.labels), max(domain.labels)
@@ -299,43 +296,38 @@ def _changes(domain: LabelledBall) -> Iterator[tuple[str, Record, Record]]:
     mixed[0] = domain.radius
     several, flip = domain.dimension > 1, high > low
     cube = several and domain.norm == "linf"
-    table = (  # whether the change applies, its description, both records
-        (True, "x against -x", (extreme, high), (-extreme, high)),
-        (flip, "one label flipped", (extreme, high), (extreme, low)),
-        (flip, "x and the label flipped", (extreme, high), (-extreme, low)),
-        (True, "one record against none", (extreme, high), (0 * extreme, high)),
-        (True, "one record against half of it", (extreme, high), (0.5 * extreme, low)),
-        (several, "a corner against another direction", (extreme, high), (other_direction, low)),
-        (cube, "one entry against the others", (mixed, high), (mixed, low)),
-        (cube, "one entry against the others, flipped", (mixed, high), (-mixed, high)),
-        *(
-            (True, f"label {label:g} against the lowest", (extreme, label), (extreme, low))
-            for label in sorted(set(domain.labels) - {low, high})[:NAMED_LABELS]
-        ),
+    changes = chosen(  # description, both records
+        (True, ("x against -x", (extreme, high), (-extreme, high))),
+        (flip, ("one label flipped", (extreme, high), (extreme, low))),
+        (flip, ("x and the label flipped", (extreme, high), (-extreme, low))),
+        (True, ("one record against none", (extreme, high), (0 * extreme, high))),
+        (True, ("one record against half of it", (extreme, high), (0.5 * extreme, low))),
+        (several, ("a corner against another direction", (extreme, high), (other_direction, low))),
+        (cube, ("one entry against the others", (mixed, high), (mixed, low))),
+        (cube, ("one entry against the others, flipped", (mixed, high), (-mixed, high))),
     )
-    return ((why, first, second) for applies, why, first, second in table if applies)
+    return changes + [
+        (f"label {label:g} against the lowest", (extreme, label), (extreme, low))
+        for label in sorted(set(domain.labels) - {low, high})[:NAMED_LABELS]
+    ]
 
 
-def _crowds(domain: LabelledBall) -> Iterator[tuple[str, list[Counted]]]:
-    """Yield the common records, each list with its description."""
+def _crowds(domain: LabelledBall) -> list[tuple[str, list[Counted]]]:
+    """Return the common records, each list with its description."""
     others = domain.size - 1
     half = others // 2
     extreme, low, high = _extreme_point(domain), min(domain.labels), max(domain.labels)
     balance = (extreme, low) if high > low else (-extreme, high)
     any_, several, other_axis = others > 0, others > 1, others > 0 and domain.dimension > 1
-    table: tuple[tuple[bool, str, list[Counted]], ...] = (
-        (True, "all others at the origin", []),
-        (any_, "all others the same extreme record", [(extreme, high, others)]),
-        (several, "all others balanced", [(extreme, high, half), (*balance, half)]),
-        (several, "a tenth of the others extreme", [(extreme, high, math.ceil(others / 10))]),
-        (
-            other_axis,
-            "all others along another axis",
-            [(_last_axis(domain), high, math.ceil(0.9 * others))],
-        ),
-        (any_, "all others short", [(extreme / max(others, 10), high, others)]),
+    along_axis: Counted = (_last_axis(domain), high, math.ceil(0.9 * others))
+    return chosen(
+        (True, ("all others at the origin", [])),
+        (any_, ("all others the same extreme record", [(extreme, high, others)])),
+        (several, ("all others balanced", [(extreme, high, half), (*balance, half)])),
+        (several, ("a tenth of the others extreme", [(extreme, high, math.ceil(others / 10))])),
+        (other_axis, ("all others along another axis", [along_axis])),
+        (any_, ("all others short", [(extreme / max(others, 10), high, others)])),
     )
-    return ((why, common) for applies, why, common in table if applies)
 
 
 def _extreme_point(domain: LabelledBall) -> FloatArray:
