@@ -38,7 +38,7 @@ from dpwitness.auditors.workers.loading import (
     named,
     standard,
 )
-from dpwitness.core.values.json_codec import from_jsonable, is_registered, known_class, public_name
+from dpwitness.core.values.json_codec import from_jsonable, known_class, public_name
 from dpwitness.core.values.json_reader import (
     Json,
     anything,
@@ -325,7 +325,7 @@ class Trust:
             runs = (
                 isinstance(found, type)
                 and callable(getattr(found, "sample", None))
-                and is_registered(public_name(found))
+                and known_class(public_name(found)) is not None
             )
             measured = (
                 isinstance(found, types.FunctionType)

@@ -137,14 +137,18 @@ def _bounded_column(
     """
     bounds = [_parse_bound(given.get(key), f"{where}: {key}") for key in ("low", "high")]
     types = {type(bound) for bound in bounds}
-    kind = _KINDS[types.pop()] if len(types) == 1 else "float"
+    kind = _KINDS[type(bounds[0])] if len(types) == 1 else "float"
     low, high = ((b - _EPOCH).days if isinstance(b, datetime.date) else b for b in bounds)
     exact = kind != "integer" or max(abs(low), abs(high)) <= 2**53  # integers are drawn as floats
     ordered = low < high or ((missing or infinite) and low == high)
     shown = [given.get("low"), given.get("high")]
     require_rules(
         where,
-        (datetime.date not in types, "low and high must be both numbers or both dates", shown),
+        (
+            len(types) == 1 or datetime.date not in types,
+            "low and high must be both numbers or both dates",
+            shown,
+        ),
         (
             kind == "float" or not infinite,
             "infinite must be False unless low and high are floats",
