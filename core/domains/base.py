@@ -24,6 +24,7 @@ from dpwitness.core.values.validation import (
     InvalidArgument,
     require_finite,
     require_integer,
+    require_rules,
     require_type,
 )
 
@@ -205,11 +206,9 @@ def distinct_columns(name: str, value: Any, count: int) -> tuple[int, ...]:
     index outside of 0 .. count - 1.
     """
     places = {require_integer(name, place, "Rows", least=0) for place in items(name, value, "Rows")}
-    if places and max(places) >= count:
-        raise InvalidArgument(
-            f"Rows: {name} must name columns of features, counted from 0, got {max(places)} "
-            f"of {count} columns"
-        )
+    known = max(places, default=-1) < count
+    rule = f"{name} must name columns of features, counted from 0, of {count} columns"
+    require_rules("Rows", (known, rule, max(places, default=0)))
     return tuple(sorted(places))
 
 

@@ -296,7 +296,7 @@ class Table(Domain):
         """
         for turn, pair in enumerate(self.rows.catalogue()):
             yield from (
-                self._framed(pair, style) for style in (range(self.styles) if turn < 3 else [turn])
+                self.framed(pair, style) for style in (range(self.styles) if turn < 3 else [turn])
             )
 
     @property
@@ -317,18 +317,14 @@ class Table(Domain):
             (several and kinds & {"integer", "date"}, wide),
         )
 
-    def _framed(self, pair: Pair | None, style: int) -> Pair | None:
-        """Return a pair of `Rows` converted to frames; None without a pair, and if the result does
-        not belong to the domain.
+    def framed(self, pair: Pair | None, style: int) -> Pair | None:
+        """Return a pair of `Rows` converted to frames in the given style; None without a pair, and
+        if the result does not belong to the domain.
         """
-        return None if pair is None else self.as_frames(pair.d0, pair.d1, pair.why, style)
-
-    def as_frames(self, d0: Any, d1: Any, why: str, style: int) -> Pair | None:
-        """Return the pair of two tables of encoded rows, converted to frames in the given style;
-        None if the result does not belong to the domain.
-        """
-        first, second, remark = self.frames(d0, d1, style)
-        return self.pair(first, second, why + remark)
+        if pair is None:
+            return None
+        first, second, remark = self.frames(pair.d0, pair.d1, style)
+        return self.pair(first, second, pair.why + remark)
 
     def frames(self, d0: Any, d1: Any, style: int) -> tuple[Any, Any, str]:
         """Return two tables of encoded rows as frames in the given style, which need not belong to
@@ -395,16 +391,15 @@ class Table(Domain):
     def _dataset(self, matrix: FloatArray, owners: FloatArray, times: FloatArray) -> Any:
         """Return the frame with these encoded data columns, users and times."""
         columns: dict[str | None, Any] = {self.time: times}
-        specials = iter(range(len(self.data_columns), matrix.shape[1]))
+        specials = iter(matrix[:, len(self.data_columns) :].T)
         for i, spec in enumerate(self.data_columns):
-            codes = matrix[:, next(specials)] if spec.special else np.zeros(len(matrix))
+            codes = next(specials) if spec.special else np.zeros(len(matrix))
             columns[spec.name] = [
                 spec.special[int(code) - 1] if code > 0 else number
                 for number, code in zip(matrix[:, i], codes, strict=True)
             ]
-        for spec in self.held:
-            if spec.name == self.user:
-                columns[spec.name] = spec.low + owners % spec.count
+        users = [spec for spec in self.held if spec.name == self.user]
+        columns |= {spec.name: spec.low + owners % spec.count for spec in users}
         return self._frame_of(list(zip(*(columns[spec.name] for spec in self.held), strict=True)))
 
     def draws(self, rng: Generator) -> PairSampler[Table]:
@@ -412,7 +407,7 @@ class Table(Domain):
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
         inner = self.rows.shape(rng, turn)
-        return SearchSpace(inner.size, lambda z: self._framed(inner.decode(z), turn))
+        return SearchSpace(inner.size, lambda z: self.framed(inner.decode(z), turn))
 
     def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
         """Yield pairs without common rows where the number of rows may change, many at once first,
@@ -500,9 +495,7 @@ class _FrameSampler(PairSampler[Table]):
 
     def random_pair(self, turn: int, corners: bool) -> Pair | None:
         pair = self._inner.random_pair(turn, corners)
-        if pair is None:
-            return None
-        return self.domain.as_frames(pair.d0, pair.d1, pair.why, next(self._turn))
+        return None if pair is None else self.domain.framed(pair, next(self._turn))
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,27 +82,17 @@ _MODULE = {
 }
 
 
-def _location(name: str) -> tuple[str, str] | None:
-    """Return the module from which a registered class is imported, and the class's name; None if
-    the name is not registered.
-    """
+def known_class(name: str) -> Any:
+    """Return the registered class of this name; None if the name is not registered."""
     match = _CLASS_NAME.fullmatch(name)
     if match is None:
         return None
     package, cls = _EXPORTED_BY.get(match[1], match[1]), match[2]
-    public = (
-        package == "mechanisms"
-        and cls not in _EXCLUDED
-        and cls in importlib.import_module("dpwitness.mechanisms").__all__
-    )
-    module = "dpwitness.mechanisms" if public else _MODULE.get((package, cls))
-    return None if module is None else (module, cls)
-
-
-def known_class(name: str) -> Any:
-    """Return the registered class of this name; None if the name is not registered."""
-    place = _location(name)
-    return None if place is None else getattr(importlib.import_module(place[0]), place[1])
+    public = importlib.import_module("dpwitness.mechanisms")
+    if package == "mechanisms" and cls not in _EXCLUDED and cls in public.__all__:
+        return getattr(public, cls)
+    module = _MODULE.get((package, cls))
+    return None if module is None else getattr(importlib.import_module(module), cls)
 
 
 def public_name(cls: type) -> str:
