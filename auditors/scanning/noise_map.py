@@ -428,12 +428,11 @@ class _File(ast.NodeVisitor):
             self.visit(each)
         self.scope.pop()
 
-    def visit_Name(self, node: ast.Name) -> None:
-        self.found.references[self.where].add(self._dotted(node))
-
-    def visit_Attribute(self, node: ast.Attribute) -> None:
+    def visit_Attribute(self, node: ast.Attribute | ast.Name) -> None:
         self.found.references[self.where].add(self._dotted(node))
         self.generic_visit(node)
+
+    visit_Name = visit_Attribute  # noqa: N815 - a name of ast
 
     def visit_Call(self, node: ast.Call) -> None:
         name = self._dotted(node.func)
