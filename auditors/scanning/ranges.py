@@ -170,7 +170,7 @@ def stated_bounds(values: Mapping[str, Any]) -> tuple[float, float] | None:
     (0.0, 50.0)
     """
     sides = ((values.get(low), values.get(high)) for low, high in _PAIRS)
-    pairs = [pair for pair in sides if all(map(is_real, pair))]
+    pairs: list[Any] = [pair for pair in sides if all(map(is_real, pair))]
     for name, pair in values.items():
         known = _RANGE.fullmatch(name) and isinstance(pair, list | tuple) and len(pair) == 2
         if known and all(map(is_real, pair)) and pair[0] < pair[1]:
@@ -227,7 +227,7 @@ def data_range(
 
 def _numbers(known: Sequence[float | str], values: Mapping[str, Any]) -> list[float]:
     """Return the numbers among these, and those that the named arguments hold."""
-    held = (values.get(each) if isinstance(each, str) else each for each in known)
+    held: Iterator[Any] = (values.get(each) if isinstance(each, str) else each for each in known)
     inside = (v for each in held for v in (each if isinstance(each, list | tuple) else [each]))
     # numbers beyond guard against overflow
     return [float(v) for v in inside if is_real(v) and abs(v) <= 1e12]

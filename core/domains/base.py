@@ -169,18 +169,20 @@ def vector(dataset: Any) -> FloatArray | None:
     """Return the numbers of a vector as float64; None for anything else, and for integers that
     floats cannot represent.
     """
-    numbers = None
+    numbers: Any = None
     if isinstance(dataset, list | tuple):
         numbers = vector_numbers(dataset)
     elif isinstance(dataset, np.ndarray) and dataset.ndim == 1 and dataset.dtype.kind in "iuf":
         numbers = dataset if dataset.dtype.kind == "f" else dataset.tolist()
         if isinstance(dataset, np.ma.MaskedArray) or dataset.dtype.itemsize > 8:
             return None
+    if numbers is None:
+        return None
     try:
-        values = None if numbers is None else np.array(numbers, dtype=np.float64)
+        values = np.array(numbers, dtype=np.float64)
     except OverflowError:
         return None
-    if values is None or isinstance(numbers, np.ndarray):
+    if isinstance(numbers, np.ndarray):
         return values
     exact = zip(values.tolist(), numbers, strict=True)
     return values if all(a == b or math.isnan(a) for a, b in exact) else None

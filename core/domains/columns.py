@@ -301,7 +301,7 @@ def column_lists(dataset: Any, form: str) -> dict[Any, list[Any]] | str:
         if lists and len(set(map(len, arrays.values()))) <= 1:
             return arrays
         return "its columns must be arrays or lists of equal length"
-    records = dataset if form == "records" and isinstance(dataset, list) else [None]
+    records: list[Any] = dataset if form == "records" and isinstance(dataset, list) else [None]
     if all(isinstance(record, dict) for record in records):
         names = records[0] if records else {}
         if all(record.keys() == names.keys() for record in records):

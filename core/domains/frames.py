@@ -354,9 +354,8 @@ class Table(Domain):
         users = self._assigned_users(len(crowd), parsed, many=style % 2 == 0)
         sides = []
         for rows in (before, after):
-            changed_users = np.arange(len(rows)) + len(crowd) + 1
-            if parsed.unit:
-                changed_users = np.zeros(len(rows))
+            own = len(crowd) + 1 + np.arange(len(rows))
+            changed_users = np.zeros_like(own) if parsed.unit else own
             # the numbers of the rows behind the changed ones are the same on both sides
             times = np.r_[: at + len(rows), at + len(after) : len(after) + len(crowd)]
             table = np.concatenate([crowd[:at], rows, crowd[at:]])
