@@ -156,7 +156,7 @@ def _candidates(d0: Dataset, d1: Dataset) -> Iterator[list[str]]:
     """Yield lists of relations to try."""
     excluded = ("stated", "attribute", *(() if hasattr(d0, "rounds") else ("substitution",)))
     yield [name for name in dict.fromkeys((*NORMS, *RELATIONS)) if name not in excluded]
-    names = ("replace-one", "add-remove")
+    names: tuple[str, ...] = ("replace-one", "add-remove")
     if library_name(d0) == "networkx":
         names = GRAPHS
     else:

@@ -109,9 +109,11 @@ def read_records(dataset: Dataset, side: str, unit: str = "") -> DatasetRecords:
         return _read_frame(dataset, side)
     if isinstance(dataset, np.ndarray) and dataset.ndim > 0:
         return _read_array(dataset)
-    if isinstance(dataset, dict | list | tuple):
-        read = _read_dict(dataset, side, unit) if isinstance(dataset, dict) else None
-        found = read or _read_sequence(dataset, side)
+    if isinstance(dataset, dict):
+        found = _read_dict(dataset, side, unit)
+        return dataclasses.replace(found, about=found.about | _extra_attributes(dataset))
+    if isinstance(dataset, list | tuple):
+        found = _read_sequence(dataset, side)
         return dataclasses.replace(found, about=found.about | _extra_attributes(dataset))
     if isinstance(dataset, bool | int | float | complex | np.generic | np.ndarray) and (
         not isinstance(dataset, str | bytes)

@@ -266,11 +266,12 @@ class Table(Domain):
         count = len(next(iter(found.values()), ()))
         if not sized(count, self.largest, "replace-one" if self.fixes_size else "add-remove"):
             return f"it has {count} rows, expected {self.largest}"
-        rows_of_users = Counter(found.get(self.user, ())).values()
-        if max(rows_of_users, default=0) > self.per_user:
-            return (
-                f"a {self.user} has {max(rows_of_users)} rows, per_user={self.per_user} allows less"
-            )
+        for user, rows in Counter(found.get(self.user, ())).most_common(1):
+            if rows > self.per_user:
+                return (
+                    f"{self.user} {short_repr(user)} has {rows} rows, at most "
+                    f"per_user={self.per_user} are allowed"
+                )
         times = found.get(self.time, [])
         if any(later <= earlier for earlier, later in itertools.pairwise(times)):
             return f"column {self.time} must number the rows in increasing order"

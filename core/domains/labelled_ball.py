@@ -81,7 +81,7 @@ class LabelledBall(Domain):
         require_rules(
             "LabelledBall",
             (self.labels, "labels must name at least one value", self.labels),
-            (removable, "domain must have neighbors, its only record cannot be removed", self.size),
+            (removable, "size must be at least 2 under add-remove", self.size),
         )
 
     def length(self, x: FloatArray) -> FloatArray:

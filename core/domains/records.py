@@ -391,10 +391,10 @@ class Records(Tabular):
                 "infinite must be False for whole numbers and categories",
                 True,
             ),
-            (low <= high, "domain must not be empty, of whole numbers", interval),
+            (low <= high, "low and high must enclose a whole number", interval),
             (
                 not fixed or self.relation == "add-remove",
-                "domain must have neighbors, so that a record can change",
+                "low and high must allow a record to change",
                 interval,
             ),
         )

@@ -106,17 +106,17 @@ class Rows(Tabular):
         require_rules(
             "Rows",
             *(
-                (low <= high, f"domain must not be empty, column {i} of whole numbers", interval)
+                (low <= high, f"column {i} must enclose a whole number", interval)
                 for i, ((low, high), interval) in enumerate(
                     zip(self.columns, self.features, strict=True)
                 )
             ),
             (
                 self.size >= least + one_shorter,
-                f"domain must have neighbors, in which {kinds} labels occur",
+                f"size must allow neighbors that each have all {kinds} labels",
                 self.size,
             ),
-            (changing, "domain must have neighbors, whose rows can change", self),
+            (changing, "domain must allow a row to change", self),
         )
 
     @property

@@ -330,7 +330,8 @@ class Atom:
         """Return adversarial values: first missing values and the ends of the range, then `hints`,
         which are values to try in addition, and the limits of other types.
         """
-        low, high = self.range or (None, None)
+        ends: tuple[Any, Any] = self.range or (None, None)
+        low, high = ends
         inner: list[Any] = []
         if self.range is not None and self.dtype in FLOAT_TYPES:
             inner = [math.nextafter(low, high), math.nextafter(high, low), (low + high) / 2]
@@ -418,7 +419,7 @@ def _atom_of(found: Json, owner: str) -> Atom:
     fields = {key: from_jsonable(value, f"{owner}.{key}") for key, value in given.items()}
     kind = _CLASSES.get(str(fields["dtype"]))
     if kind in (datetime.date, datetime.time, datetime.datetime) and "bounds" in fields:
-        read = kind.fromisoformat  # type: ignore[union-attr]
+        read = kind.fromisoformat
         try:
             ends = [read(each) if isinstance(each, str) else each for each in fields["bounds"]]
         except (ValueError, TypeError) as error:

@@ -344,11 +344,11 @@ def _array_of_entries(entries: list[Any], dtype: np.dtype[Any], path: str) -> ND
     """
     kind, size = dtype.kind, dtype.itemsize
     low, high = (np.iinfo(dtype).min, np.iinfo(dtype).max) if kind in "iu" else (0, 0)
-    hexadecimal: tuple[Callable[[Any], bool], str] = (
+    hexadecimal: tuple[Any, str] = (
         lambda v: isinstance(v, str) and len(v) == 2 * size and _HEX.fullmatch(v) is not None,
         f"{2 * size} hexadecimal digits",
     )
-    fits, rule = {
+    rules: dict[str, tuple[Any, str]] = {
         "b": (lambda v: isinstance(v, bool), "true or false"),
         "i": (lambda v: type(v) is int and low <= v <= high, f"whole numbers of {dtype.str}"),
         "u": (lambda v: type(v) is int and low <= v <= high, f"whole numbers of {dtype.str}"),
@@ -361,7 +361,8 @@ def _array_of_entries(entries: list[Any], dtype: np.dtype[Any], path: str) -> ND
             lambda v: isinstance(v, str) and _LONG_DOUBLE.fullmatch(v) is not None,
             "digits of long doubles",
         ),
-    }.get("g" if dtype.char == "g" else kind, hexadecimal)
+    }
+    fits, rule = rules.get("g" if dtype.char == "g" else kind, hexadecimal)
     for i, value in enumerate(entries):
         if not fits(value):
             refuse(f"{path}.value[{i}]", f"be {rule}", value)

@@ -329,8 +329,7 @@ def name_of(value: Any) -> str | None:
     return module + "." + name if found is value else None
 
 
-@functools.lru_cache(maxsize=1024)
-def _base(kind: Any) -> Any:
+def _find_base(kind: Any) -> Any:
     """Return the built-in class that a class equals or is derived from; None for any
     other class.
     """
@@ -341,11 +340,15 @@ def _base(kind: Any) -> Any:
     )
 
 
-@functools.lru_cache(maxsize=1024)
-def _slots(kind: Any, base: Any) -> Any:
+def _find_slots(kind: Any, base: Any) -> tuple[str, ...]:
     """Return the names of the slots that a class adds to its base class."""
     known = getattr(copyreg, "_slotnames")(kind)  # noqa: B009 - missing in type stubs
     return tuple(name for name in known if name not in base.__dict__)
+
+
+# typed as Any, because the type hints of lru_cache refuse classes as keys
+_base: Any = functools.lru_cache(maxsize=1024)(_find_base)
+_slots: Any = functools.lru_cache(maxsize=1024)(_find_slots)
 
 
 def plain(value: Any, base: type) -> Any:
@@ -404,13 +407,15 @@ def array_in(value: Any) -> Any:
         return None
 
 
-@functools.lru_cache(maxsize=1024)
-def library_form(kind: Any) -> Any:
+def _library_form(kind: type) -> Any:
     """Return the function that decomposes objects of a class of a known library; None for any other
     class.
     """
     names = ((base.__module__.partition(".")[0], base.__name__) for base in kind.__mro__)
     return next((library_parts.FORMS[name] for name in names if name in library_parts.FORMS), None)
+
+
+library_form: Any = functools.lru_cache(maxsize=1024)(_library_form)
 
 
 def _plain_form(value: Any) -> Any:

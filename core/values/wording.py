@@ -82,7 +82,8 @@ def dataset(value: Any) -> str:
         return _format_entry(value)
     if "$type" not in value:
         return "{" + ", ".join(f"{name}: {dataset(part)}" for name, part in value.items()) + "}"
-    return _FORMATS.get(value["$type"], _format_entry)(value)
+    formatted: Callable[[Any], str] = _FORMATS.get(value["$type"], _format_entry)
+    return formatted(value)
 
 
 def _format_array(value: Json) -> str:

@@ -275,11 +275,11 @@ def records(*rows):
         ({"columns": {}}, "columns must be a dict"),
         (
             {"columns": {"x": (0, 1)}, "relation": "edge"},
-            "relation must be replace-one, add-remove, attribute, label or event",
+            "relation must be one of replace-one, add-remove, attribute, label, event",
         ),
         (
             {"columns": {"x": (0, 1)}, "relation": "attribute:columns=y"},
-            "columns of the relation must be among x, got y",
+            "columns of the relation must be among x, got 'y'",
         ),
         (
             {"columns": {"x": (0, 1)}, "relation": "add-remove:unit=x"},
