@@ -374,11 +374,10 @@ def _node_problem(
         many = f"the differences belong to more than {relation.k} nodes"
         return "" if covered else f"{many}, at most {relation.k} may"
     apart = [ends for ends in edges if not unmatched & set(ends)]
-    if changed or apart:
-        return (
-            f"{len(changed)} nodes and {len(apart)} edges of both graphs differ: a node is "
-            "added or removed with its edges"
-        )
+    if changed:
+        return f"{len(changed)} nodes have other attributes, a node is added or removed"
+    if apart:
+        return f"{len(apart)} edges differ between nodes that are in both"
     return "" if len(unmatched) <= relation.k else f"{only_one}, at most {relation.k} may"
 
 
