@@ -1,8 +1,7 @@
-"""Scan of a package or folder: what its public names are, which of them make a privacy claim, and
-the audits of these claims.
+"""Scan of a package, folder or file: where its code draws noise, which functions make a privacy
+claim, and the audits of these claims.
 
-`names` holds the descriptions from the package's interpreter. `vocabulary`, `arguments`,
-`data_forms`, `claims`, `recipes` and `readings` are pure functions: they read a description and
-propose calls. `trials` runs the calls, `proposals` chooses, `target_file` writes, and `audits`
-audits. `scan` joins them.
+`noise_map` reads the source. `ranges` and `promises` read bounds of data, claims and relations from
+a function. `made_up` proposes calls, `calls` makes them in the package's interpreter, `proposals`
+turns them into targets, and `scan` joins the steps, writes the target file and audits its targets.
 """

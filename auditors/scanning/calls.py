@@ -34,9 +34,9 @@ class Script:
     command: tuple[str, ...] = (_SCRIPT,)
 
     def launch(self) -> Launch:
-        command = [executable(self.python), "-u", *self.command]
-        others = ("PYTHONPATH", "PYTHONHOME") if self.python is not None else ()
+        others = () if self.python is None else ("PYTHONPATH", "PYTHONHOME")
         environment = {name: value for name, value in os.environ.items() if name not in others}
+        command = [executable(self.python), "-u", *self.command]
         limited = confinement.confined(self.working_folder, command)
         plain = {"MPLBACKEND": "Agg", "CUDA_VISIBLE_DEVICES": ""}
         return limited, self.working_folder, environment | plain
@@ -114,8 +114,7 @@ def wanted(found: NoiseMap, functions: Sequence[Function]) -> dict[str, list[str
     classes, by dotted name.
     """
     makers = [found.functions[path] for path in found.constructors.values() if path]
-    return {each.path: [each.module, _inner(each)] for each in (*functions, *makers)}
-
-
-def _inner(function: Function) -> str:
-    return function.path.removeprefix(f"{function.module}.")
+    return {
+        each.path: [each.module, each.path.removeprefix(f"{each.module}.")]
+        for each in (*functions, *makers)
+    }

@@ -36,7 +36,9 @@ _HINTS = (
     (r"Callable", ("numpy.mean", "sum", "len")),
 )
 _TUPLES = re.compile(r"(?:List|list|Sequence|Iterable)\[[Tt]uple\[([\w, ]+)\]")
+_CATEGORIES = re.compile(f"{LISTS}|labels|outputs")
 _VALUES = (
+    (_CATEGORIES, "['a', 'b', 'c']"),
     (r"lower\w*|low|lo|min(_\w+)?|a_min|\w+_min", "0.0"),
     (r"upper\w*|high|hi|max(_\w+)?|a_max|\w+_max", "1.0"),
     (r"(l[12]_?)?sens\w*|\w*sensitivity|clip\w*|cap|max_norm|\w*_norm|bound|radius", "1.0"),
@@ -53,10 +55,10 @@ _VALUES = (
     (r"(end|to|until)_\w*(date|time)", "datetime.datetime(2024, 12, 31)"),
     (r"column|col|field|attribute|key", "'a'"),
 )
-_CATEGORIES = re.compile(f"{LISTS}|labels|outputs")
 _SINGLE = re.compile(
     r"(\w+_)?(value|val|answer|count|result|number|total|item|statistic|bit|response|query)|x|v"
 )
+_FRAME = re.compile(r"df|data_?frame|frame")
 _TELLING = re.compile(r"list|List|^(int|float|bool|str)$")
 _BOUNDS = re.compile(r"lower\w*|upper\w*|low|high|bounds?|range|min|max|\w+_(min|max)")
 _PRIVACY = {"epsilon": "1.0", "delta": "1e-05", "rho": "0.5", "mu": "1.0"}
@@ -102,12 +104,7 @@ def _known(parameter: FunctionParameter) -> str:
     name = parameter.name.lower().strip("_")
     for notion in privacy_parameters([parameter.name]):
         return _PRIVACY[notion]
-    if _CATEGORIES.fullmatch(name):
-        return "['a', 'b', 'c']"
-    for pattern, value in _VALUES:
-        if re.fullmatch(pattern, name):
-            return value
-    return ""
+    return next((value for pattern, value in _VALUES if re.fullmatch(pattern, name)), "")
 
 
 def _forms(found: NoiseMap, function: Function) -> dict[str, str]:
@@ -168,9 +165,7 @@ def _choices(
     """Return the values to try for a parameter. Data are among the categories that another argument
     lists, if one does.
     """
-    if made := _object_of(found, parameter):
-        return [made]
-    if known := _known(parameter):
+    if known := _object_of(found, parameter) or _known(parameter):
         return [known]
     tried = _data_tried(parameter, forms)
     if categorical and tried[0] in ("array", "list", "texts", "3.0", "'a'"):
@@ -185,18 +180,22 @@ def _data_tried(parameter: FunctionParameter, forms: Mapping[str, str]) -> Seque
     source.
     """
     name, hint = parameter.name, parameter.hint
-    if re.search(r"\b(pl|polars)\.", hint):
-        return ("polars frame", "polars labels")
-    if re.fullmatch(r"df|data_?frame|frame", name) or "DataFrame" in hint:
-        return ("frame", "label frame")
-    if _SINGLE.fullmatch(name) and not _TELLING.search(hint):
-        return ("3.0", "1", "True", "array", "list")
-    if parts := _TUPLES.search(hint):
-        columns = [forms["labels" if "str" in part else "list"] for part in parts[1].split(",")]
-        return (f"list(zip({', '.join(columns)}))",)
-    if re.fullmatch(r"X(_\w+)?|features", name):
-        return ("matrix", *_FORMS)
-    return next((held for telling, held in _HINTS if re.search(telling, hint)), (*_FORMS, "frame"))
+    parts = _TUPLES.search(hint)
+    kinds = parts[1].split(",") if parts else []
+    columns = ", ".join(forms["labels" if "str" in kind else "list"] for kind in kinds)
+    hinted = next((held for telling, held in _HINTS if re.search(telling, hint)), None)
+    rules: tuple[tuple[object, Sequence[str]], ...] = (
+        (re.search(r"\b(pl|polars)\.", hint), ("polars frame", "polars labels")),
+        (_FRAME.fullmatch(name) or "DataFrame" in hint, ("frame", "label frame")),
+        (
+            _SINGLE.fullmatch(name) and not _TELLING.search(hint),
+            ("3.0", "1", "True", "array", "list"),
+        ),
+        (parts, (f"list(zip({columns}))",)),
+        (re.fullmatch(r"X(_\w+)?|features", name), ("matrix", *_FORMS)),
+        (True, hinted or (*_FORMS, "frame")),
+    )
+    return next(tried for applies, tried in rules if applies)
 
 
 def _object_of(found: NoiseMap, parameter: FunctionParameter, depth: int = 0) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -256,15 +257,11 @@ class _Found:
         for _ in range(8):
             head, _, last = name.rpartition(".")
             if name in self.functions or name in self.bases:
-                return name
-            if name in self.exported:
-                name = self.exported[name]
-            elif (inner := self.exported.get(head)) is not None:
-                name = f"{inner}.{last}"
-            elif self.bases.get(head):
-                name = f"{self.bases[head][0]}.{last}"
-            else:
                 break
+            inner = self.exported.get(head) or next(iter(self.bases.get(head, ())), None)
+            if name not in self.exported and inner is None:
+                break
+            name = self.exported.get(name, f"{inner}.{last}")
         return name
 
     def method(self, owner: str, name: str, depth: int = 8) -> str:
@@ -279,25 +276,22 @@ class _Found:
 
     def map(self, remarks: tuple[str, ...]) -> NoiseMap:
         """Follow the references, and return the map."""
-        named = defaultdict(list)
+        methods = defaultdict(list)
         modules = {each.module for each in self.functions.values()}
         for path, function in self.functions.items():
             if function.owner:
-                named[function.name].append(path)
+                methods[function.name].append(path)
         for site in self.doubtful:
             target = self.resolved(site.call)
             inside = target.rpartition(".")[0] in modules
-            is_known = site.call[2:] in named if site.call.startswith("?.") else inside
-            if not is_known and target not in self.functions and target not in self.bases:
+            is_known = site.call[2:] in methods if site.call.startswith("?.") else inside
+            if not (is_known or target in self.functions or target in self.bases):
                 self.sites.append(site)
-        reached = self._reached(self._edges(named))
-        constructors = {owner: self.method(owner, "__init__") for owner in self.bases}
-        sites = tuple(sorted(self.sites, key=lambda site: (site.file, site.line)))
         return NoiseMap(
             self.functions,
-            sites,
-            {path: tuple(held) for path, held in reached.items()},
-            constructors,
+            tuple(sorted(self.sites, key=lambda site: (site.file, site.line))),
+            self._reached(self._edges(methods)),
+            {owner: self.method(owner, "__init__") for owner in self.bases},
             remarks,
         )
 
@@ -308,34 +302,32 @@ class _Found:
         edges: dict[str, set[str]] = defaultdict(set)
         for path, references in self.references.items():
             for name in references:
-                if name.startswith("?."):  # a method of an object of unknown class
-                    alike = methods.get(name[2:], [])
-                    edges[path].update(alike if len(alike) <= 4 else [])
-                    continue
                 target = self.resolved(name)
                 head, _, last = target.rpartition(".")
-                if target in self.bases:
-                    target = self.method(target, "__init__")
+                alike = [target]
+                if name.startswith("?."):  # a method of an object of unknown class
+                    alike = list(methods.get(name[2:], ()))
+                elif target in self.bases:
+                    alike = [self.method(target, "__init__")]
                 elif target not in self.functions and head in self.bases:
-                    target = self.method(head, last)
-                edges[path].add(target)
+                    alike = [self.method(head, last)]
+                edges[path].update(alike if len(alike) <= 4 else ())
         return edges
 
-    def _reached(self, edges: Mapping[str, set[str]]) -> dict[str, list[Site]]:
+    def _reached(self, edges: Mapping[str, set[str]]) -> dict[str, tuple[Site, ...]]:
         """Return the sites that each function reaches, its own first."""
-        own = defaultdict(list)
+        own: dict[str, list[Site]] = defaultdict(list)
         for site in self.sites:
             own[site.function].append(site)
-        reached = {path: own[path] for path in self.functions}
-        changed = True
-        while changed:
-            changed = False
-            for path in self.functions:
-                known = set(reached[path])
-                near = (site for target in edges[path] for site in reached.get(target, ()))
-                new = dict.fromkeys(site for site in near if site not in known)
-                reached[path].extend(new)
-                changed = changed or bool(new)
+        reached = {}
+        for path in self.functions:
+            seen, pending = {path: None}, [path]
+            while pending:
+                known = edges[pending.pop()] & self.functions.keys()
+                new = sorted(known - seen.keys())
+                seen |= dict.fromkeys(new)
+                pending += new
+            reached[path] = tuple(site for each in seen for site in own[each])
         return reached
 
 
@@ -365,12 +357,9 @@ class _File(ast.NodeVisitor):
         """Return the dotted name of the enclosing function, as far as it can be named from
         outside.
         """
-        names = []
-        for kind, name in self.scope:
-            names.append(name)
-            if kind == "function":
-                break
-        return ".".join([self.module, *names])
+        kinds = [kind for kind, _ in self.scope]
+        depth = kinds.index("function") + 1 if "function" in kinds else len(kinds)
+        return ".".join([self.module, *(name for _, name in self.scope[:depth])])
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
@@ -439,12 +428,11 @@ class _File(ast.NodeVisitor):
             self.visit(each)
         self.scope.pop()
 
-    def visit_Name(self, node: ast.Name) -> None:
-        self.found.references[self.where].add(self._dotted(node))
-
-    def visit_Attribute(self, node: ast.Attribute) -> None:
+    def visit_Attribute(self, node: ast.Attribute | ast.Name) -> None:
         self.found.references[self.where].add(self._dotted(node))
         self.generic_visit(node)
+
+    visit_Name = visit_Attribute  # noqa: N815 - a name of ast
 
     def visit_Call(self, node: ast.Call) -> None:
         name = self._dotted(node.func)
@@ -466,22 +454,19 @@ class _File(ast.NodeVisitor):
         while isinstance(node, ast.Attribute):
             attributes.insert(0, node.attr)
             node = node.value
+        unknown = f"?.{attributes[-1]}" if attributes else ""
         if isinstance(node, ast.Call) and len(attributes) == 1:
             made = self._dotted(node.func)
-            known = made and not made.startswith("?")
-            return f"{made}.{attributes[0]}" if known else f"?.{attributes[0]}"
+            return f"{made}.{attributes[0]}" if made and made[0] != "?" else unknown
         if not isinstance(node, ast.Name):
-            return f"?.{attributes[-1]}" if attributes else ""
+            return unknown
         if node.id in ("self", "cls") and attributes:
             classes = [name for kind, name in self.scope if kind == "class"]
-            if len(attributes) == 1 and classes:
-                return ".".join([self.module, *classes, attributes[0]])
-            return f"?.{attributes[-1]}"
-        if node.id in self.imports:
-            return ".".join([self.imports[node.id], *attributes])
-        if node.id in self.top:
-            return ".".join([self.module, node.id, *attributes])
-        return f"?.{attributes[-1]}" if attributes else node.id
+            own = len(attributes) == 1 and classes
+            return ".".join([self.module, *classes, *attributes]) if own else unknown
+        inside = f"{self.module}.{node.id}" if node.id in self.top else ""
+        base = self.imports.get(node.id) or inside
+        return ".".join([base, *attributes]) if base else unknown or node.id
 
 
 def _function(
@@ -555,36 +540,34 @@ def law_of(name: str, root: str = "") -> tuple[str, Json]:
     last = name.rpartition(".")[2]
     if name in known:
         return str(known[name].get("law", "opaque")), known[name]
+    entry = sources.get(last) or sources.get(last.rstrip("_"))
     if name.startswith("?."):
-        entry = sources.get(last)
-        if last == "rvs" or (last in ("sample", "rsample") and _DISTRIBUTION.search(root)):
+        sampled = last in ("sample", "rsample")  # also of frames and lists
+        if last == "rvs" or (sampled and _DISTRIBUTION.search(root)):
             return "noise", {}
-        if entry is None or last in ("sample", "rsample"):  # also of frames and lists
+        common = entry is not None and entry["law"] in COMMON_LAWS
+        if last not in sources or sampled or (common and not _GENERATOR.search(root)):
             return "", {}
-        law = str(entry["law"])
-        return (law, entry) if law not in COMMON_LAWS or _GENERATOR.search(root) else ("", {})
-    if _SOURCES.match(name) and not _NO_DRAW.search(name):
-        entry = sources.get(last) or sources.get(last.rstrip("_"))
-        if entry is not None:
-            return str(entry["law"]), entry
-        return ("noise", {}) if _DRAWS.search(last) else ("", {})
-    if _LIBRARIES.match(name) and _DRAWS.search(last):
+    elif _LIBRARIES.match(name) and _DRAWS.search(last):
         return "opaque", {}
-    return "", {}
+    elif not _SOURCES.match(name) or _NO_DRAW.search(name):
+        return "", {}
+    if entry is not None:
+        return str(entry["law"]), entry
+    return ("noise", {}) if _DRAWS.search(last) else ("", {})
 
 
 def _argument(node: ast.Call, entry: Json) -> str:
     """Return the source of the argument that is the scale; empty if there is none."""
-    wanted = str(entry.get("scale", ""))
-    wanted = wanted.rpartition("/")[2].strip() if wanted.startswith("1 /") else wanted
-    for keyword in node.keywords:
-        if keyword.arg in (wanted, "scale", "sigma", "std", "epsilon"):
-            return ast.unparse(keyword.value)
+    wanted = str(entry.get("scale", "")).removeprefix("1 /").strip()
     names = [part.split("=")[0].strip() for part in str(entry.get("arguments", "")).split(",")]
-    names = names[1:] if names[:1] == ["self"] else names
-    if wanted in names[: len(node.args)]:
-        return ast.unparse(node.args[names.index(wanted)])
-    return ""
+    if names[0] == "self":
+        del names[0]
+    plain = itertools.takewhile(lambda part: not isinstance(part, ast.Starred), node.args)
+    given = dict(zip(names, plain, strict=False))
+    given |= {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
+    scales = [given[name] for name in (wanted, "scale", "sigma", "std", "epsilon") if name in given]
+    return ast.unparse(scales[0]) if scales else ""
 
 
 def scale_names(found: NoiseMap, function: Function) -> list[str]:

@@ -63,12 +63,11 @@ def privacy_parameters(names: Sequence[str]) -> dict[str, str]:
     >>> privacy_parameters(["data", "eps", "delta", "sigma"])
     {'epsilon': 'eps', 'delta': 'delta'}
     """
-    found: dict[str, str] = {}
-    for name in names:
-        for notion, pattern in _NAMES.items():
-            if pattern.fullmatch(name.lower().strip("_")):
-                found.setdefault(notion, name)
-    return found
+    return {
+        notion: matching[0]
+        for notion, pattern in _NAMES.items()
+        if (matching := [n for n in names if pattern.fullmatch(n.lower().strip("_"))])
+    }
 
 
 def promise_of(
@@ -96,29 +95,26 @@ def promise_of(
     numbers = {notion: values[name] for notion, name in known.items() if name in values}
     gaussian = "gaussian" in laws and not {"laplace", "geometric", "exponential"} & {*laws}
     words = f"parameter {', '.join(known.values())}"
-    if "epsilon" not in numbers:
-        return _promise_without_epsilon(names, numbers, words)
-    epsilon, delta = numbers["epsilon"], numbers.get("delta", 0.0)
-    if epsilon < 1e-4:
-        return Promise("", f"the claim: epsilon = {epsilon:g} is a tolerance")
-    if _METRIC.search(doc):
-        return Promise(f"metric:{epsilon:g}", f"{words}, and the docstring speaks of a metric")
-    if delta > 0 and not (_PURE.search(doc) and not gaussian):
-        return Promise(f"approx:{epsilon:g},{delta:g}", words)
-    if gaussian:
-        return Promise("", "the delta of its Gaussian noise")
-    return Promise(f"pure:{epsilon:g}", words)
-
-
-def _promise_without_epsilon(
-    names: Sequence[str], numbers: Mapping[str, float], words: str
-) -> Promise:
-    """Return the promise of a call by its rho or its mu; without either, what is missing."""
-    for notion, claim in (("rho", "zcdp"), ("mu", "gdp")):
-        if notion in numbers:
-            return Promise(f"{claim}:{numbers[notion]:g}", words)
     noise = [name for name in names if NOISE.fullmatch(name.lower())]
-    return Promise("", f"the claim: {noise[0]} is a scale of noise" if noise else "the claim")
+    epsilon, delta, rho, mu = (numbers.get(name, 0.0) for name in ("epsilon", "delta", "rho", "mu"))
+    approximate = delta > 0 and (gaussian or not _PURE.search(doc))
+    stated = "epsilon" in numbers
+    rules = (  # whether the rule applies, the claim, the words that state it or what is missing
+        (not stated and "rho" in numbers, f"zcdp:{rho:g}", words),
+        (not stated and "mu" in numbers, f"gdp:{mu:g}", words),
+        (not stated and noise, "", f"the claim: {', '.join(noise[:1])} is a scale of noise"),
+        (not stated, "", "the claim"),
+        (epsilon < 1e-4, "", f"the claim: epsilon = {epsilon:g} is a tolerance"),
+        (
+            _METRIC.search(doc),
+            f"metric:{epsilon:g}",
+            f"{words}, and the docstring speaks of a metric",
+        ),
+        (approximate, f"approx:{epsilon:g},{delta:g}", words),
+        (gaussian, "", "the delta of its Gaussian noise"),
+        (True, f"pure:{epsilon:g}", words),
+    )
+    return next(Promise(claim, because) for applies, claim, because in rules if applies)
 
 
 def relation_of(doc: str) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import math
 import re
 import textwrap
@@ -106,22 +107,21 @@ def mechanisms(found: NoiseMap) -> list[Function]:
     """Return the public functions that reach noise and speak of privacy, in their parameters or
     docstring; not samplers, which take nothing but parameters of the noise.
     """
-    chosen = []
-    for function in found.public():
-        if function.name == "__init__" or _ATTACK.search(function.name):
-            continue
-        names = [p.name for p in (*function.parameters, *constructor_parameters(found, function))]
-        words = f"{function.path.replace('_', ' ')} {function.doc} {_class_doc(found, function)}"
-        claims = bool(privacy_parameters(names)) and any(
-            site.law not in COMMON_LAWS for site in found.reached[function.path]
-        )
-        own = [p.name for p in function.parameters]
-        is_sampler = bool(own) and all(
-            privacy_parameters([name]) or NOISE.fullmatch(name.lower()) for name in own
-        )
-        if (claims or PRIVACY.search(words)) and (function.owner or not is_sampler):
-            chosen.append(function)
-    return chosen
+    return [function for function in found.public() if _is_mechanism(found, function)]
+
+
+def _is_mechanism(found: NoiseMap, function: Function) -> bool:
+    """Return whether a function that reaches noise speaks of privacy and is not a sampler."""
+    if function.name == "__init__" or _ATTACK.search(function.name):
+        return False
+    own = [p.name for p in function.parameters]
+    names = [*own, *(p.name for p in constructor_parameters(found, function))]
+    words = f"{function.path.replace('_', ' ')} {function.doc} {_class_doc(found, function)}"
+    uncommon = any(site.law not in COMMON_LAWS for site in found.reached[function.path])
+    claims = uncommon and bool(privacy_parameters(names))
+    of_noise = [privacy_parameters([name]) or NOISE.fullmatch(name.lower()) for name in own]
+    is_sampler = bool(own) and all(of_noise) and not function.owner
+    return bool(claims or PRIVACY.search(words)) and not is_sampler
 
 
 def propose(found: NoiseMap, function: Function, calls: Sequence[Json]) -> Proposal:
@@ -129,21 +129,17 @@ def propose(found: NoiseMap, function: Function, calls: Sequence[Json]) -> Propo
     sites = found.reached[function.path]
     working = [call for call in calls if call.get("data") or _is_noise(found, function, call)]
     ranked = sorted(working, key=lambda call: (bool(call.get("alternative")), _preference(call)))
-    refused = Promise("", "the claim")
-    for call in ranked or calls:
-        promise = _promise(found, function, call, sites)
-        if call not in working:
-            continue
-        if not promise.claim:
-            refused = promise
-            continue
-        made = _form(found, function, call)
-        if isinstance(made, str):
-            return Proposal(function, sites, promise, why=made)
-        return _target(function, sites, promise, call, *made)
-    if ranked:
-        return Proposal(function, sites, refused, why=refused.because)
-    return Proposal(function, sites, refused, why=_obstacle(calls))
+    if not ranked:
+        return Proposal(function, sites, Promise("", "the claim"), why=_obstacle(calls))
+    promises = [_promise(found, function, call, sites) for call in ranked]
+    stated = [place for place, promise in enumerate(promises) if promise.claim]
+    if not stated:
+        return Proposal(function, sites, promises[-1], why=promises[-1].because)
+    call, promise = ranked[stated[0]], promises[stated[0]]
+    made = _form(found, function, call)
+    if isinstance(made, str):
+        return Proposal(function, sites, promise, why=made)
+    return _target(function, sites, promise, call, *made)
 
 
 def _is_noise(found: NoiseMap, function: Function, call: Json) -> bool:
@@ -156,7 +152,7 @@ def _is_noise(found: NoiseMap, function: Function, call: Json) -> bool:
 def _preference(call: Json) -> int:
     """Return a sort key: data of some records first, since one record hides others' place."""
     size = int(call.get("form", {}).get("size", 1))
-    return 0 if 3 <= size <= 50 else 1 if size > 50 else 2
+    return (size < 3) * 2 + (size > 50)
 
 
 def _obstacle(calls: Sequence[Json]) -> str:
@@ -164,11 +160,13 @@ def _obstacle(calls: Sequence[Json]) -> str:
     if not calls:
         return "a call of it: no test calls it, and no call could be made up"
     own = [call for call in calls if not call.get("alternative")] or list(calls)
-    for call in own:
-        missing = [f"{name} is {why}" for name, text, why in call["arguments"] if text is None]
-        if missing:
-            return f"a value that can be written down: {missing[0]}"
-    return str(own[0].get("why") or "a call that works")
+    missing = [
+        f"a value that can be written down: {name} is {why}"
+        for call in own
+        for name, text, why in call["arguments"]
+        if text is None
+    ]
+    return str([*missing, own[0].get("why") or "a call that works"][0])
 
 
 def _texts(found: NoiseMap, function: Function, call: Json) -> dict[str, str]:
@@ -218,46 +216,31 @@ def _form(found: NoiseMap, function: Function, call: Json) -> tuple[str, Json] |
     texts = _texts(found, function, call)
     sensitivity = _sensitivity(texts)
     factor = f" * {sensitivity}" if _is_number(sensitivity) else ""
+    answers = {"kind": "Answers", "low": -10.0, "high": 10.0, "relation": "l1"}
     if role == "answers":
         data = f"(dataset{factor}){'.tolist()' if form['container'] == 'list' else ''}"
-        return data, {
-            "kind": "Answers",
-            "length": int(form["size"]),
-            "low": -5.0,
-            "high": 5.0,
-            "relation": norm,
-        }
+        range_ = {"length": int(form["size"]), "low": -5.0, "high": 5.0}
+        return data, answers | range_ | {"relation": norm}
     is_rounded = (  # an answer whose noise is rounded or cut
         role == "category" and form["kind"] == "number" and _COUNTS.fullmatch(call["data"])
     )
     if is_rounded or role in ("answer", "noise"):
         if isinstance(form["value"], int) and not factor.strip(" *1.0"):
-            return "int(dataset[0])", {
-                "kind": "Counts",
-                "length": 1,
-                "low": 0,
-                "high": 100,
-                "relation": "l1",
-            }
-        return f"float(dataset[0]){factor}", {
-            "kind": "Answers",
-            "length": 1,
-            "low": -10.0,
-            "high": 10.0,
-            "relation": "l1",
-        }
+            counts = {"kind": "Counts", "length": 1, "low": 0, "high": 100}
+            return "int(dataset[0])", counts | {"relation": "l1"}
+        return f"float(dataset[0]){factor}", answers | {"length": 1}
     if role == "category":
         return _category(form, texts)
     given = {name: text for name, text, _ in call["arguments"] if "sens" in name.lower()}
     if sensitivity := _sensitivity(given):
         return f"what changes by at most {sensitivity} in its data"
     values, scales = values_of(texts), scale_names(found, function)
-
-    def widened(about: Json) -> tuple[float, float]:
-        low, high = float(about.get("low", 0.0)), float(about.get("high", 1.0))
-        return data_range(function.limits, function.guards, scales, values, low, high)
-
-    return _records(form, stated_bounds(values), widened)
+    widen = functools.partial(data_range, function.limits, function.guards, scales, values)
+    return _records(
+        form,
+        stated_bounds(values),
+        lambda about: widen(float(about.get("low", 0.0)), float(about.get("high", 1.0))),
+    )
 
 
 def _category(form: Json, texts: Mapping[str, str]) -> tuple[str, Json] | str:
@@ -304,28 +287,20 @@ def _records(
     container = {"ndarray": "numpy.array({})", "list": "{}", "tuple": "tuple({})"}.get(
         form["container"], "pandas.Series({})"
     )
+    domain: Json = {"kind": "Records", "size": size, "low": 0, "high": 1}
     if of["kind"] == "text":
         texts = of["values"]
+        if len(texts) < 2:
+            return "data with two different texts"
         listed = f"[{texts!r}[int(value)] for value in dataset]"
-        domain = {
-            "kind": "Records",
-            "size": size,
-            "low": 0,
-            "high": max(len(texts) - 1, 1),
-            "categories": True,
-        }
-        return (
-            (container.format(listed), domain)
-            if len(texts) > 1
-            else "data with two different texts"
-        )
+        return container.format(listed), domain | {"high": len(texts) - 1, "categories": True}
     if of["kind"] == "boolean":
-        domain = {"kind": "Records", "size": size, "low": 0, "high": 1, "integer": True}
-        return container.format("[bool(value) for value in dataset]"), domain
+        listed = "[bool(value) for value in dataset]"
+        return container.format(listed), domain | {"integer": True}
     low, high = bounds or widened(of)
     whole = of["kind"] == "integer"
     listed = "[int(value) for value in dataset]" if whole else "dataset.tolist()"
-    domain = {"kind": "Records", "size": size, "low": low, "high": high}
+    domain |= {"low": low, "high": high}
     return container.format(listed), domain | ({"integer": True} if whole else {})
 
 
@@ -354,21 +329,18 @@ def _target(
 ) -> Proposal:
     """Return the proposal of a target that repeats a call with other data."""
     many = domain["kind"] in ("Records", "Rows", "Table") and domain["size"] > 1
-    arguments, owner = [], ""
+    data, values = call.get("data", ""), {}
     for name, text, _ in call["arguments"]:
-        if name == call.get("data"):
-            value = expression
-        elif name == "self" and call.get("data", "").startswith("self."):
-            made = _with_argument(str(text), call["data"].removeprefix("self."), expression)
-            value = _with_randomness(made)
+        values[name] = _with_randomness(str(text))
+        if name == data:
+            values[name] = expression
+        elif name == "self" and data.startswith("self."):
+            made = _with_argument(str(text), data.removeprefix("self."), expression)
+            values[name] = _with_randomness(made)
         elif many and text == str(call["form"].get("size")) and COUNT.fullmatch(name):
-            value = "len(dataset)"
-        else:
-            value = _with_randomness(str(text))
-        if name == "self":
-            owner = value
-        else:
-            arguments.append(f"{name}={value}")
+            values[name] = "len(dataset)"
+    owner = values.pop("self", "")
+    arguments = [f"{name}={value}" for name, value in values.items()]
     run, called = "", function.path
     if owner:
         run, called = f"mechanism = {owner}\n", f"mechanism.{function.name}"
@@ -415,9 +387,8 @@ def _with_argument(text: str, name: str, value: str) -> str:
 
 
 def _with_randomness(text: str) -> str:
-    for placeholder, value in _PLACEHOLDERS.items():
-        text = text.replace(placeholder, value)
-    return text
+    pattern = "|".join(map(re.escape, _PLACEHOLDERS))
+    return re.sub(pattern, lambda found: _PLACEHOLDERS[found[0]], text)
 
 
 def _relations(
@@ -428,9 +399,7 @@ def _relations(
     """
     if domain["kind"] in ("Answers", "Counts"):
         return (str(domain["relation"]),)
-    if not many:
-        return ("replace-one",)
-    stated = relation_of(function.doc)
+    stated = relation_of(function.doc) if many else "replace-one"
     if stated:
         return (stated,)
     names = {"replaced": "replace-one", "removed": "add-remove"}

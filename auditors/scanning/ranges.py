@@ -62,17 +62,14 @@ def _guards(function: ast.AST) -> Iterator[ast.expr]:
 
 
 def _numbers_or_names(parts: Iterable[ast.AST]) -> tuple[float | str, ...]:
-    found = dict[float | str, None]()
-    for part in parts:
-        for side in _compared(part):
-            if isinstance(side, ast.Name):
-                found[side.id] = None
-            else:
-                with contextlib.suppress(ValueError, TypeError):
-                    value = ast.literal_eval(side)
-                    if is_real(value):
-                        found[value] = None
-    return tuple(found)[:100]
+    found: list[float | str] = []
+    for side in (side for part in parts for side in _compared(part)):
+        if isinstance(side, ast.Name):
+            found.append(side.id)
+        with contextlib.suppress(ValueError, TypeError):
+            value = ast.literal_eval(side)
+            found += [value] if is_real(value) else []
+    return tuple(dict.fromkeys(found))[:100]
 
 
 def _compared(part: ast.AST) -> Sequence[ast.expr]:
@@ -80,17 +77,15 @@ def _compared(part: ast.AST) -> Sequence[ast.expr]:
     the code; not those that are compared with a number of records, or with a parameter of the
     noise.
     """
+    sides: list[ast.expr] = []
     if isinstance(part, ast.Compare):
         sides = [part.left, *part.comparators]
-    elif isinstance(part, ast.Call):
-        name, sides = _called(part), [*part.args, *(each.value for each in part.keywords)]
-        if _BINNING.fullmatch(name):
-            every = (inner for side in sides for inner in ast.walk(side))
+    if isinstance(part, ast.Call):
+        given = [*part.args, *(each.value for each in part.keywords)]
+        if _BINNING.fullmatch(_called(part)):
+            every = (inner for side in given for inner in ast.walk(side))
             return [inner for inner in every if isinstance(inner, ast.Constant | ast.Name)]
-        if not _CLIPPING.fullmatch(name):
-            return []
-    else:
-        return []
+        sides = given if _CLIPPING.fullmatch(_called(part)) else []
     return [] if _is_other([name for side in sides for name in names_in(side)]) else sides
 
 
@@ -106,10 +101,8 @@ def _is_other(names: Sequence[str]) -> bool:
 def names_in(expression: ast.AST) -> Iterator[str]:
     """Yield the names and attributes in an expression."""
     for part in ast.walk(expression):
-        if isinstance(part, ast.Name):
-            yield part.id
-        elif isinstance(part, ast.Attribute):
-            yield part.attr
+        if isinstance(part, ast.Name | ast.Attribute):
+            yield part.id if isinstance(part, ast.Name) else part.attr
 
 
 def columns_of(function: ast.AST) -> dict[str, bool]:
@@ -176,14 +169,13 @@ def stated_bounds(values: Mapping[str, Any]) -> tuple[float, float] | None:
     >>> stated_bounds({"low": 0, "high": 50, "epsilon": 1.0})
     (0.0, 50.0)
     """
-    for low, high in _PAIRS:
-        if is_real(values.get(low)) and is_real(values.get(high)):
-            return float(values[low]), float(values[high])
-    for name, value in values.items():
-        pair = isinstance(value, list | tuple) and len(value) == 2 and all(map(is_real, value))
-        if _RANGE.fullmatch(name) and pair and value[0] < value[1]:
-            return float(value[0]), float(value[1])
-    return None
+    sides = ((values.get(low), values.get(high)) for low, high in _PAIRS)
+    pairs: list[Any] = [pair for pair in sides if all(map(is_real, pair))]
+    for name, pair in values.items():
+        known = _RANGE.fullmatch(name) and isinstance(pair, list | tuple) and len(pair) == 2
+        if known and all(map(is_real, pair)) and pair[0] < pair[1]:
+            pairs.append(pair)
+    return (float(pairs[0][0]), float(pairs[0][1])) if pairs else None
 
 
 def data_range(
@@ -235,13 +227,10 @@ def data_range(
 
 def _numbers(known: Sequence[float | str], values: Mapping[str, Any]) -> list[float]:
     """Return the numbers among these, and those that the named arguments hold."""
-    found = list[float]()
-    for each in known:
-        held: Any = values.get(each) if isinstance(each, str) else each
-        inside = held if isinstance(held, list | tuple) else [held]
-        # numbers beyond guard against overflow
-        found += [float(v) for v in inside if is_real(v) and abs(v) <= 1e12]
-    return found
+    held: Iterator[Any] = (values.get(each) if isinstance(each, str) else each for each in known)
+    inside = (v for each in held for v in (each if isinstance(each, list | tuple) else [each]))
+    # numbers beyond guard against overflow
+    return [float(v) for v in inside if is_real(v) and abs(v) <= 1e12]
 
 
 def is_real(value: Any) -> bool:

@@ -130,15 +130,13 @@ def interpreter_path(python: str | None) -> str | None:
     if python is None:
         return None
     known = environments().get(python)
-    if known is not None and known.interpreter.exists():
-        return str(known.interpreter)
-    if known is not None:
+    if known is not None and not known.interpreter.exists():
         raise InvalidArgument(
             f"environment {python} is missing; make it with: dpwitness targets setup {python}"
         )
-    place = os.path.abspath(os.path.expanduser(python))
+    place = os.path.abspath(os.path.expanduser(python if known is None else known.interpreter))
     inside = os.path.join(place, "bin", "python")
-    found = inside if os.path.isdir(place) and os.path.exists(inside) else place
+    found = inside if os.path.exists(inside) else place
     if not os.path.isfile(found):
         raise InvalidArgument(
             "--python must be an interpreter or an environment of `dpwitness targets`, got "
@@ -188,12 +186,13 @@ def named(found: NoiseMap, what: str) -> list[Function]:
         If there is no such function, or it reaches no place that draws noise.
     """
     place, _, name = what.partition(":")
-    functions = [f for f in mechanisms(found) if not name or f.path.endswith(f".{name}")]
-    if name and not functions:
-        functions = [f for f in found.functions.values() if f.path.endswith(f".{name}")]
-    if name and not functions:
+    if not name:
+        return mechanisms(found)
+    functions = [f for f in mechanisms(found) if f.path.endswith(f".{name}")]
+    functions = functions or [f for f in found.functions.values() if f.path.endswith(f".{name}")]
+    if not functions:
         raise InvalidArgument(f"scan: {place} has no function {name!r}")
-    if name and not any(found.reached[each.path] for each in functions):
+    if not any(found.reached[each.path] for each in functions):
         raise InvalidArgument(
             f"scan: {name} must reach a place that draws noise, got a function whose source names "
             "none: audit it with a target file"
@@ -249,28 +248,18 @@ def scanned(
 def target_file(scan: Scanned, file: Path) -> str:
     """Return the text of the target file."""
     ready = [each for each in scan.proposals if each.source]
+    modules = sorted({module for each in ready for module in each.modules})
     lines = [_HEADER.format(title=scan.title, file=file.name), "import sys", ""]
     lines.append(f"sys.path.insert(0, {str(scan.root)!r})")
-    lines += [
-        f"import {module}  # noqa: E402"
-        for module in sorted({m for each in ready for m in each.modules})
-    ]
+    lines += [f"import {module}  # noqa: E402" for module in modules]
     for each in ready:
         origin = "as its tests call it" if each.recorded else "a made-up call"
         site = each.sites[0]
-        comment = (
-            f"{each.function.path}, {origin}; noise: {site.call} at "
-            f"{site.file.name}:{site.line}{f', scale {site.scale}' if site.scale else ''}"
-        )
-        lines += [
-            "",
-            "",
-            *(f"# {line}" for line in textwrap.wrap(comment, 98)),
-            each.source,
-            "",
-            "",
-        ]
+        scale = f", scale {site.scale}" if site.scale else ""
+        place = f"noise: {site.call} at {site.file.name}:{site.line}{scale}"
+        comment = textwrap.wrap(f"{each.function.path}, {origin}; {place}", 98)
         domain = dict(each.domain or {}, relation=each.relations[0])
+        lines += ["", "", *(f"# {line}" for line in comment), each.source, "", ""]
         lines += [
             f'{each.target}.claim = "{each.promise.claim}"',
             f"{each.target}.domain = {domain!r}",

@@ -40,7 +40,7 @@ from dpwitness.auditors.workers.loading import (
     parsed_file,
     standard,
 )
-from dpwitness.core.values.json_codec import from_jsonable, is_registered, known_class, public_name
+from dpwitness.core.values.json_codec import from_jsonable, known_class, public_name
 from dpwitness.core.values.json_reader import (
     Json,
     anything,
@@ -417,7 +417,9 @@ class Trust:
 def _is_own(found: Any) -> bool:
     """Return whether an object is a mechanism of this project, or a measure of its claims."""
     if isinstance(found, type):
-        return callable(getattr(found, "sample", None)) and is_registered(public_name(found))
+        return (
+            callable(getattr(found, "sample", None)) and known_class(public_name(found)) is not None
+        )
     measures = found.__module__ if isinstance(found, types.FunctionType) else ""
     return measures.startswith("dpwitness.proofs_checks.") and bool(_OWN_MODULE.fullmatch(measures))
 

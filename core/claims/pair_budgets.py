@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from dpwitness.core.claims.basic_notions import PureDP
 from dpwitness.core.claims.claim import Claim, FloatArray, exact_claim, parse_claim, parse_numbers
-from dpwitness.core.datasets.relations import NORMS, differing_entries, distance_of
+from dpwitness.core.datasets.relations import NORMS, distance_of, steps_between
 from dpwitness.core.values.validation import (
     InvalidArgument,
     number_from_text,
@@ -231,7 +231,7 @@ class CoordinateDP(PairClaim):
     def on(self, pair: Any) -> Claim:
         if pair is None:
             return self.nominal
-        moved = differing_entries(pair.d0, pair.d1)
+        moved = steps_between(pair.d0, pair.d1)
         if moved is None or len(moved) != len(self.epsilons):
             given = "datasets that are not vectors" if moved is None else f"vectors of {len(moved)}"
             raise InvalidArgument(

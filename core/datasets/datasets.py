@@ -56,20 +56,24 @@ class LabelledVectors:
 
     def __init__(self, x: ArrayLike, y: ArrayLike, multiplicity: ArrayLike | None = None) -> None:
         rows = _finite_array("LabelledVectors", "x", x, 2)
+        copies = np.ones(len(rows)) if multiplicity is None else multiplicity
+        copies = _finite_array("LabelledVectors", "multiplicity", copies, 1)
+        invalid = np.flatnonzero((copies < 1) | (copies != np.floor(copies)) | (copies > 2**53))
+        if len(invalid):
+            raise InvalidArgument(
+                "LabelledVectors: multiplicity must be whole numbers, at least 1, got "
+                f"{float(copies[invalid[0]])!r} at index [{invalid[0]}]"
+            )
         labels = _finite_array("LabelledVectors", "y", y, 1)
-        if len(rows) == 0 or rows.shape[1] == 0:
-            raise InvalidArgument(
-                "LabelledVectors: x must hold at least one record and one column, got shape "
-                f"{rows.shape}"
-            )
-        if len(labels) != len(rows):
-            raise InvalidArgument(
-                f"LabelledVectors: y must have one entry for each of the {len(rows)} rows of "
-                f"x, got {len(labels)}"
-            )
+        for name, entries in (("y", labels), ("multiplicity", copies)):
+            if len(entries) != len(rows):
+                raise InvalidArgument(
+                    f"LabelledVectors: {name} must have one entry for each of the {len(rows)} "
+                    f"rows of x, got {len(entries)}"
+                )
         object.__setattr__(self, "x", rows)
         object.__setattr__(self, "y", labels)
-        object.__setattr__(self, "multiplicity", _multiplicities(multiplicity, len(rows)))
+        object.__setattr__(self, "multiplicity", copies.astype(np.int64))
 
     def __len__(self) -> int:
         """Return the number of stored rows, without multiplicities."""
@@ -146,13 +150,7 @@ class LinearCosts:
     x: FloatArray
 
     def __init__(self, x: ArrayLike) -> None:
-        rows = _finite_array("LinearCosts", "x", x, 2)
-        if len(rows) == 0 or rows.shape[1] == 0:
-            raise InvalidArgument(
-                "LinearCosts: x must hold at least one round and one column, got shape "
-                f"{rows.shape}"
-            )
-        object.__setattr__(self, "x", rows)
+        object.__setattr__(self, "x", _finite_array("LinearCosts", "x", x, 2))
 
     def __len__(self) -> int:
         return len(self.x)
@@ -193,6 +191,10 @@ def _finite_array(owner: str, name: str, value: ArrayLike, axes: int) -> FloatAr
         ) from None
     if array.ndim != axes:
         raise InvalidArgument(f"{owner}: {name} must have {axes} axes, got shape {array.shape}")
+    if axes == 2 and not array.size:
+        raise InvalidArgument(
+            f"{owner}: {name} must hold at least one record and one column, got shape {array.shape}"
+        )
     invalid = np.argwhere(~np.isfinite(array))
     if len(invalid):
         place = tuple(int(i) for i in invalid[0])
@@ -200,25 +202,3 @@ def _finite_array(owner: str, name: str, value: ArrayLike, axes: int) -> FloatAr
             f"{owner}: {name} must be finite, got {float(array[place])!r} at index {list(place)}"
         )
     return array
-
-
-def _multiplicities(value: ArrayLike | None, rows: int) -> IntArray:
-    """Return the multiplicities as an int64 array; ones if `value` is None. Raise InvalidArgument
-    for anything but positive integers.
-    """
-    if value is None:
-        return np.ones(rows, dtype=np.int64)
-    array = _finite_array("LabelledVectors", "multiplicity", value, 1)
-    if len(array) != rows:
-        raise InvalidArgument(
-            f"LabelledVectors: multiplicity must have one entry for each of the {rows} rows "
-            f"of x, got {len(array)}"
-        )
-    invalid = np.flatnonzero((array < 1) | (array != np.floor(array)) | (array > 2**53))
-    if len(invalid):
-        first = int(invalid[0])
-        raise InvalidArgument(
-            "LabelledVectors: multiplicity must be whole numbers, at least 1, got "
-            f"{float(array[first])!r} at index [{first}]"
-        )
-    return array.astype(np.int64)

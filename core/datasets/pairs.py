@@ -25,6 +25,7 @@ from dpwitness.core.values.validation import (
     InvalidArgument,
     error_text,
     require_integer,
+    require_rules,
     require_type,
     short_repr,
 )
@@ -105,17 +106,13 @@ class Pair:
         """Remark for reports on a pair whose relation was not checked here; "" for a
         checked pair.
         """
-        found = parse_relation(self.relation)
-        if found.name == OWN:
-            return (
-                "that the two datasets are neighbors was decided by the user's function "
-                f"({self.relation}), not checked by dpwitness"
-            )
-        return (
-            ""
-            if found.checked
-            else "that the two datasets are neighbors was stated, and not checked (relation stated)"
-        )
+        remarks = {
+            OWN: "that the two datasets are neighbors was decided by the user's function "
+            f"({self.relation}), not checked by dpwitness",
+            "stated": "that the two datasets are neighbors was stated, and not checked (relation "
+            "stated)",
+        }
+        return remarks.get(parse_relation(self.relation).name, "")
 
     def swapped(self) -> Pair:
         """Return the pair in the other order."""
@@ -159,11 +156,9 @@ def _check_user_relation(relation: Any, d0: Dataset, d1: Dataset) -> None:
             raise InvalidArgument(
                 f"Pair: the check of {relation.name} raises {error_text(error)}"
             ) from None
-        if not isinstance(found, bool | np.bool_ | str):
-            rule = "must return True, or False or a text with the reason"
-            raise InvalidArgument(
-                f"Pair: the check of {relation.name} {rule}, got {short_repr(found)}"
-            )
+        known = isinstance(found, bool | np.bool_ | str)
+        rule = "must return True, or False or a text with the reason"
+        require_rules("Pair", (known, f"the check of {relation.name} {rule}", found))
         if found == "" or (found and not isinstance(found, str)):
             continue
         if first is not d0:
@@ -178,15 +173,11 @@ def _check_user_relation(relation: Any, d0: Dataset, d1: Dataset) -> None:
 def _suggested_relations(d0: Dataset, d1: Dataset) -> str:
     """Return a text with relations under which the two datasets would be neighbors."""
     found = matching_relations(d0, d1)[:4]
-    suggestion = (
-        f"they are neighbors under {', '.join(found)}"
-        if found
-        else "they are not neighbors under any relation that is checked"
-    )
-    vectors = all(
-        vector_numbers(d) is not None and not isinstance(d, int | float) for d in (d0, d1)
-    )
-    if vectors and not set(found) & set(NORMS):
+    suggestion = "they are not neighbors under any relation that is checked"
+    if found:
+        suggestion = f"they are neighbors under {', '.join(found)}"
+    vectors = (vector_numbers(d) is not None and np.ndim(d) > 0 for d in (d0, d1))
+    if not set(found) & set(NORMS) and all(vectors):
         suggestion += (
             '; relations "l1", "l2" and "linf" are for vectors of answers that move by at most 1'
         )

@@ -20,7 +20,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,7 +42,6 @@ _ACCEPTED_FORMS = (
     "give an array with one record a row, a list of records, a frame, or columns of one length "
     "as a tuple or dict of arrays"
 )
-_CONTAINER_KINDS = ("a list", "a tuple", "a dict")
 ABSENT = ("absent",)  # placeholder for the value of a key that a record does not have
 
 
@@ -49,70 +50,53 @@ class DatasetRecords:
     """Dataset read record by record."""
 
     kind: str  # description of the dataset's type
-    keys: list[Hashable]  # one exact key per record
+    keys: Sequence[Hashable] | Counter[Hashable]  # one exact key per record; copies of a multiset
     kinds: list[str] | None = None  # kind of each record of a list
-    fields: Mapping[str, Any] | None = None  # columns by name: arrays, lists, or columns of a frame
+    # columns by name: arrays, lists, or columns of a frame
+    fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     ordered: bool = True  # whether record i of one dataset is compared with record i of the other
     # exact keys of everything else that a mechanism can see and that belongs to no record
-    about: Mapping[str, Hashable] = dataclasses.field(default_factory=dict)
+    about: dict[str, Hashable] = dataclasses.field(default_factory=dict)
     labels: list[int] | None = None  # integer index labels of a frame's rows; None for row numbers
+    groups: Any = None  # numbers of records of the groups of a multiset, if it has groups
+
+    @property
+    def multiset(self) -> bool:
+        return isinstance(self.keys, Counter)
+
+    @property
+    def size(self) -> Any:
+        """Return the number of records, or the numbers of the groups."""
+        return self.groups or Counter(self.keys).total()
 
     def labelled(self) -> DatasetRecords:
         """Return the same records, with the index label of each row as a part of its record."""
         labels = self.labels if self.labels is not None else list(range(len(self.keys)))
-        fields = {"label of the index": labels, **(self.fields or {})}
+        keys = list(zip(labels, self.keys, strict=True))
         return dataclasses.replace(
-            self, keys=list(zip(labels, self.keys, strict=True)), fields=fields
+            self, keys=keys, fields={"label of the index": labels, **self.fields}
         )
-
-
-class _MatrixColumns(Mapping[str, Any]):
-    """Lazy mapping of the columns of a matrix by their positions as text."""
-
-    def __init__(self, matrix: Any) -> None:
-        self._matrix = matrix
-
-    def __getitem__(self, name: str) -> Any:
-        if (
-            not (name.isascii() and name.isdecimal())
-            or str(int(name)) != name
-            or int(name) >= len(self)
-        ):
-            raise KeyError(name)
-        return self._matrix[:, int(name)]
-
-    def __iter__(self) -> Iterator[str]:
-        return map(str, range(len(self)))
-
-    def __len__(self) -> int:
-        return int(self._matrix.shape[1])
 
 
 def require_json_form(dataset: Dataset, side: str) -> None:
     """Raise InvalidArgument for a dataset without an exact JSON form, which could be neither
     compared exactly nor replayed.
     """
-    if (type(dataset) is np.ndarray and dataset.dtype.kind in "biuU") or type(dataset) in (
-        int,
-        float,
-    ):
-        return
-    if type(dataset) is np.ndarray and dataset.dtype.kind == "f" and dataset.dtype.itemsize <= 8:
+    plain = type(dataset) is np.ndarray and dataset.dtype.kind in "biufU"
+    if plain or type(dataset) in (int, float):
         return
     try:
         if library_name(dataset):
             to_parts(dataset)
-            return
-        to_jsonable(dataset)
+        else:
+            to_jsonable(dataset)
     except UnsupportedData as error:
         raise InvalidArgument(f"Pair: {side}: {error}") from None
     except InvalidArgument as error:
         raise InvalidArgument(
             f"Pair: {str(error).replace('dataset', side, 1)}; {_ACCEPTED_FORMS}"
         ) from None
-    except (
-        Exception
-    ) as error:  # a class whose fields cannot be read, a container that cannot be iterated
+    except Exception as error:  # fields that cannot be read, a container that cannot be iterated
         raise InvalidArgument(
             f"Pair: {side} must be writable as JSON, got {_value_text(dataset)}, which "
             f"raises {error_text(error)}"
@@ -124,39 +108,60 @@ def read_records(dataset: Dataset, side: str, unit: str = "") -> DatasetRecords:
     if library_name(dataset):
         return _read_frame(dataset, side)
     if isinstance(dataset, np.ndarray) and dataset.ndim > 0:
-        kind = (
-            f"{_array_text(dataset)} with rows of shape {dataset.shape[1:]}"
-            if dataset.ndim > 1
-            else _array_text(dataset)
-        )
-        fields: Mapping[str, Any] | None = _MatrixColumns(dataset) if dataset.ndim == 2 else None
-        if dataset.dtype.names:
-            fields = {name: dataset[name] for name in dataset.dtype.names}
-        return DatasetRecords(
-            kind, _row_keys(dataset), None, fields, about=_fill_value_key(dataset)
-        )
+        return _read_array(dataset)
     if isinstance(dataset, dict):
-        return _read_dict(dataset, side, unit)
+        found = _read_dict(dataset, side, unit)
+        return dataclasses.replace(found, about=found.about | _extra_attributes(dataset))
     if isinstance(dataset, list | tuple):
-        return dataclasses.replace(
-            found := _read_sequence(dataset, side),
-            about={**found.about, **_extra_attributes(dataset)},
-        )
-    records = getattr(dataset, "records", None) if dataclasses.is_dataclass(dataset) else None
-    if callable(records):
-        return DatasetRecords(
-            f"of class {type(dataset).__name__}",
-            [exact(record) for record in records()],
-            about=scalar_fields(dataset),
-        )
-    if isinstance(
-        dataset, bool | int | float | complex | np.generic | np.ndarray
-    ) and not isinstance(dataset, str | bytes):
+        found = _read_sequence(dataset, side)
+        return dataclasses.replace(found, about=found.about | _extra_attributes(dataset))
+    if isinstance(dataset, bool | int | float | complex | np.generic | np.ndarray) and (
+        not isinstance(dataset, str | bytes)
+    ):
         return DatasetRecords(_kind_text(dataset), [exact(dataset)])
-    remedy = "give it a method records()" if dataclasses.is_dataclass(dataset) else _ACCEPTED_FORMS
+    own_class = dataclasses.is_dataclass(dataset)
+    if own_class and callable(getattr(dataset, "counts", None)):
+        return _read_multiset(dataset)
+    if own_class and callable(getattr(dataset, "records", None)):
+        keys = list(map(exact, dataset.records()))
+        return DatasetRecords(
+            f"of class {type(dataset).__name__}", keys, about=_own_fields(dataset)
+        )
+    remedy = "give it a method records()" if own_class else _ACCEPTED_FORMS
     raise InvalidArgument(
         f"Pair: {side} must be a dataset with separate records, got {_value_text(dataset)}; "
         f"{remedy}"
+    )
+
+
+def _read_array(array: Any) -> DatasetRecords:
+    """Return the rows of an array, or the numbers of a vector."""
+    kind = _array_text(array)
+    if array.ndim > 1:
+        kind += f" with rows of shape {array.shape[1:]}"
+    names = array.dtype.names or ()
+    fields = {name: array[name] for name in names}
+    if array.ndim == 2 and not names:
+        fields = {str(place): array[:, place] for place in range(array.shape[1])}
+    return DatasetRecords(kind, _row_keys(array), None, fields, about=_fill_value_key(array))
+
+
+def _read_multiset(dataset: Any) -> DatasetRecords:
+    """Return the records of a dataset class with a method `counts`, whose copies are counted and
+    never listed. A record that is a pair has features and a label.
+    """
+    counts = dataset.counts()
+    pairs = all(isinstance(record, tuple) and len(record) == 2 for record in counts)
+    dimension = getattr(dataset, "dimension", None)
+    return DatasetRecords(
+        f"of class {type(dataset).__name__}" + (f", dimension {dimension}" if dimension else ""),
+        Counter(
+            {tuple(map(exact, r)) if pairs else exact(r): count for r, count in counts.items()}
+        ),
+        fields=dict.fromkeys(("features", "label") if pairs else ()),
+        ordered=False,
+        about=_own_fields(dataset),
+        groups=getattr(dataset, "sizes", None),
     )
 
 
@@ -164,26 +169,21 @@ def _read_dict(dataset: dict[Any, Any], side: str, unit: str) -> DatasetRecords:
     """Return the records of a dict: rows across its columns, or its entries if it has none or
     `unit` is ``key``.
     """
-    content = any(
-        isinstance(v, list | tuple) or (isinstance(v, np.ndarray) and v.ndim)
-        for v in dataset.values()
-    )
-    if not content or (unit == "key" and "key" not in dataset):
-        keys, values = list(dataset), list(dataset.values())
-        return DatasetRecords(
-            "a dict of entries",
-            list(zip(map(exact, keys), map(exact, values), strict=True)),
-            None,
-            {"key": keys, "value": values},
-            ordered=False,
-            about=_extra_attributes(dataset),
-        )
+    content = any(map(_is_column, dataset.values()))
     names = sorted(dataset, key=lambda name: (str(name), type(name).__name__))
-    found = _read_columns([dataset[name] for name in names], names, f"a dict of {names}", side)
-    return dataclasses.replace(found, about={**found.about, **_extra_attributes(dataset)})
+    if content and not (unit == "key" and "key" not in dataset):
+        return _read_columns([dataset[name] for name in names], names, f"a dict of {names}", side)
+    keys, values = list(dataset), list(dataset.values())
+    entries: list[Hashable] = list(zip(map(exact, keys), map(exact, values), strict=True))
+    fields = {"key": keys, "value": values}
+    return DatasetRecords("a dict of entries", entries, None, fields, ordered=False)
 
 
-def scalar_fields(dataset: Any) -> dict[str, Hashable]:
+def _is_column(value: Any) -> bool:
+    return isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
+
+
+def _own_fields(dataset: Any) -> dict[str, Hashable]:
     """Return exact keys of the fields of a dataset class that hold one number, text or truth value:
     these belong to no record.
     """
@@ -197,56 +197,48 @@ def _read_sequence(items: Sequence[Any], side: str) -> DatasetRecords:
     InvalidArgument for mixed kinds.
     """
     name = type(items).__name__
-    arrays = [isinstance(item, np.ndarray) and item.ndim > 0 for item in items]
-    lists = [isinstance(item, list) for item in items]
-    if any(arrays) or (isinstance(items, tuple) and any(lists)):
-        return _read_columns(
-            items, [str(i) for i in range(len(items))], f"a {name} of {len(items)} columns", side
-        )
+    if any(isinstance(item, np.ndarray) and item.ndim > 0 for item in items) or (
+        isinstance(items, tuple) and any(isinstance(item, list) for item in items)
+    ):
+        names = list(map(str, range(len(items))))
+        return _read_columns(items, names, f"a {name} of {len(items)} columns", side)
     inner = [
-        frozenset(map(_kind_text, item)) - {"None"}
-        if isinstance(item, list | tuple)
-        else frozenset()
+        set(map(_kind_text, item)) - {"None"} if isinstance(item, list | tuple) else set()
         for item in items
     ]
-    single = [kinds for kinds in inner if len(kinds) == 1]
-    # such as [rows, labels]: columns, which would be read as two records
-    if len(set(single)) > 1 and len(single) == len(items):
-        kinds_text = " and ".join(sorted(f"only {next(iter(kinds))}" for kinds in set(single))[:2])
-        raise InvalidArgument(
-            f"Pair: {side} must have records of one kind, some of its items hold "
-            f"{kinds_text}; {_ACCEPTED_FORMS}"
-        )
+    # items such as [rows, labels] are columns, which would be read as two records
+    if all(len(kinds) == 1 for kinds in inner):
+        mixed = {f"only {kind}" for kinds in inner for kind in kinds}
+        _require_one_kind(mixed, side, "some of its items hold")
     kinds = [_kind_text(item) for item in items]
-    shapes = {
-        kind if kind in _CONTAINER_KINDS else "a number or text" for kind in kinds if kind != "None"
-    }
-    if len(shapes) > 1:
-        raise InvalidArgument(
-            f"Pair: {side} must have records of one kind, got "
-            f"{' and '.join(sorted(shapes)[:2])}; {_ACCEPTED_FORMS}"
-        )
+    containers = ("a list", "a tuple", "a dict")
+    shapes = {k if k in containers else "a number or text" for k in kinds if k != "None"}
+    _require_one_kind(shapes, side, "got")
     return DatasetRecords(
-        f"a {name} of records", [exact(item) for item in items], kinds, _item_columns(items, side)
+        f"a {name} of records", list(map(exact, items)), kinds, _item_columns(items, side)
     )
 
 
-def _item_columns(items: Sequence[Any], side: str) -> dict[str, list[Any]] | None:
-    """Return the columns of a list of records, by key or by position; None if the items are not
-    containers.
-    """
-    if items and all(isinstance(item, dict) for item in items):
-        names = list(dict.fromkeys(name for item in items for name in item))
-        return _named_columns(
-            names, [[item.get(name, ABSENT) for item in items] for name in names], side
+def _require_one_kind(kinds: set[str], side: str, verb: str) -> None:
+    if len(kinds) > 1:
+        raise InvalidArgument(
+            f"Pair: {side} must have records of one kind, {verb} "
+            f"{' and '.join(sorted(kinds)[:2])}; {_ACCEPTED_FORMS}"
         )
-    if (
-        items
-        and all(isinstance(item, list | tuple) for item in items)
-        and len(width := {len(item) for item in items}) == 1
-    ):
-        return {str(j): [item[j] for item in items] for j in range(width.pop())}
-    return None
+
+
+def _item_columns(items: Sequence[Any], side: str) -> dict[str, Any]:
+    """Return the columns of a list of records, by key or by position; none if the items are not
+    containers of one kind.
+    """
+    if all(isinstance(item, dict) for item in items):
+        names = list(dict.fromkeys(name for item in items for name in item))
+        columns = [[item.get(name, ABSENT) for item in items] for name in names]
+        return _named_columns(names, columns, side)
+    lists = all(isinstance(item, list | tuple) for item in items)
+    if not lists or len({len(item) for item in items}) > 1:
+        return {}
+    return {str(place): list(column) for place, column in enumerate(zip(*items, strict=True))}
 
 
 def _named_columns(names: Sequence[Any], columns: Sequence[Any], side: str) -> dict[str, Any]:
@@ -282,22 +274,17 @@ def _read_frame(frame: Any, side: str) -> DatasetRecords:
     keys: list[Hashable] = (
         list(zip(*map(_column_entries, columns), strict=True)) if columns else [()] * parts["rows"]
     )
-    known = {
-        name: column
-        for name, column in zip(names, columns, strict=True)
-        if column["categories"] is not None
-    }
     about: dict[str, Hashable] = {
         f"the categories of column {name}": (exact(listed(c["categories"])), c["ordered"])
-        for name, c in known.items()
+        for name, c in zip(names, columns, strict=True)
+        if c["categories"] is not None
     }
-    if parts["library"] == "pandas" and frame.attrs:
+    if parts["library"] == "pandas":
         about["attrs"] = exact(dict(frame.attrs))
-    # pandas stores the number of rows under this key
-    if parts["library"] == "pyarrow" and frame.schema.metadata:
-        about["the metadata"] = exact(
-            {key: value for key, value in frame.schema.metadata.items() if key != b"pandas"}
-        )
+    if parts["library"] == "pyarrow":
+        # pandas stores the number of rows under its own key
+        metadata = {k: v for k, v in (frame.schema.metadata or {}).items() if k != b"pandas"}
+        about["the metadata"] = exact(metadata)
     labels = None if index is None or index_is_column else index["values"].tolist()
     kind = f"a {parts['library']} frame ({types})"
     return DatasetRecords(
@@ -311,46 +298,43 @@ def _column_entries(column: Parts) -> list[Hashable]:
     if column["categories"] is not None:
         known = _column_entries(column["categories"])
         return [None if code < 0 else known[code] for code in column["values"].tolist()]
-    if column["missing"] is not None:
-        return [
-            None if is_missing else key
-            for key, is_missing in zip(found, column["missing"].tolist(), strict=True)
-        ]
-    return found
+    if column["missing"] is None:
+        return found
+    return [
+        None if missing else key
+        for key, missing in zip(found, column["missing"].tolist(), strict=True)
+    ]
 
 
-def _read_columns(columns: Sequence[Any], names: list[Any], kind: str, side: str) -> DatasetRecords:
+def _read_columns(
+    columns: Sequence[Any], names: Sequence[Any], kind: str, side: str
+) -> DatasetRecords:
     """Return the records of columns of one length."""
-    reads = []
     for name, column in zip(names, columns, strict=True):
-        if not (
-            (isinstance(column, np.ndarray) and column.ndim > 0) or isinstance(column, list | tuple)
-        ):
+        if not _is_column(column):
             raise InvalidArgument(
                 f"Pair: {side} must have columns of one length, its entry {name} is "
                 f"{_kind_text(column)}; {_ACCEPTED_FORMS}"
             )
-        if isinstance(column, np.ndarray):
-            reads.append(read_records(column, side))
-        else:
-            kinds, keys = [_kind_text(item) for item in column], [exact(item) for item in column]
-            reads.append(
-                DatasetRecords(
-                    "a " + type(column).__name__, keys, kinds, about=_extra_attributes(column)
-                )
-            )
-    sizes = [len(read.keys) for read in reads]
+    sizes = list(map(len, columns))
     if len(set(sizes)) != 1:
         raise InvalidArgument(
             f"Pair: {side} must have columns of one length, got {kind} with "
             f"{', '.join(map(str, sizes)) or 'none'}; {_ACCEPTED_FORMS}"
         )
-    inside = "; ".join(f"{name} {read.kind}" for name, read in zip(names, reads, strict=True))
-    records: list[Hashable] = list(zip(*(read.keys for read in reads), strict=True))
-    record_kinds = [
-        " and ".join(row)
-        for row in zip(*(read.kinds or [read.kind] * sizes[0] for read in reads), strict=True)
+    reads = [
+        _read_array(column)
+        if isinstance(column, np.ndarray)
+        else DatasetRecords(
+            f"a {type(column).__name__}",
+            list(map(exact, column)),
+            list(map(_kind_text, column)),
+            about=_extra_attributes(column),
+        )
+        for column in columns
     ]
+    inside = "; ".join(f"{name} {read.kind}" for name, read in zip(names, reads, strict=True))
+    kinds = zip(*(read.kinds or [read.kind] * sizes[0] for read in reads), strict=True)
     about = {
         f"{what} of column {name}": key
         for name, read in zip(names, reads, strict=True)
@@ -358,8 +342,8 @@ def _read_columns(columns: Sequence[Any], names: list[Any], kind: str, side: str
     }
     return DatasetRecords(
         f"{kind} ({inside})",
-        records,
-        record_kinds,
+        list(zip(*(read.keys for read in reads), strict=True)),
+        list(map(" and ".join, kinds)),
         _named_columns(names, columns, side),
         about=about,
     )
@@ -374,19 +358,18 @@ def _row_keys(array: Any) -> list[Hashable]:
 
 
 def column_keys(column: Any) -> list[Hashable]:
-    """Return an exact key for each entry of a column of `Read.fields`."""
+    """Return an exact key for each entry of a column of `DatasetRecords.fields`."""
     if isinstance(column, dict):
         return _column_entries(column)
-    return _row_keys(column) if isinstance(column, np.ndarray) else [exact(item) for item in column]
+    return _row_keys(column) if isinstance(column, np.ndarray) else list(map(exact, column))
 
 
 def column_values(column: Any) -> list[Any]:
-    """Return the entries of a column of `Read.fields`; missing entries are None."""
+    """Return the entries of a column of `DatasetRecords.fields`; missing entries are None."""
     if isinstance(column, dict):
         return listed(column)
-    if not isinstance(column, np.ndarray):
-        return list(column)
-    return column.tolist() if column.ndim == 1 and column.dtype.kind in "biufU" else list(column)
+    plain = isinstance(column, np.ndarray) and column.ndim == 1 and column.dtype.kind in "biufU"
+    return column.tolist() if plain else list(column)
 
 
 def exact(value: Any, _depth: int = 0) -> Hashable:
@@ -412,29 +395,28 @@ def exact(value: Any, _depth: int = 0) -> Hashable:
         raise InvalidArgument(
             "dataset must be writable as JSON, got one nested more than 30 deep, or within itself"
         )
+    name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
     if isinstance(value, enum.Enum):
-        return f"{kind.__module__}.{kind.__qualname__}", value.name
-    name = (
-        kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    )
-    parts: Any
-    if isinstance(value, dict):
-        parts = frozenset((exact(k, _depth + 1), exact(v, _depth + 1)) for k, v in value.items())
-    elif isinstance(value, set | frozenset):
-        parts = frozenset(exact(v, _depth + 1) for v in value)
-    elif isinstance(value, list | tuple):
-        parts = tuple(exact(v, _depth + 1) for v in value)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        parts = tuple(
-            (f.name, exact(getattr(value, f.name), _depth + 1))
-            for f in dataclasses.fields(value)
-            if hasattr(value, f.name)
-        )
-    elif (found := take_apart(value)) is not None:
-        parts = exact(found[1], _depth + 1)
-    else:
-        raise InvalidArgument(f"dataset must be writable as JSON, got {kind.__name__}")
+        return name, value.name
+    parts = _exact_parts(value, _depth + 1)
     return name, parts, *sorted(_extra_attributes(value, _depth).items())
+
+
+def _exact_parts(value: Any, depth: int) -> Hashable:
+    """Return the exact keys of the parts of a value: in order, or as a set for a dict or a set."""
+    if isinstance(value, dict):
+        return frozenset((exact(k, depth), exact(v, depth)) for k, v in value.items())
+    if isinstance(value, set | frozenset):
+        return frozenset(exact(part, depth) for part in value)
+    if isinstance(value, list | tuple):
+        return tuple(exact(part, depth) for part in value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = (f.name for f in dataclasses.fields(value) if hasattr(value, f.name))
+        return tuple((name, exact(getattr(value, name), depth)) for name in names)
+    found = take_apart(value)
+    if found is None:
+        raise InvalidArgument(f"dataset must be writable as JSON, got {type(value).__name__}")
+    return exact(found[1], depth)
 
 
 def _array_key(value: Any) -> Hashable:
@@ -446,21 +428,13 @@ def _array_key(value: Any) -> Hashable:
         raise InvalidArgument(
             f"dataset must be writable as JSON, got an array of dtype {array.dtype}"
         )
-    dtype = (
-        "U"
-        if array.dtype.kind == "U"
-        else str(array.dtype)
-        if array.dtype.names
-        else array.dtype.str
-    )
+    # the item size of texts depends on the longest, and the name of a record on its padding
+    dtype = "U" if array.dtype.kind == "U" else array.dtype.str
+    if array.dtype.names:
+        dtype = str(array.dtype)
     fill = () if array is np.ma.masked else tuple(_fill_value_key(array).items())
-    return (
-        type(value).__name__,
-        dtype,
-        array.shape,
-        tuple(_row_keys(array.reshape(1) if array.ndim == 0 else array)),
-        fill,
-    )
+    rows = tuple(_row_keys(np.atleast_1d(array) if array.ndim == 0 else array))
+    return type(value).__name__, dtype, array.shape, rows, fill
 
 
 def _fill_value_key(array: Any) -> dict[str, Hashable]:
@@ -480,14 +454,12 @@ def _extra_attributes(value: Any, _depth: int = 0) -> dict[str, Hashable]:
     known = (
         {f.name for f in dataclasses.fields(value)} if dataclasses.is_dataclass(value) else set()
     )
-    slots = {name for cls in kind.__mro__ for name in slots_of_class(cls)}
-    content = {name: getattr(value, name) for name in slots if hasattr(value, name)} | getattr(
-        value, "__dict__", {}
-    )
+    slots = {name for cls in kind.__mro__ for name in slots_of_class(cls) if hasattr(value, name)}
+    content = {name: getattr(value, name) for name in slots} | getattr(value, "__dict__", {})
     return {
-        f"attribute {n}": exact(v, _depth + 1)
-        for n, v in content.items()
-        if n not in known and type(getattr(kind, n, None)).__name__ != "cached_property"
+        f"attribute {name}": exact(part, _depth + 1)
+        for name, part in content.items()
+        if name not in known and not isinstance(getattr(kind, name, None), cached_property)
     }
 
 
@@ -501,39 +473,32 @@ def slots_of_class(cls: type) -> tuple[str, ...]:
     )
 
 
+_KINDS: tuple[tuple[Any, str], ...] = (
+    (type(None), "None"),
+    ((bool, np.bool_), "a truth value"),
+    ((int, float, np.number), "a number"),
+    (str, "a text"),
+)
+
+
 def _kind_text(value: Any) -> str:
     """Return a description of the kind of a record, such as "a number"."""
-    if value is None:
-        return "None"
-    if isinstance(value, bool | np.bool_):
-        return "a truth value"
-    if isinstance(value, int | float | np.number) or (
-        isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iuf"
-    ):
-        return "a number"
-    if isinstance(value, str):
-        return "a text"
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) and (value.ndim or value.dtype.kind not in "iuf"):
         return _array_text(value)
-    name = type(value).__name__
-    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+    plain = value[()] if isinstance(value, np.ndarray) else value
+    name = type(plain).__name__
+    usual = f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+    return next((text for kinds, text in _KINDS if isinstance(plain, kinds)), usual)
 
 
 def _array_text(value: Any) -> str:
     """Return a description of an array, such as "an array of float64"."""
     dtype = value.dtype
-    content = (
-        "texts"
-        if dtype.kind == "U"
-        else str(dtype)
-        if dtype.names or not dtype.isnative
-        else dtype.name
-    )
-    return (
-        f"a masked array of {content}"
-        if isinstance(value, np.ma.MaskedArray)
-        else f"an array of {content}"
-    )
+    content = str(dtype) if dtype.names or not dtype.isnative else dtype.name
+    if dtype.kind == "U":
+        content = "texts"
+    masked = isinstance(value, np.ma.MaskedArray)
+    return f"{'a masked array' if masked else 'an array'} of {content}"
 
 
 def _value_text(value: Any) -> str:

@@ -15,8 +15,9 @@ are exact. Rounding never explains a distance beyond 1 + 2^-20.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -94,6 +95,19 @@ def excess(count: int, k: int, what: str, names: str = "") -> str:
     return "" if count <= k else f"{count} {what}, at most {k} may{names}"
 
 
+def require_different(different: object) -> None:
+    """Raise InvalidArgument if two datasets do not differ."""
+    if not different:
+        raise InvalidArgument(
+            "Pair: D0 and D1 are identical, which cannot show a violation; change one of them"
+        )
+
+
+def listed_rows(rows: Sequence[int]) -> str:
+    """Return a text with the first five of some rows."""
+    return f"rows {', '.join(map(str, rows[:5]))}{', ...' if len(rows) > 5 else ''}"
+
+
 def parse_relation(text: object, owner: str = "Pair") -> ParsedRelation:
     """Return the relation of a text such as ``add-remove:unit=user,k=2``.
 
@@ -115,23 +129,19 @@ def parse_relation(text: object, owner: str = "Pair") -> ParsedRelation:
             f"{owner}: relation must be one of {', '.join(RELATIONS)}, got {short_repr(text)}"
         )
     known = OPTIONS.get(name, ())
-    found: dict[str, str] = {}
-    for part in rest.split(",") if rest else ():
-        key, _, value = (piece.strip() for piece in part.partition("="))
-        if key not in known or key in found or not value:
-            rule = (
-                f"takes {' and '.join(f'{option}=...' for option in known)}, each once"
-                if known
-                else "takes no options"
-            )
-            raise InvalidArgument(f"{owner}: relation {name} {rule}, got {short_repr(part)}")
-        found[key] = value
+    parts = [part.partition("=") for part in rest.split(",")] if rest else []
+    found = {key.strip(): value.strip() for key, _, value in parts}
+    if not set(found) <= set(known) or len(found) < len(parts) or not all(found.values()):
+        options = " and ".join(f"{option}=..." for option in known) or "no options"
+        raise InvalidArgument(
+            f"{owner}: relation {name} takes {options}, each at most once, got {short_repr(rest)}"
+        )
     k = found.get("k", "1")
-    if not (k.isascii() and k.isdecimal()) or not 1 <= int(k[:10]) <= 10**6:
+    if re.fullmatch("0*[1-9][0-9]{0,5}|0*1000000", k) is None:
         raise InvalidArgument(
             f"{owner}: k of relation {name} must be a whole number, at least 1, got {short_repr(k)}"
         )
-    columns = tuple(found["columns"].split("+")) if "columns" in found else ()
+    columns = tuple(filter(None, found.get("columns", "").split("+")))
     if name == "attribute" and not columns:
         raise InvalidArgument(
             f"{owner}: relation attribute must name columns, as attribute:columns=NAME+NAME, "
@@ -144,15 +154,15 @@ def composed(relation: str, unit: str | None, k: int) -> str:
     """Return the text of a relation after adding a unit and a number k that were given as separate
     arguments.
     """
-    found = parse_relation(relation)
     if unit is not None and (not unit or set(unit) & set(",=+")):
         raise InvalidArgument(
             "Pair: unit must be the name of a column, without commas, = and +, got "
             f"{short_repr(unit)}"
         )
-    more = ([f"unit={unit}"] if unit is not None else []) + ([f"k={k}"] if k != 1 else [])
-    options_text = ",".join([*filter(None, [str(found).partition(":")[2]]), *more])
-    return str(parse_relation(f"{found.name}:{options_text}" if options_text else found.name))
+    name, _, options = str(parse_relation(relation)).partition(":")
+    unit_option = "" if unit is None else f"unit={unit}"
+    parts = filter(None, [options, unit_option, "" if k == 1 else f"k={k}"])
+    return str(parse_relation(f"{name}:{','.join(parts)}".removesuffix(":")))
 
 
 def describe_relation(relation: str) -> str:
@@ -169,11 +179,12 @@ def describe_relation(relation: str) -> str:
         return ""
     if found.name == OWN:
         return "a user-defined relation, checked by the user's function when the pair was created"
-    more = [f'all records with one "{found.unit}" count as one'] if found.unit else []
-    more += [f"columns {', '.join(found.columns)}"] if found.columns else []
-    if found.k > 1:
-        more.append(f"and {found.k} may differ")
-    return RELATIONS[found.name] + (f"; {', '.join(more)}" if more else "")
+    more = (
+        f'all records with one "{found.unit}" count as one' if found.unit else "",
+        f"columns {', '.join(found.columns)}" if found.columns else "",
+        f"and {found.k} may differ" if found.k > 1 else "",
+    )
+    return "; ".join(filter(None, [RELATIONS[found.name], ", ".join(filter(None, more))]))
 
 
 _ROUNDING = Fraction(1, 2**52)
@@ -193,76 +204,61 @@ def vector_distance_problem(d0: Any, d1: Any, relation: str) -> str:
     >>> vector_distance_problem([0.0, 0.0], [math.sqrt(0.5), math.sqrt(0.5)], "l2")
     ''
     """
-    vectors = []
-    for name, dataset in (("D0", d0), ("D1", d1)):
-        numbers = vector_numbers(dataset)
+    first, second = vector_numbers(d0), vector_numbers(d1)
+    for name, numbers in (("D0", first), ("D1", second)):
         if numbers is None:
             return f"both must be numeric vectors with numbers of at most 64 bits, {name} is not"
         if not all(abs(number) < math.inf for number in numbers):
             return f"answers must be finite, but {name} contains NaN or infinity"
-        vectors.append(numbers)
-    first_vector, second_vector = vectors
-    kinds = [
-        d.dtype.name
-        if isinstance(d, np.ndarray)
-        else "number"
-        if np.ndim(d) == 0
-        else type(d).__name__
-        for d in (d0, d1)
-    ]
+    assert first is not None and second is not None
+    kinds = [_kind_of_vector(d0), _kind_of_vector(d1)]
     if kinds[0] != kinds[1]:
-        return f"D0 is of {kinds[0]}, D1 of {kinds[1]}: both datasets must be of one kind"
-    if np.shape(d0) != np.shape(d1):
-        return (
-            f"they have shapes {np.shape(d0)} and {np.shape(d1)}, both must be vectors of one "
-            "length"
-        )
-    if first_vector == second_vector and (
-        list(map(_negative_zero, first_vector)) == list(map(_negative_zero, second_vector))
-    ):
-        raise InvalidArgument(
-            "Pair: D0 and D1 are identical, which cannot show a violation; change an answer "
-            "of one of them"
-        )
-    if isinstance(d0, list | tuple):
-        for i, (a, b) in enumerate(zip(d0, d1, strict=True)):
-            if type(a) is not type(b) and a == b:
-                return (
-                    f"answer {i} is of type {type(a).__name__} in D0 and {type(b).__name__} in D1 "
-                    "and does not move: give both in one type"
-                )
+        return f"D0 is {kinds[0]}, D1 is {kinds[1]}: both must be vectors of one kind and length"
+    require_different(list(map(exact, first)) != list(map(exact, second)))
+    entries = zip(*(d if isinstance(d, list | tuple) else [d] for d in (d0, d1)), strict=True)
+    for i, (a, b) in enumerate(entries):
+        if type(a) is not type(b) and a == b:
+            return (
+                f"answer {i} is of type {type(a).__name__} in D0 and {type(b).__name__} in D1 "
+                "and does not move: give both in one type"
+            )
     floats = d0.dtype.type if isinstance(d0, np.ndarray) and d0.dtype.kind == "f" else float
-    moved = [(a, b) for a, b in zip(first_vector, second_vector, strict=True) if a != b]
+    moved = [(Fraction(a), Fraction(b)) for a, b in zip(first, second, strict=True) if a != b]
     return _moved_problem(moved, floats, relation)
 
 
-def _moved_problem(moved: list[tuple[Number, Number]], floats: Any, relation: str) -> str:
+def _moved_problem(moved: list[tuple[Fraction, Fraction]], floats: Any, relation: str) -> str:
     """Return why the answers that differ, given as pairs of values of the type `floats`, are at a
     distance above 1 that rounding does not explain, or "".
     """
-    steps = [abs(Fraction(a) - Fraction(b)) for a, b in moved]
-    rounding = [
-        sum(
-            (Fraction(float(np.spacing(floats(abs(v))))) / 2 for v in pair if v != int(v)),
-            Fraction(0),
-        )
-        for pair in moved
-    ]
-    smallest_steps = [
-        max(step - free, Fraction(0)) for step, free in zip(steps, rounding, strict=True)
-    ]
-    largest_allowed = 1 + (
-        len(moved) * _ROUNDING if len(moved) > 1 and any(rounding) and relation != "linf" else 0
-    )
-    if all(
-        _norm_of_steps(sizes, relation) <= (limit * limit if relation == "l2" else limit)
-        for sizes, limit in ((smallest_steps, largest_allowed), (steps, 1 + _MOST_ROUNDING))
+    steps = [abs(a - b) for a, b in moved]
+    free = [_rounding(a, floats) + _rounding(b, floats) for a, b in moved]
+    smallest_steps = [max(step - part, Fraction(0)) for step, part in zip(steps, free, strict=True)]
+    several = len(moved) > 1 and any(free) and relation != "linf"
+    largest_allowed = 1 + (len(moved) * _ROUNDING if several else 0)
+    power = 2 if relation == "l2" else 1
+    if (
+        _norm_of_steps(smallest_steps, relation) <= largest_allowed**power
+        and _norm_of_steps(steps, relation) <= (1 + _MOST_ROUNDING) ** power
     ):
         return ""
-    return (
-        f"their distance is {_distance_text(_norm_of_steps(steps, relation), relation)}, at most "
-        "1 is allowed"
-    )
+    distance = _distance_text(_norm_of_steps(steps, relation), relation)
+    return f"their distance is {distance}, at most 1 is allowed"
+
+
+def _rounding(number: Fraction, floats: Any) -> Fraction:
+    """Return half a unit in the last place of a float, by which rounding may have moved it; 0 for
+    a whole number.
+    """
+    if number.denominator == 1:
+        return Fraction(0)
+    return Fraction(float(np.spacing(floats(abs(number))))) / 2
+
+
+def _kind_of_vector(dataset: Any) -> str:
+    """Return the type of a vector of answers, or of a single answer, and its shape."""
+    kind = "number" if np.ndim(dataset) == 0 else type(dataset).__name__
+    return f"{dataset.dtype.name if isinstance(dataset, np.ndarray) else kind} {np.shape(dataset)}"
 
 
 def distance_of(d0: Any, d1: Any, norm: str) -> float | None:
@@ -274,7 +270,7 @@ def distance_of(d0: Any, d1: Any, norm: str) -> float | None:
     >>> distance_of([0.0, 2.0], [1.0, 0.0], "l1"), distance_of(0.0, [1.0], "l1")
     (3.0, None)
     """
-    steps = _steps(d0, d1)
+    steps = steps_between(d0, d1)
     if steps is None:
         return None
     size = _norm_of_steps(steps, norm)
@@ -285,29 +281,16 @@ def distance_of(d0: Any, d1: Any, norm: str) -> float | None:
     return found
 
 
-def differing_entries(d0: Any, d1: Any) -> list[bool] | None:
-    """Return which entries of two vectors differ; None unless both are vectors of one length."""
-    steps = _steps(d0, d1)
-    return None if steps is None else [step != 0 for step in steps]
-
-
-def _steps(d0: Any, d1: Any) -> list[Fraction] | None:
+def steps_between(d0: Any, d1: Any) -> list[Fraction] | None:
     """Return the exact absolute differences of two vectors; None unless both are finite vectors of
     one length.
     """
     first, second = vector_numbers(d0), vector_numbers(d1)
-    if (
-        first is None
-        or second is None
-        or np.shape(d0) != np.shape(d1)
-        or not all(map(math.isfinite, [*first, *second]))
-    ):
+    if first is None or second is None or np.shape(d0) != np.shape(d1):
+        return None
+    if not all(abs(number) < math.inf for number in (*first, *second)):
         return None
     return [abs(Fraction(a) - Fraction(b)) for a, b in zip(first, second, strict=True)]
-
-
-def _negative_zero(number: Number) -> bool:
-    return isinstance(number, float) and number == 0 and math.copysign(1, number) < 0
 
 
 def _norm_of_steps(steps: list[Fraction], relation: str) -> Fraction:
@@ -330,24 +313,17 @@ def _distance_text(size: Fraction, relation: str) -> str:
 
 def vector_numbers(dataset: Any) -> list[Number] | None:
     """Return the entries of a numeric vector, or a single number, as a list; None for anything
-    else.
+    else, and for floats of more than 64 bits.
     """
     if isinstance(dataset, np.ndarray | np.generic):
         long = dataset.dtype.kind == "f" and dataset.dtype.itemsize > 8
-        if (
-            dataset.ndim > 1
-            or long
-            or dataset.dtype.kind not in "biuf"
-            or isinstance(dataset, np.ma.MaskedArray)
-        ):
+        masked = isinstance(dataset, np.ma.MaskedArray)
+        if dataset.ndim > 1 or long or masked or dataset.dtype.kind not in "biuf":
             return None
         return list(np.atleast_1d(dataset).tolist())
     items = dataset if isinstance(dataset, list | tuple) else [dataset]
-    if not all(
-        isinstance(item, int | float | np.integer | np.float32 | np.float16)
-        and not isinstance(item, bool)
-        for item in items
-    ):
+    known = int | float | np.integer | np.float32 | np.float16
+    if not all(isinstance(item, known) and not isinstance(item, bool) for item in items):
         return None
     return [float(item) if isinstance(item, float | np.floating) else int(item) for item in items]
 
@@ -363,47 +339,46 @@ def graph_distance_problem(d0: Any, d1: Any, relation: ParsedRelation) -> str:
             "attributes of the graphs themselves (not of nodes or edges) differ: give both "
             "graphs the same"
         )
-    nodes, edges = zip(
-        *(_nodes_and_edges(graph, side) for graph, side in ((d0, "D0"), (d1, "D1"))), strict=True
+    (left_nodes, left_edges), (right_nodes, right_edges) = (
+        _nodes_and_edges(graph, side) for graph, side in ((d0, "D0"), (d1, "D1"))
     )
-    if (nodes[0], edges[0]) == (nodes[1], edges[1]):
-        raise InvalidArgument(
-            "Pair: D0 and D1 are identical, which cannot show a violation; change an edge or "
-            "a node of one of them"
-        )
-    k = relation.k
-    unmatched = nodes[0].keys() ^ nodes[1].keys()
-    changed = {
-        node for node in nodes[0].keys() & nodes[1].keys() if nodes[0][node] != nodes[1][node]
-    }
-    removed, added = edges[0] - edges[1], edges[1] - edges[0]
-    if relation.name in ("edge", "replace-edge"):
-        if unmatched or changed:
-            return f"{len(unmatched) + len(changed)} nodes differ, none may"
-        if relation.name == "edge":
-            return excess(
-                removed.total() + added.total(), k, "edges are in one graph and not in the other"
-            )
-        if removed.total() != added.total():
-            return (
-                f"they have {edges[0].total()} and {edges[1].total()} edges, the number may not "
-                "differ"
-            )
-        return excess(removed.total(), k, "edges differ")
-    if relation.name == "node":
-        if changed:
-            return f"{len(changed)} nodes have other attributes, a node is added or removed"
-        apart = [ends for ends, _ in (removed + added) if not unmatched & set(ends)]
-        if apart:
-            return f"{len(apart)} edges differ between nodes that are in both"
-        return excess(len(unmatched), k, "nodes are in one graph and not in the other")
-    if unmatched:
-        return (
-            f"{len(unmatched)} nodes are in one graph and not in the other, the nodes may not "
-            "differ"
-        )
-    covered = _has_vertex_cover(changed, [ends for ends, _ in removed + added], k)
-    return "" if covered else f"the differences belong to more than {k} nodes, at most {k} may"
+    unmatched = left_nodes.keys() ^ right_nodes.keys()
+    both = left_nodes.keys() & right_nodes.keys()
+    changed = {node for node in both if left_nodes[node] != right_nodes[node]}
+    removed, added = left_edges - right_edges, right_edges - left_edges
+    edges = removed + added
+    require_different(unmatched or changed or edges)
+    if relation.name in ("node", "replace-node"):
+        return _node_problem(unmatched, changed, [ends for ends, _ in edges], relation)
+    if unmatched or changed:
+        return f"{len(unmatched) + len(changed)} nodes differ, none may"
+    if relation.name == "edge":
+        return excess(edges.total(), relation.k, "edges are in one graph and not in the other")
+    if removed.total() != added.total():
+        totals = f"{left_edges.total()} and {right_edges.total()}"
+        return f"they have {totals} edges, the number may not differ"
+    return excess(removed.total(), relation.k, "edges differ")
+
+
+def _node_problem(
+    unmatched: set[Hashable], changed: set[Hashable], edges: list[Ends], relation: ParsedRelation
+) -> str:
+    """Return why more nodes differ than the relation allows, or "": nodes of one graph only, nodes
+    with other attributes, and the ends of the edges that differ.
+    """
+    only_one = f"{len(unmatched)} nodes are in one graph and not in the other"
+    if relation.name == "replace-node":
+        if unmatched:
+            return f"{only_one}, the nodes may not differ"
+        covered = _has_vertex_cover(changed, edges, relation.k)
+        many = f"the differences belong to more than {relation.k} nodes"
+        return "" if covered else f"{many}, at most {relation.k} may"
+    apart = [ends for ends in edges if not unmatched & set(ends)]
+    if changed:
+        return f"{len(changed)} nodes have other attributes, a node is added or removed"
+    if apart:
+        return f"{len(apart)} edges differ between nodes that are in both"
+    return "" if len(unmatched) <= relation.k else f"{only_one}, at most {relation.k} may"
 
 
 # of an edge; a tuple if the graph is directed
@@ -421,18 +396,15 @@ def _nodes_and_edges(
         names[node]: _exact_key(dict(about), f"node {short_repr(node)} of {side}")
         for node, about in graph.nodes(data=True)
     }
-    edges: Counter[tuple[Ends, Hashable]] = Counter()
-    for one, other, *about in graph.edges(
-        data=True, **({"keys": True} if graph.is_multigraph() else {})
-    ):
-        ends = (
-            (names[one], names[other])
-            if graph.is_directed()
-            else frozenset((names[one], names[other]))
+    keys = {"keys": True} if graph.is_multigraph() else {}
+    together: Any = tuple if graph.is_directed() else frozenset
+    edges: Counter[tuple[Ends, Hashable]] = Counter(
+        (
+            together((names[one], names[other])),
+            _exact_key(about, f"edge ({short_repr(one)}, {short_repr(other)}) of {side}"),
         )
-        edges[
-            ends, _exact_key(about, f"edge ({short_repr(one)}, {short_repr(other)}) of {side}")
-        ] += 1
+        for one, other, *about in graph.edges(data=True, **keys)
+    )
     return attributes_of, edges
 
 

@@ -12,23 +12,21 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.random import Generator
 
 from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.datasets.relations import vector_numbers
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import (
     InvalidArgument,
     require_finite,
     require_integer,
+    require_rules,
     require_type,
 )
-
-if TYPE_CHECKING:
-    pass
-
 
 D = TypeVar("D", bound="Domain")
 
@@ -171,33 +169,23 @@ def vector(dataset: Any) -> FloatArray | None:
     """Return the numbers of a vector as float64; None for anything else, and for integers that
     floats cannot represent.
     """
+    numbers: Any = None
     if isinstance(dataset, list | tuple):
-        if not all(
-            isinstance(v, int | float | np.integer | np.floating) and not isinstance(v, bool)
-            for v in dataset
-        ):
+        numbers = vector_numbers(dataset)
+    elif isinstance(dataset, np.ndarray) and dataset.ndim == 1 and dataset.dtype.kind in "iuf":
+        numbers = dataset if dataset.dtype.kind == "f" else dataset.tolist()
+        if isinstance(dataset, np.ma.MaskedArray) or dataset.dtype.itemsize > 8:
             return None
-        try:
-            values = np.array([float(v) for v in dataset], dtype=np.float64)
-        except OverflowError:
-            return None
-        return (
-            values
-            if all(a == b or math.isnan(a) for a, b in zip(values.tolist(), dataset, strict=True))
-            else None
-        )
-    if (
-        not isinstance(dataset, np.ndarray)
-        or dataset.ndim != 1
-        or dataset.dtype.kind not in "iuf"
-        or dataset.dtype.itemsize > 8
-        or isinstance(dataset, np.ma.MaskedArray)
-    ):
+    if numbers is None:
         return None
-    values = dataset.astype(np.float64)
-    if dataset.dtype.kind in "iu" and dataset.tolist() != [int(v) for v in values.tolist()]:
+    try:
+        values = np.array(numbers, dtype=np.float64)
+    except OverflowError:
         return None
-    return values
+    if isinstance(numbers, np.ndarray):
+        return values
+    exact = zip(values.tolist(), numbers, strict=True)
+    return values if all(a == b or math.isnan(a) for a, b in exact) else None
 
 
 def flags(domain: Domain, *names: str) -> None:
@@ -220,11 +208,9 @@ def distinct_columns(name: str, value: Any, count: int) -> tuple[int, ...]:
     index outside of 0 .. count - 1.
     """
     places = {require_integer(name, place, "Rows", least=0) for place in items(name, value, "Rows")}
-    if places and max(places) >= count:
-        raise InvalidArgument(
-            f"Rows: {name} must name columns of features, counted from 0, got {max(places)} "
-            f"of {count} columns"
-        )
+    known = max(places, default=-1) < count
+    rule = f"{name} must name columns of features, counted from 0, of {count} columns"
+    require_rules("Rows", (known, rule, max(places, default=0)))
     return tuple(sorted(places))
 
 
@@ -250,6 +236,11 @@ _SAMPLED_PAIRS = 24  # pairs drawn from more categories than `MAX_LISTED_CATEGOR
 # smaller magnitudes of changed numbers, as shares of those at the ends of an interval
 MAGNITUDES = (10**-0.5, 0.1, 10**-1.5)
 DIGITS = (1, 2, 3, 4, 6)  # numbers of digits tried in simpler pairs
+
+
+def chosen(*entries: tuple[object, A]) -> list[A]:
+    """Return the entries whose condition, in front of each, holds."""
+    return [entry for applies, entry in entries if applies]
 
 
 def insert_record(crowd: FloatArray, record: FloatArray, place: Callable[[int], int]) -> FloatArray:
@@ -335,19 +326,14 @@ def truncated_tables(
     all within the bounds.
     """
     common = np.all((first == second) | (np.isnan(first) & np.isnan(second)), axis=1)
-    for digits in (0, *DIGITS):
-        for rows in (common, ~common):
-            if digits == 0 and rows is not common:
-                continue
-            left, right = first.copy(), second.copy()
-            for table in (left, right):
-                table[rows] = shorter(table[rows], digits, low, high)
-            changed = not (
-                np.array_equal(left, first, equal_nan=True)
-                and np.array_equal(right, second, equal_nan=True)
-            )
-            if changed and not np.array_equal(left, right, equal_nan=True):
-                yield left, right
+    steps = [(0, common), *((digits, rows) for digits in DIGITS for rows in (common, ~common))]
+    for digits, rows in steps:
+        left, right = first.copy(), second.copy()
+        for table in (left, right):
+            table[rows] = shorter(table[rows], digits, low, high)
+        same = (np.array_equal(a, b, equal_nan=True) for a, b in ((left, first), (right, second)))
+        if not all(same) and not np.array_equal(left, right, equal_nan=True):
+            yield left, right
 
 
 def shorter(values: FloatArray, digits: int, low: Any, high: Any) -> FloatArray:

@@ -4,6 +4,7 @@ the construction of frames.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import math
@@ -20,10 +21,15 @@ from dpwitness.core.values.dataframe_backends import (
     to_parts,
     values_of,
 )
-from dpwitness.core.values.validation import InvalidArgument, short_repr
+from dpwitness.core.values.validation import InvalidArgument, require_rules, short_repr
 
 _KEYS = ("low", "high", "categories", "missing", "infinite")
 _EPOCH = datetime.date(1970, 1, 1)
+_KINDS: dict[type, str] = {int: "integer", float: "float", datetime.date: "date"}
+_NUMBERS: dict[str, Any] = {
+    "integer": (int, np.integer),
+    "float": (int, float, np.integer, np.floating),
+}
 Values = Sequence[Any]  # values of one column; None where missing
 
 
@@ -73,18 +79,11 @@ class Column:
             data = type(plain) is type(self.categories[0]) and plain in self.categories
             return float(self.categories.index(plain)) if data else None
         if self.kind == "date":
-            day = _day_of(value)
-            return None if day is None or not self.low <= day <= self.high else float(day)
-        known = (
-            int | np.integer if self.kind == "integer" else int | float | np.integer | np.floating
-        )
-        return (
-            float(value)
-            if isinstance(value, known)
-            and not isinstance(value, bool)
-            and (self.low <= value <= self.high or value in self.special)
-            else None
-        )
+            value = _day_of(value)
+        elif not isinstance(value, _NUMBERS[self.kind]) or isinstance(value, bool):
+            return None
+        allowed = value is not None and (self.low <= value <= self.high or value in self.special)
+        return float(value) if allowed else None
 
 
 def _day_of(value: Any) -> int | None:
@@ -93,11 +92,8 @@ def _day_of(value: Any) -> int | None:
         day = value.astype("M8[D]")
         return int(day.astype(np.int64)) if day == value else None
     if isinstance(value, datetime.datetime):
-        return (
-            (value.date() - _EPOCH).days
-            if value.time() == datetime.time() and value.tzinfo is None
-            else None
-        )
+        midnight = value.time() == datetime.time() and value.tzinfo is None
+        return (value.date() - _EPOCH).days if midnight else None
     return (value - _EPOCH).days if isinstance(value, datetime.date) else None
 
 
@@ -109,29 +105,25 @@ def column(name: Any, given: Any, owner: str) -> Column:
     ``{"categories": [...]}`` with texts, integers or booleans. ``{"low": 0, "high": 9, "missing":
     True}`` also allows missing values, and ``"infinite": True`` infinite floats.
     """
-    if not isinstance(name, str) or not name:
-        raise InvalidArgument(
-            f"{owner}: column names must be non-empty texts, got {short_repr(name)}"
-        )
-    where = f"{owner}: column {name}"
     if isinstance(given, list | tuple):
         texts = bool(given) and all(isinstance(item, str) for item in given)
         if texts or len(given) == 2:
             given = {"categories": given} if texts else {"low": given[0], "high": given[1]}
-    if not isinstance(given, Mapping):
-        raise InvalidArgument(
-            f"{where} must be (low, high), a list of texts, or a dict of {', '.join(_KEYS)}, "
-            f"got {short_repr(given)}"
-        )
-    unknown = [key for key in given if key not in _KEYS]
-    if unknown:
-        raise InvalidArgument(
-            f"{where}: keys must be among {', '.join(_KEYS)}, got {short_repr(unknown[0])}"
-        )
+    keys, where = ", ".join(_KEYS), f"{owner}: column {name}"
+    forms = f"column {name} must be (low, high), a list of texts, or a dict of {keys}"
+    require_rules(
+        owner,
+        (isinstance(name, str) and name, "column names must be non-empty texts", name),
+        (isinstance(given, Mapping), forms, given),
+    )
+    unknown = next((key for key in given if key not in _KEYS), None)
     missing, infinite = (given.get(key, False) for key in ("missing", "infinite"))
-    for key, flag in (("missing", missing), ("infinite", infinite)):
-        if not isinstance(flag, bool):
-            raise InvalidArgument(f"{where}: {key} must be True or False, got {short_repr(flag)}")
+    require_rules(
+        where,
+        (unknown is None, f"keys must be among {keys}", unknown),
+        (isinstance(missing, bool), "missing must be True or False", missing),
+        (isinstance(infinite, bool), "infinite must be True or False", infinite),
+    )
     if "categories" in given and not infinite:
         return _category_column(name, given, missing, where)
     return _bounded_column(name, given, missing, infinite, where)
@@ -144,35 +136,28 @@ def _bounded_column(
     bounds.
     """
     bounds = [_parse_bound(given.get(key), f"{where}: {key}") for key in ("low", "high")]
-    dates = isinstance(bounds[0], datetime.date)
-    if dates != isinstance(bounds[1], datetime.date):
-        raise InvalidArgument(
-            f"{where}: low and high must be both numbers or both dates, got "
-            f"{short_repr(given.get('high'))}"
-        )
-    kind = (
-        "date"
-        if dates
-        else "integer"
-        if all(isinstance(bound, int) for bound in bounds)
-        else "float"
+    types = {type(bound) for bound in bounds}
+    kind = _KINDS[type(bounds[0])] if len(types) == 1 else "float"
+    low, high = ((b - _EPOCH).days if isinstance(b, datetime.date) else b for b in bounds)
+    exact = kind != "integer" or max(abs(low), abs(high)) <= 2**53  # integers are drawn as floats
+    ordered = low < high or ((missing or infinite) and low == high)
+    shown = [given.get("low"), given.get("high")]
+    require_rules(
+        where,
+        (
+            len(types) == 1 or datetime.date not in types,
+            "low and high must be both numbers or both dates",
+            shown,
+        ),
+        (
+            kind == "float" or not infinite,
+            "infinite must be False unless low and high are floats",
+            True,
+        ),
+        (exact, "whole-number low and high must lie between -2^53 and 2^53", shown),
+        (ordered, "high must exceed low", shown),
     )
-    if infinite and kind != "float":
-        raise InvalidArgument(
-            f"{where}: infinite must be False unless low and high are floats, got True"
-        )
-    if kind == "integer" and max(map(abs, bounds)) > 2**53:  # integers are drawn as floats
-        raise InvalidArgument(
-            f"{where}: whole-number low and high must lie between -2^53 and 2^53, got "
-            f"{short_repr(max(bounds, key=abs))}"
-        )
-    low, high = (float((bound - _EPOCH).days) if dates else float(bound) for bound in bounds)
-    if not (low < high or ((missing or infinite) and low == high)):
-        raise InvalidArgument(
-            f"{where}: high must exceed low, got {short_repr(given.get('low'))} and "
-            f"{short_repr(given.get('high'))}"
-        )
-    return Column(name, kind, low, high, (), missing, infinite)
+    return Column(name, kind, float(low), float(high), (), missing, infinite)
 
 
 def _category_column(name: str, given: Mapping[str, Any], missing: bool, where: str) -> Column:
@@ -181,39 +166,29 @@ def _category_column(name: str, given: Mapping[str, Any], missing: bool, where: 
     """
     found = given["categories"]
     listed = list(found) if isinstance(found, list | tuple) else []
-    kinds = {type(item) for item in listed}
-    if (
-        len(kinds) != 1
-        or not kinds <= {str, int, bool}
-        or len(set(listed)) < len(listed)
-        or "low" in given
-        or "high" in given
-    ):
-        raise InvalidArgument(
-            f"{where}: categories must be a list of distinct texts, whole numbers or booleans, "
-            f"given without low and high, got {short_repr(found)}"
-        )
+    one_kind = {type(item) for item in listed} in ({str}, {int}, {bool})
+    distinct = one_kind and len(set(listed)) == len(listed)
+    rule = "categories must be a list of distinct texts, whole numbers or booleans, given without"
+    alone = "low" not in given and "high" not in given
+    require_rules(where, (distinct and alone, f"{rule} low and high", found))
     return Column(name, "category", 0.0, float(len(listed) - 1), tuple(listed), missing)
 
 
 def _parse_bound(value: Any, where: str) -> Any:
-    """Return a bound as a finite number or a date; raise InvalidArgument for anything else."""
+    """Return a bound as an int, a finite float or a date; raise InvalidArgument for anything
+    else.
+    """
     if isinstance(value, str):
-        try:
+        with contextlib.suppress(ValueError):
             return datetime.date.fromisoformat(value)
-        except ValueError:
-            raise InvalidArgument(
-                f"{where} must be a number or a date such as 2024-01-31, got {short_repr(value)}"
-            ) from None
     if type(value) is datetime.date:
         return value
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float | np.integer | np.floating)
-        or not math.isfinite(value)
-    ):
-        raise InvalidArgument(f"{where} must be a finite number or a date, got {short_repr(value)}")
-    return int(value) if isinstance(value, np.integer) else value
+    is_number = isinstance(value, _NUMBERS["float"]) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value):
+        raise InvalidArgument(
+            f"{where} must be a number or a date such as 2024-01-31, got {short_repr(value)}"
+        )
+    return int(value) if isinstance(value, _NUMBERS["integer"]) else float(value)
 
 
 # -- conversion between lists of values and the frames of each library
@@ -225,16 +200,9 @@ def _pandas(columns: Sequence[Column], values: Sequence[Values]) -> Any:
     data: dict[str, Any] = {}
     for spec, items in zip(columns, values, strict=True):
         kind = type(spec.value(spec.low))
-        if spec.kind == "float":
-            data[spec.name] = np.array([math.nan if v is None else v for v in items], dtype=float)
-        elif spec.kind == "date":
-            data[spec.name] = np.array(items, dtype="M8[us]")
-        elif kind is str:
-            data[spec.name] = pandas.array(items, dtype=_pandas_text())
-        elif spec.missing:
-            data[spec.name] = pandas.array(items, dtype="boolean" if kind is bool else "Int64")
-        else:
-            data[spec.name] = np.array(items, dtype=kind)
+        plain, with_missing = _PANDAS_TYPES.get(kind, ("", ""))
+        dtype = with_missing if spec.missing else plain
+        data[spec.name] = pandas.Series(items, dtype=dtype or _pandas_text())
     return pandas.DataFrame(data)
 
 
@@ -244,6 +212,13 @@ def _pandas_text() -> Any:
     return library("pandas").Series([""]).dtype
 
 
+# type of a column in pandas, without and with missing values, by the class of its values
+_PANDAS_TYPES = {
+    float: ("float64", "float64"),
+    int: ("int64", "Int64"),
+    bool: ("bool", "boolean"),
+    datetime.date: ("datetime64[us]", "datetime64[us]"),
+}
 # type of a column in polars and in Arrow, by the class of its values
 _TYPES = {
     float: ("Float64", "float64"),
@@ -272,13 +247,16 @@ def _arrow(columns: Sequence[Column], values: Sequence[Values]) -> Any:
 
 
 def _dict(columns: Sequence[Column], values: Sequence[Values]) -> Any:
-    def data(spec: Column, items: Values) -> Any:
-        if spec.kind == "float":
-            return np.array([math.nan if v is None else v for v in items], dtype=float)
-        plain = not spec.missing and type(spec.value(spec.low)) in (int, bool)
-        return np.array(items, dtype=type(spec.value(spec.low))) if plain else list(items)
-
-    return {spec.name: data(spec, items) for spec, items in zip(columns, values, strict=True)}
+    data: dict[str, Any] = {}
+    for spec, items in zip(columns, values, strict=True):
+        kind = type(spec.value(spec.low))
+        if kind is float:
+            data[spec.name] = np.array([math.nan if v is None else v for v in items], dtype=float)
+        elif kind in (int, bool) and not spec.missing:
+            data[spec.name] = np.array(items, dtype=kind)
+        else:
+            data[spec.name] = list(items)
+    return data
 
 
 def _records(columns: Sequence[Column], values: Sequence[Values]) -> Any:
@@ -309,31 +287,24 @@ def column_lists(dataset: Any, form: str) -> dict[Any, list[Any]] | str:
     """Return the columns of a dataset as lists, or a text that explains why the dataset does not
     have this form.
     """
-    if library_name(dataset) not in ("", "networkx"):
-        if library_name(dataset) != {"arrow": "pyarrow"}.get(form, form):
-            return f"it is a frame of {library_name(dataset)}, the domain expects {form}"
+    frame_library = library_name(dataset).removesuffix("networkx")
+    if frame_library:
+        if frame_library.removeprefix("py") != form:
+            return f"it is a frame of {frame_library}, the domain expects {form}"
         try:
             return values_of(to_parts(dataset))
         except UnsupportedData as error:
             return str(error)
     if form == "dict" and isinstance(dataset, dict):
-        data = {
-            name: items.tolist() if isinstance(items, np.ndarray) else items
-            for name, items in dataset.items()
-        }
-        if (
-            all(isinstance(items, list) for items in data.values())
-            and len(set(map(len, data.values()))) <= 1
-        ):
-            return data
+        arrays = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in dataset.items()}
+        lists = all(isinstance(items, list) for items in arrays.values())
+        if lists and len(set(map(len, arrays.values()))) <= 1:
+            return arrays
         return "its columns must be arrays or lists of equal length"
-    if (
-        form == "records"
-        and isinstance(dataset, list)
-        and all(isinstance(record, dict) for record in dataset)
-    ):
-        names = dataset[0] if dataset else {}
-        if all(record.keys() == names.keys() for record in dataset):
-            return {name: [record[name] for record in dataset] for name in names}
+    records: list[Any] = dataset if form == "records" and isinstance(dataset, list) else [None]
+    if all(isinstance(record, dict) for record in records):
+        names = records[0] if records else {}
+        if all(record.keys() == names.keys() for record in records):
+            return {name: [record[name] for record in records] for name in names}
         return "its records must have the same keys"
     return f"it is of type {type(dataset).__name__}, the domain expects {form}"

@@ -26,6 +26,7 @@ from dpwitness.core.domains.base import (
     PairSampler,
     SearchSpace,
     changed_row_index,
+    chosen,
     shorter,
     sized,
     without,
@@ -37,6 +38,7 @@ from dpwitness.core.values.validation import (
     InvalidArgument,
     require,
     require_integer,
+    require_rules,
     require_type,
     short_repr,
 )
@@ -99,16 +101,16 @@ class Table(Domain):
             require_type(
                 name, getattr(self, name), str, "be the name of a column", owner, optional=True
             )
-        if not isinstance(self.columns, Mapping) or not self.columns:
-            raise InvalidArgument(
-                f"{owner}: columns must be a dict from column names to their contents, got "
-                f"{short_repr(self.columns)}"
-            )
-        if self.time in self.columns or (self.user is not None and self.user == self.time):
-            raise InvalidArgument(
-                f"{owner}: time must name a column that is neither in columns nor the "
-                f"user's, got {self.time!r}"
-            )
+        apart = self.time is None or self.time not in {*self.columns, self.user}
+        require_rules(
+            owner,
+            (
+                isinstance(self.columns, Mapping) and self.columns,
+                "columns must be a dict from column names to their contents",
+                self.columns,
+            ),
+            (apart, "time must name a column that is neither in columns nor the user's", self.time),
+        )
         given = [column(name, held, owner) for name, held in self.columns.items()]
         number = [
             Column(name, "integer", 0.0, float(self.largest + self.per_user))
@@ -116,12 +118,10 @@ class Table(Domain):
             if name is not None and name not in self.columns
         ]
         object.__setattr__(self, "held", (*number, *given))
-        object.__setattr__(
-            self,
-            "relation",
-            self.relation or (f"add-remove:unit={self.user}" if self.user else "replace-one"),
-        )
+        usual = f"add-remove:unit={self.user}" if self.user else "replace-one"
+        object.__setattr__(self, "relation", self.relation or usual)
         parsed = self._parse_relation(owner)
+        object.__setattr__(self, "relation", str(parsed))
         object.__setattr__(self, "rows", self._encoded_rows(owner, parsed))
 
     def _encoded_rows(self, owner: str, parsed: ParsedRelation) -> Rows:
@@ -132,11 +132,9 @@ class Table(Domain):
         flags = [len(self.data_columns) + i for i in range(len(self._special_columns))]
         names = [i for i, spec in enumerate(self.data_columns) if spec.kind == "category"]
         copies = self._copy_counts[0]
-        if self.largest < copies:
-            raise InvalidArgument(
-                f"{owner}: size must be at least the {copies} rows that may differ, got "
-                f"{self.largest}"
-            )
+        enough = self.largest >= copies
+        rule = f"size must be at least the {copies} rows that may differ"
+        require_rules(owner, (enough, rule, self.largest))
         most = self._max_rows(owner, parsed, copies)
         features = [(spec.low, spec.high) for spec in self.data_columns]
         features += [(0.0, float(len(self.data_columns[i].special))) for i in self._special_columns]
@@ -161,20 +159,15 @@ class Table(Domain):
         if self.user is None:
             return size
         users = next(spec for spec in self.held if spec.name == self.user)
-        if users.missing:
-            raise InvalidArgument(
-                f"{owner}: column {self.user} names the user of each row, so missing must be "
-                "False, got True"
-            )
-        if parsed.unit:
-            return min(size, (users.count - 1) * self.per_user + copies)
-        most = min(size, users.count * self.per_user)
-        if most < size and parsed.name in ("replace-one", "attribute", "label"):
-            raise InvalidArgument(
-                f"{owner}: size must be at most {most}, for {users.count} users of "
-                f"{self.per_user} rows each, got {size}; "
-                f"raise per_user or name more users"
-            )
+        changed = copies if parsed.unit else self.per_user
+        most = min(size, (users.count - 1) * self.per_user + changed)
+        fixed = not parsed.unit and parsed.name in ("replace-one", "attribute", "label")
+        many = f"size must be at most {most}, for {users.count} users of {self.per_user} rows each"
+        require_rules(
+            owner,
+            (not users.missing, f"column {self.user} names users: missing must be False", True),
+            (most == size or not fixed, f"{many}; raise per_user or name more users", size),
+        )
         return most
 
     def _parse_relation(self, owner: str) -> ParsedRelation:
@@ -183,41 +176,33 @@ class Table(Domain):
         """
         parsed = parse_relation(self.relation, owner)
         names = [spec.name for spec in self.held]
-        if parsed.name not in ("replace-one", "add-remove", "attribute", "label", "event"):
-            raise InvalidArgument(
-                f"{owner}: relation must be replace-one, add-remove, attribute, label or "
-                f"event, got {self.relation!r}"
-            )
-        if parsed.unit not in ("", self.user):
-            raise InvalidArgument(
-                f"{owner}: the unit of the relation must be the user's column, {self.user}, "
-                f"got {parsed.unit!r}"
-            )
-        if any(name not in names or name in (self.user, self.time) for name in parsed.columns):
-            raise InvalidArgument(
-                f"{owner}: columns of the relation must be among {', '.join(self.columns)}, "
-                f"got {'+'.join(parsed.columns)}"
-            )
-        if parsed.name == "label" and not parsed.columns:
-            raise InvalidArgument(
-                f"{owner}: relation label must name its column, label:columns=NAME, got "
-                f"{self.relation!r}"
-            )
         changeable = [spec for spec in self.held if spec.name in parsed.columns]
-        if changeable and (
-            len(changeable) == len(names)
-            or not any(spec.low < spec.high or spec.special for spec in changeable)
-        ):
-            why = (
-                "each column may change, which is replace-one"
-                if len(changeable) == len(names)
-                else "these columns allow one value only"
-            )
-            raise InvalidArgument(
-                f"{owner}: domain must have neighbors, got {self.relation!r}: {why}; name "
-                "other columns"
-            )
-        object.__setattr__(self, "relation", str(parsed))
+        known = ("replace-one", "add-remove", "attribute", "label", "event")
+        changes = any(spec.low < spec.high or spec.special for spec in changeable)
+        require_rules(
+            owner,
+            (parsed.name in known, f"relation must be one of {', '.join(known)}", self.relation),
+            (
+                parsed.unit in ("", self.user),
+                f"the unit of the relation must be the user's column, {self.user}",
+                parsed.unit,
+            ),
+            (
+                set(parsed.columns) <= set(names) - {self.user, self.time},
+                f"columns of the relation must be among {', '.join(self.columns)}",
+                "+".join(parsed.columns),
+            ),
+            (
+                parsed.name != "label" or parsed.columns,
+                "relation label must name its column, label:columns=NAME",
+                self.relation,
+            ),
+            (
+                not changeable or (changes and len(changeable) < len(names)),
+                "the columns of the relation must allow several values, and not be all columns",
+                self.relation,
+            ),
+        )
         return parsed
 
     @property
@@ -264,16 +249,16 @@ class Table(Domain):
         if problem := self._other_columns(found):
             return problem
         assert not isinstance(found, str)
-        for spec in self.held:
-            wrong = [value for value in found.get(spec.name, ()) if spec.number(value) is None]
-            if wrong:
-                return (
-                    f"column {spec.name} holds {short_repr(wrong[0])}, which the domain does not "
-                    "allow"
-                )
-        if self.frame == "pandas" and (
-            dataset.index.name is not None or dataset.index.dtype.kind not in "iu"
-        ):
+        wrong = (
+            f"column {spec.name} holds {short_repr(value)}, which the domain does not allow"
+            for spec in self.held
+            for value in found.get(spec.name, ())
+            if spec.number(value) is None
+        )
+        if problem := next(wrong, ""):
+            return problem
+        index = dataset.index if self.frame == "pandas" else None
+        if index is not None and (index.name is not None or index.dtype.kind not in "iu"):
             return (
                 "its index holds values other than row numbers, which are not a column of the "
                 "domain: call reset_index()"
@@ -289,10 +274,7 @@ class Table(Domain):
                 )
         times = found.get(self.time, [])
         if any(later <= earlier for earlier, later in itertools.pairwise(times)):
-            return (
-                f"column {self.time} must number the rows in increasing order, got "
-                f"{short_repr(times)}"
-            )
+            return f"column {self.time} must number the rows in increasing order"
         return ""
 
     def other_columns(self, dataset: Any) -> str:
@@ -315,7 +297,7 @@ class Table(Domain):
         """
         for turn, pair in enumerate(self.rows.catalogue()):
             yield from (
-                self._framed(pair, style) for style in (range(self.styles) if turn < 3 else [turn])
+                self.framed(pair, style) for style in (range(self.styles) if turn < 3 else [turn])
             )
 
     @property
@@ -329,25 +311,21 @@ class Table(Domain):
         only, or whatever can be counted.
         """
         kinds = {spec.kind for spec in self.data_columns if spec.low < spec.high}
-        if self._copy_counts[0] == 1:
-            return []
-        return [
-            *([("category",)] if "category" in kinds else []),
-            *([("category", "integer", "date")] if kinds & {"integer", "date"} else []),
-        ]
+        wide = ("category", "integer", "date")
+        several = self._copy_counts[0] > 1
+        return chosen(
+            (several and "category" in kinds, ("category",)),
+            (several and kinds & {"integer", "date"}, wide),
+        )
 
-    def _framed(self, pair: Pair | None, style: int) -> Pair | None:
-        """Return a pair of `Rows` converted to frames; None without a pair, and if the result does
-        not belong to the domain.
+    def framed(self, pair: Pair | None, style: int) -> Pair | None:
+        """Return a pair of `Rows` converted to frames in the given style; None without a pair, and
+        if the result does not belong to the domain.
         """
-        return None if pair is None else self.as_frames(pair.d0, pair.d1, pair.why, style)
-
-    def as_frames(self, d0: Any, d1: Any, why: str, style: int) -> Pair | None:
-        """Return the pair of two tables of encoded rows, converted to frames in the given style;
-        None if the result does not belong to the domain.
-        """
-        first, second, remark = self.frames(d0, d1, style)
-        return self.pair(first, second, why + remark)
+        if pair is None:
+            return None
+        first, second, remark = self.frames(pair.d0, pair.d1, style)
+        return self.pair(first, second, pair.why + remark)
 
     def frames(self, d0: Any, d1: Any, style: int) -> tuple[Any, Any, str]:
         """Return two tables of encoded rows as frames in the given style, which need not belong to
@@ -377,20 +355,12 @@ class Table(Domain):
         users = self._assigned_users(len(crowd), parsed, many=style % 2 == 0)
         sides = []
         for rows in (before, after):
-            changed_users = (
-                np.zeros(len(rows)) if parsed.unit else len(crowd) + 1 + np.arange(len(rows))
-            )
-            owners = np.concatenate([users[:at], changed_users, users[at:]])
-            times = np.concatenate(
-                [
-                    np.arange(at),
-                    at + np.arange(len(rows)),
-                    at + len(after) + np.arange(len(crowd) - at),
-                ]
-            )
-            sides.append(
-                self._dataset(np.concatenate([crowd[:at], rows, crowd[at:]]), owners, times)
-            )
+            own = len(crowd) + 1 + np.arange(len(rows))
+            changed_users = np.zeros_like(own) if parsed.unit else own
+            # the numbers of the rows behind the changed ones are the same on both sides
+            times = np.r_[: at + len(rows), at + len(after) : len(after) + len(crowd)]
+            table = np.concatenate([crowd[:at], rows, crowd[at:]])
+            sides.append(self._dataset(table, np.r_[users[:at], changed_users, users[at:]], times))
         different = ", each with other values" if len(spread) > 1 else ", each category"
         many = f", {copies} rows{' of one user' if parsed.unit else ''}" if copies > 1 else ""
         return sides[0], sides[1], many + (different if spread else "")
@@ -421,16 +391,15 @@ class Table(Domain):
     def _dataset(self, matrix: FloatArray, owners: FloatArray, times: FloatArray) -> Any:
         """Return the frame with these encoded data columns, users and times."""
         columns: dict[str | None, Any] = {self.time: times}
-        specials = iter(range(len(self.data_columns), matrix.shape[1]))
+        specials = iter(matrix[:, len(self.data_columns) :].T)
         for i, spec in enumerate(self.data_columns):
-            codes = matrix[:, next(specials)] if spec.special else np.zeros(len(matrix))
+            codes = next(specials) if spec.special else np.zeros(len(matrix))
             columns[spec.name] = [
                 spec.special[int(code) - 1] if code > 0 else number
                 for number, code in zip(matrix[:, i], codes, strict=True)
             ]
-        for spec in self.held:
-            if spec.name == self.user:
-                columns[spec.name] = spec.low + owners % spec.count
+        users = [spec for spec in self.held if spec.name == self.user]
+        columns |= {spec.name: spec.low + owners % spec.count for spec in users}
         return self._frame_of(list(zip(*(columns[spec.name] for spec in self.held), strict=True)))
 
     def draws(self, rng: Generator) -> PairSampler[Table]:
@@ -438,7 +407,7 @@ class Table(Domain):
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
         inner = self.rows.shape(rng, turn)
-        return SearchSpace(inner.size, lambda z: self._framed(inner.decode(z), turn))
+        return SearchSpace(inner.size, lambda z: self.framed(inner.decode(z), turn))
 
     def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
         """Yield pairs without common rows where the number of rows may change, many at once first,
@@ -526,9 +495,7 @@ class _FrameSampler(PairSampler[Table]):
 
     def random_pair(self, turn: int, corners: bool) -> Pair | None:
         pair = self._inner.random_pair(turn, corners)
-        if pair is None:
-            return None
-        return self.domain.as_frames(pair.d0, pair.d1, pair.why, next(self._turn))
+        return None if pair is None else self.domain.framed(pair, next(self._turn))
 
 
 @dataclass(frozen=True, slots=True)

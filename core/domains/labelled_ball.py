@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -22,16 +22,14 @@ from dpwitness.core.domains.base import (
     PLACES,
     Domain,
     SearchSpace,
+    chosen,
     items,
     ranked,
     require_labels,
     sized,
 )
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.values.validation import InvalidArgument, require
-
-if TYPE_CHECKING:
-    pass
+from dpwitness.core.values.validation import require, require_rules
 
 Record = tuple[FloatArray, float]
 Counted = tuple[FloatArray, float, int]
@@ -79,13 +77,12 @@ class LabelledBall(Domain):
         )
         require_labels(self.labels, "LabelledBall")
         object.__setattr__(self, "labels", tuple(items("labels", self.labels, "LabelledBall")))
-        if not self.labels:
-            raise InvalidArgument("LabelledBall: labels must name at least one value, got ()")
-        if self.relation == "add-remove" and self.size < 2:
-            raise InvalidArgument(
-                f"LabelledBall: domain must have neighbors, got size {self.size}: its only "
-                "record cannot be removed"
-            )
+        removable = self.relation != "add-remove" or self.size > 1
+        require_rules(
+            "LabelledBall",
+            (self.labels, "labels must name at least one value", self.labels),
+            (removable, "size must be at least 2 under add-remove", self.size),
+        )
 
     def length(self, x: FloatArray) -> FloatArray:
         """Return |x| of each row in floating-point arithmetic."""
@@ -133,7 +130,7 @@ class LabelledBall(Domain):
 
     def catalogue(self) -> Iterable[Pair | None]:
         """Yield fixed pairs: changed records at corners of the domain, among common records."""
-        crowds, changes = list(_crowds(self)), list(_changes(self))
+        crowds, changes = _crowds(self), _changes(self)
         for rank in range(len(crowds) + len(changes) - 1):
             for turn, (common_name, common), (why, first, second) in ranked(crowds, changes, rank):
                 at, _ = PLACES[turn]
@@ -242,16 +239,13 @@ class LabelledBall(Domain):
         for i in range(len(common)):
             yield build(changed, common[:i] + common[i + 1 :])
         for i, (x, y, count) in enumerate(common):
-            for digits in (1, 2):
-                rounded_count = int(float(f"{count:.{digits}g}"))
-                if rounded_count != count and rounded_count >= 1:
-                    yield build(changed, [*common[:i], (x, y, rounded_count), *common[i + 1 :]])
-                    break
-            for simple in _simpler_vectors(x, self):
-                yield build(changed, [*common[:i], (simple, y, count), *common[i + 1 :]])
+            rounded = (int(float(f"{count:.{digits}g}")) for digits in (1, 2))
+            smaller = [(x, y, shorter) for shorter in rounded if shorter != count][:1]
+            for simple in (*smaller, *((simple, y, count) for simple in _simpler_vectors(x, self))):
+                yield build(changed, [*common[:i], simple, *common[i + 1 :]])
         for i, (x, y) in enumerate(changed):
-            for simple in _simpler_vectors(x, self):
-                yield build([*changed[:i], (simple, y), *changed[i + 1 :]], common)
+            for simpler in _simpler_vectors(x, self):
+                yield build([*changed[:i], (simpler, y), *changed[i + 1 :]], common)
 
 
 def padding(domain: LabelledBall) -> Record:
@@ -292,62 +286,59 @@ def build_labelled_pair(
     return domain.pair(dataset([(*first, 1)]), dataset(changed), why)
 
 
-def _changes(domain: LabelledBall) -> Iterator[tuple[str, Record, Record]]:
-    """Yield replaced records: opposite, against the origin, another direction, shortened; every
+def _changes(domain: LabelledBall) -> list[tuple[str, Record, Record]]:
+    """Return replaced records: opposite, against the origin, another direction, shortened; every
     pair of extreme labels.
     """
-    d, radius = domain.dimension, domain.radius
     low, high = min(domain.labels), max(domain.labels)
-    extreme, other_direction = _extreme_point(domain), np.zeros(d)
-    other_direction[-1] = radius
-    yield "x against -x", (extreme, high), (-extreme, high)
-    if high > low:
-        yield "one label flipped", (extreme, high), (extreme, low)
-        yield "x and the label flipped", (extreme, high), (-extreme, low)
-    yield "one record against none", (extreme, high), (0 * extreme, high)
-    yield "one record against half of it", (extreme, high), (0.5 * extreme, low)
-    if d > 1:
-        yield "a corner against another direction", (extreme, high), (other_direction, low)
-        if domain.norm == "linf":
-            mixed_corner = -extreme.copy()
-            mixed_corner[0] = radius
-            yield "one entry against the others", (mixed_corner, high), (mixed_corner, low)
-            yield (
-                "one entry against the others, flipped",
-                (mixed_corner, high),
-                (-mixed_corner, high),
-            )
-    for label in sorted(set(domain.labels) - {low, high})[:NAMED_LABELS]:
-        yield f"label {label:g} against the lowest", (extreme, label), (extreme, low)
+    extreme, other_direction = _extreme_point(domain), _last_axis(domain)
+    mixed = -extreme.copy()
+    mixed[0] = domain.radius
+    several, flip = domain.dimension > 1, high > low
+    cube = several and domain.norm == "linf"
+    changes = chosen(  # description, both records
+        (True, ("x against -x", (extreme, high), (-extreme, high))),
+        (flip, ("one label flipped", (extreme, high), (extreme, low))),
+        (flip, ("x and the label flipped", (extreme, high), (-extreme, low))),
+        (True, ("one record against none", (extreme, high), (0 * extreme, high))),
+        (True, ("one record against half of it", (extreme, high), (0.5 * extreme, low))),
+        (several, ("a corner against another direction", (extreme, high), (other_direction, low))),
+        (cube, ("one entry against the others", (mixed, high), (mixed, low))),
+        (cube, ("one entry against the others, flipped", (mixed, high), (-mixed, high))),
+    )
+    return changes + [
+        (f"label {label:g} against the lowest", (extreme, label), (extreme, low))
+        for label in sorted(set(domain.labels) - {low, high})[:NAMED_LABELS]
+    ]
 
 
-def _crowds(domain: LabelledBall) -> Iterator[tuple[str, list[Counted]]]:
-    """Yield the common records, each list with its description."""
+def _crowds(domain: LabelledBall) -> list[tuple[str, list[Counted]]]:
+    """Return the common records, each list with its description."""
     others = domain.size - 1
-    yield "all others at the origin", []
-    if others == 0:
-        return
+    half = others // 2
     extreme, low, high = _extreme_point(domain), min(domain.labels), max(domain.labels)
-    axis = np.zeros(domain.dimension)
-    axis[-1] = domain.radius
-    yield "all others the same extreme record", [(extreme, high, others)]
-    if others > 1:
-        half = others // 2
-        balance = (extreme, low) if high > low else (-extreme, high)
-        yield "all others balanced", [(extreme, high, half), (*balance, half)]
-        yield "a tenth of the others extreme", [(extreme, high, math.ceil(others / 10))]
-    if domain.dimension > 1:
-        yield "all others along another axis", [(axis, high, math.ceil(0.9 * others))]
-    yield "all others short", [(extreme / max(others, 10), high, others)]
+    balance = (extreme, low) if high > low else (-extreme, high)
+    any_, several, other_axis = others > 0, others > 1, others > 0 and domain.dimension > 1
+    along_axis: Counted = (_last_axis(domain), high, math.ceil(0.9 * others))
+    return chosen(
+        (True, ("all others at the origin", [])),
+        (any_, ("all others the same extreme record", [(extreme, high, others)])),
+        (several, ("all others balanced", [(extreme, high, half), (*balance, half)])),
+        (several, ("a tenth of the others extreme", [(extreme, high, math.ceil(others / 10))])),
+        (other_axis, ("all others along another axis", [along_axis])),
+        (any_, ("all others short", [(extreme / max(others, 10), high, others)])),
+    )
 
 
 def _extreme_point(domain: LabelledBall) -> FloatArray:
     """Return an extreme point: on an axis of the ball, a corner of the cube."""
-    if domain.norm == "linf":
-        return np.full(domain.dimension, domain.radius)
-    out = np.zeros(domain.dimension)
-    out[0] = domain.radius
-    return out
+    corner = np.full(domain.dimension, domain.radius)
+    return corner if domain.norm == "linf" else _last_axis(domain)[::-1].copy()
+
+
+def _last_axis(domain: LabelledBall) -> FloatArray:
+    """Return the point on the last axis."""
+    return np.append(np.zeros(domain.dimension - 1), domain.radius)
 
 
 def decode_vector(z: FloatArray, domain: LabelledBall) -> FloatArray:
@@ -366,22 +357,16 @@ def _split_pair(domain: LabelledBall, pair: Pair) -> tuple[list[Record], list[Co
     differ otherwise.
     """
     removed, added = pair.d0.counts() - pair.d1.counts(), pair.d1.counts() - pair.d0.counts()
+    if (len(removed), len(added)) != (1, 0 if pair.relation == "add-remove" else 1):
+        return None
+    x0, y0 = padding(domain)
 
-    def decoded(key: tuple[bytes, float]) -> tuple[FloatArray, float]:
+    def decoded(key: tuple[bytes, float]) -> Record:
         return np.frombuffer(key[0]).copy(), key[1]
 
-    if pair.relation == "replace-one" and (len(removed) != 1 or len(added) != 1):
-        return None
-    if pair.relation == "add-remove" and (len(removed) != 1 or added):
-        return None
-    changed = [decoded(key) for key in (*removed, *added)]
-    neutral = padding(domain)
-    shared = [
-        (*decoded(key), count) for key, count in (pair.d0.counts() & pair.d1.counts()).items()
-    ]
-    return changed, [
-        (x, y, count) for x, y, count in shared if np.any(x != neutral[0]) or y != neutral[1]
-    ]
+    shared = [(*decoded(key), n) for key, n in (pair.d0.counts() & pair.d1.counts()).items()]
+    common = [(x, y, n) for x, y, n in shared if np.any(x != x0) or y != y0]
+    return [decoded(key) for key in (*removed, *added)], common
 
 
 def _simpler_vectors(x: FloatArray, domain: LabelledBall) -> Iterator[FloatArray]:

@@ -29,6 +29,7 @@ from dpwitness.core.domains.base import (
     SearchSpace,
     between,
     changed_row_index,
+    chosen,
     far_outside_interval,
     flags,
     insert_record,
@@ -41,7 +42,7 @@ from dpwitness.core.domains.base import (
     vector,
 )
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.values.validation import InvalidArgument, require
+from dpwitness.core.values.validation import require, require_rules
 
 _FEW = (1, 2, 0, 3)  # numbers of other records of small random datasets
 
@@ -261,23 +262,15 @@ class TableSampler(PairSampler[Tabular]):
                 if row[column] in known
             ]
             others = np.setdiff1d(known, changed)
-            names = dict(
-                zip(dict.fromkeys(changed), self._next_two_values(column, at), strict=False)
-            )
-            taken = list(names.values())
+            two = self._next_two_values(column, at)
+            names = dict(zip(dict.fromkeys(changed), two, strict=False))
             if high - low < MAX_LISTED_CATEGORIES:
-                free = np.setdiff1d(low + np.arange(int(high - low) + 1), taken)
-                names |= zip(others, rng.permutation(free)[: len(others)], strict=True)
+                free = np.setdiff1d(low + np.arange(int(high - low) + 1), list(names.values()))
+                drawn = rng.permutation(free)[: len(others)]
             else:
-                names |= zip(
-                    others,
-                    integers_between(
-                        np.full(len(others), low),
-                        np.full(len(others), high),
-                        rng.random(len(others)),
-                    ),
-                    strict=True,
-                )
+                ends = np.full(len(others), low), np.full(len(others), high)
+                drawn = integers_between(*ends, rng.random(len(others)))
+            names |= zip(others, drawn, strict=True)
             for table in tables:
                 table[:, column] = [names.get(value, value) for value in table[:, column].tolist()]
         return domain.paired(tables[0], tables[1], f"{pair.why}, renumbered")
@@ -387,25 +380,24 @@ class Records(Tabular):
         )
         flags(self, "integer", "missing", "outside", "categories", "infinite")
         object.__setattr__(self, "integer", bool(self.integer or self.categories))
-        if not self.high > self.low:
-            raise InvalidArgument(
-                f"Records: high must exceed low, got [{self.low!r}, {self.high!r}]"
-            )
-        if self.integer and self.infinite:
-            raise InvalidArgument(
-                "Records: infinite must be False for whole numbers and categories, got True"
-            )
         low, high = self.extremes
-        interval = f"[{self.low!r}, {self.high!r}]"
-        if low > high:
-            raise InvalidArgument(
-                f"Records: domain must not be empty, got no whole number in {interval}"
-            )
-        if low == high and self.relation == "replace-one" and not (self.missing or self.outside):
-            raise InvalidArgument(
-                f"Records: domain must have neighbors, got one whole number in {interval}, "
-                "so that no record can change"
-            )
+        interval = [self.low, self.high]
+        fixed = low == high and not (self.missing or self.outside)
+        require_rules(
+            "Records",
+            (self.high > self.low, "high must exceed low", interval),
+            (
+                not (self.integer and self.infinite),
+                "infinite must be False for whole numbers and categories",
+                True,
+            ),
+            (low <= high, "low and high must enclose a whole number", interval),
+            (
+                not fixed or self.relation == "add-remove",
+                "low and high must allow a record to change",
+                interval,
+            ),
+        )
 
     @property
     def extremes(self) -> tuple[float, float]:
@@ -458,48 +450,47 @@ class Records(Tabular):
         this record before and after, largest changes first.
         """
         n, (low, high) = self.size, self.extremes
+        below, above = far_outside_interval(low, high)
         middle, spread = between(low, high, 0.5), between(low, high, np.linspace(0.0, 1.0, n))
         if self.integer:
             middle, spread = np.floor(middle), np.round(spread)
-        half = np.arange(n) < (n + 1) // 2
-        crowds = {
-            "all records low": np.full(n, low),
-            "all records high": np.full(n, high),
-            "half of the records high": np.where(half, low, high),
-            "all records in the middle": np.full(n, middle),
-            "all distinct": spread,
-        }
-        changes = [
-            (low, high),
-            (middle, high),
-            (low, middle),
-            *([(low, low + 1), (high - 1, high)] if self.integer else []),
-        ]
-        if low < 0 < high:
-            crowds = {
-                "all records low": crowds["all records low"],
-                "all records zero": np.zeros(n),
-                **crowds,
-            }
-            changes.insert(1, (0.0, high))
-        if self.missing:
-            crowds = {"all others missing": np.full(n, np.nan), **crowds}
-            changes.insert(1, (np.nan, high))
-        if self.outside:
-            below, above = far_outside_interval(low, high)
-            changes[1:1] = [(low, above), (below, above)]
-        if self.infinite:
-            crowds["one other infinite"] = np.where(np.arange(n) == n // 2, np.inf, low)
-            changes[1:1] = [(low, np.inf), (-np.inf, np.inf)]
+        half, crosses_zero = np.arange(n) < (n + 1) // 2, low < 0 < high
+        crowds = chosen(
+            (self.missing, ("all others missing", np.nan)),
+            (True, ("all records low", low)),
+            (crosses_zero, ("all records zero", 0.0)),
+            (True, ("all records high", high)),
+            (True, ("half of the records high", np.where(half, low, high))),
+            (True, ("all records in the middle", middle)),
+            (True, ("all distinct", spread)),
+            (self.infinite, ("one other infinite", np.where(np.arange(n) == n // 2, np.inf, low))),
+        )
+        changes = chosen(
+            (True, (low, high)),
+            (self.infinite, (low, np.inf)),
+            (self.infinite, (-np.inf, np.inf)),
+            (self.outside, (low, above)),
+            (self.outside, (below, above)),
+            (self.missing, (np.nan, high)),
+            (crosses_zero, (0.0, high)),
+            (True, (middle, high)),
+            (True, (low, middle)),
+            (self.integer, (low, low + 1)),
+            (self.integer, (high - 1, high)),
+        )
         if self.relation == "add-remove":
-            special = [
-                *([np.nan] if self.missing else []),
-                *([np.inf, -np.inf] if self.infinite else []),
-                *(far_outside_interval(low, high) if self.outside else []),
-            ]
-            added = dict.fromkeys([high, *special, low, *(after for _, after in changes)])
+            first = chosen(
+                (True, high),
+                (self.missing, np.nan),
+                (self.infinite, np.inf),
+                (self.infinite, -np.inf),
+                (self.outside, below),
+                (self.outside, above),
+                (True, low),
+            )
+            added = dict.fromkeys([*first, *(after for _, after in changes)])
             changes = [(np.nan, value) for value in added]
-        return crowds, changes
+        return {why: np.full(n, values, dtype=float) for why, values in crowds}, changes
 
     @property
     def columns(self) -> FloatArray:

@@ -18,6 +18,7 @@ from dpwitness.core.domains.base import (
     NAMED_LABELS,
     PLACES,
     between,
+    chosen,
     distinct_columns,
     far_outside_interval,
     flags,
@@ -29,7 +30,7 @@ from dpwitness.core.domains.base import (
 )
 from dpwitness.core.domains.records import Tabular
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.values.validation import InvalidArgument, require, require_finite, short_repr
+from dpwitness.core.values.validation import require, require_finite, require_rules
 
 Change = tuple[str, FloatArray, FloatArray]
 
@@ -80,58 +81,43 @@ class Rows(Tabular):
         flags(self, "every_label", "outside")
         intervals = []
         for interval in items("features", self.features, "Rows"):
-            ends = items("features", interval, "Rows")
-            if len(ends) != 2 or not require_finite("features", ends[1], "Rows") >= require_finite(
-                "features", ends[0], "Rows"
-            ):
-                raise InvalidArgument(
-                    f"Rows: features must be intervals (low, high), got {short_repr(interval)}"
-                )
-            intervals.append((float(ends[0]), float(ends[1])))
+            ends = [
+                require_finite("features", end, "Rows")
+                for end in items("features", interval, "Rows")
+            ]
+            ordered = len(ends) == 2 and ends[0] <= ends[1]
+            require_rules("Rows", (ordered, "features must be intervals (low, high)", interval))
+            intervals.append((ends[0], ends[1]))
         object.__setattr__(self, "features", tuple(intervals))
         object.__setattr__(self, "labels", require_labels(self.labels, "Rows"))
-        if not self.features and not self.labels:
-            raise InvalidArgument("Rows: features or labels must name a column, got none")
-        categories = distinct_columns("categories", self.categories, len(self.features))
+        named = [*self.features, *self.labels]
+        require_rules("Rows", (named, "features or labels must name a column", named))
+        count = len(self.features)
+        categories = distinct_columns("categories", self.categories, count)
+        whole = {*distinct_columns("integer", self.integer, count), *categories}
         object.__setattr__(self, "categories", categories)
-        object.__setattr__(
-            self,
-            "integer",
-            tuple(
-                sorted(
-                    {*distinct_columns("integer", self.integer, len(self.features)), *categories}
-                )
-            ),
-        )
-        for column in self.integer:
-            if math.ceil(self.features[column][0]) > math.floor(self.features[column][1]):
-                interval = f"{list(self.features[column])} of column {column}"
-                raise InvalidArgument(
-                    f"Rows: domain must not be empty, got no whole number in {interval}"
-                )
+        object.__setattr__(self, "integer", tuple(sorted(whole)))
         # the domain must contain at least one pair of neighbors
         kinds = len(set(self.labels))
         least = kinds if self.every_label else 0
-        fixed = not any(low < high or self.outside for low, high in self.columns)
-        if self.size < least + (self.relation == "add-remove"):
-            both = (
-                "both datasets"
-                if self.relation == "replace-one"
-                else "both datasets, one a row shorter"
-            )
-            raise InvalidArgument(
-                f"Rows: domain must have neighbors, got size {self.size} for {kinds} labels "
-                f"that each occur in {both}"
-            )
-        if self.relation == "replace-one" and fixed and kinds < 2:
-            raise InvalidArgument(
-                "Rows: domain must have neighbors, got a domain in which all rows are equal"
-            )
-        if self.relation == "replace-one" and fixed and self.size == least:
-            raise InvalidArgument(
-                f"Rows: domain must have neighbors, got size {self.size} for {kinds} labels "
-                "that must all occur"
-            )
+        one_shorter = self.relation == "add-remove"
+        moving = any(low < high or self.outside for low, high in self.columns)
+        changing = one_shorter or moving or (kinds > 1 and self.size > least)
+        require_rules(
+            "Rows",
+            *(
+                (low <= high, f"column {i} must enclose a whole number", interval)
+                for i, ((low, high), interval) in enumerate(
+                    zip(self.columns, self.features, strict=True)
+                )
+            ),
+            (
+                self.size >= least + one_shorter,
+                f"size must allow neighbors that each have all {kinds} labels",
+                self.size,
+            ),
+            (changing, "domain must allow a row to change", self),
+        )
 
     @property
     def columns(self) -> FloatArray:
@@ -194,32 +180,28 @@ def _changes(domain: Rows) -> Iterator[Change]:
     after is used.
     """
     low, middle, high = _corner_values(domain)
+    below, above = far_outside_interval(low, high)
     labels: list[tuple[float, ...]] = [(label,) for label in sorted(domain.labels)] or [()]
     first, last = labels[0], labels[-1]
-    if domain.outside:
-        below, above = far_outside_interval(low, high)
-        yield "features far outside", np.append(below, last), np.append(above, last)
-    yield "features from low to high", np.append(low, last), np.append(high, last)
-    if first != last:
-        yield "one label flipped", np.append(high, first), np.append(high, last)
-        yield "features and label flipped", np.append(low, first), np.append(high, last)
-    yield "features from the middle to high", np.append(middle, last), np.append(high, last)
-    if first != last:
-        yield "one label flipped, low features", np.append(low, last), np.append(low, first)
-    if len(low) > 1:
-        side = np.arange(len(low)) % 2 == 0
-        yield (
-            "features alternately low and high",
-            np.append(np.where(side, low, high), last),
-            np.append(np.where(side, high, low), last),
-        )
-        yield (
-            "one feature from low to high",
-            np.append(low, last),
-            np.append(np.where(np.arange(len(low)) == 0, high, low), last),
-        )
-    for label in labels[1:-1][:NAMED_LABELS]:
-        yield f"label {label[0]:g} for the lowest", np.append(high, first), np.append(high, label)
+    side = np.arange(len(low)) % 2 == 0
+    odd, even = np.where(side, low, high), np.where(side, high, low)
+    one_high = np.where(np.arange(len(low)) == 0, high, low)
+    flip, several = first != last, len(low) > 1
+    table = chosen(  # description, features and label of both rows
+        (domain.outside, ("features far outside", (below, last), (above, last))),
+        (True, ("features from low to high", (low, last), (high, last))),
+        (flip, ("one label flipped", (high, first), (high, last))),
+        (flip, ("features and label flipped", (low, first), (high, last))),
+        (True, ("features from the middle to high", (middle, last), (high, last))),
+        (flip, ("one label flipped, low features", (low, last), (low, first))),
+        (several, ("features alternately low and high", (odd, last), (even, last))),
+        (several, ("one feature from low to high", (low, last), (one_high, last))),
+        *(
+            (True, (f"label {label[0]:g} for the lowest", (high, first), (high, label)))
+            for label in labels[1:-1][:NAMED_LABELS]
+        ),
+    )
+    return ((why, np.append(*before), np.append(*after)) for why, before, after in table)
 
 
 def _smaller_changes(domain: Rows) -> Iterator[Change]:
@@ -244,23 +226,18 @@ def _crowds(domain: Rows) -> Iterator[tuple[str, FloatArray]]:
     n = domain.size - 1
     low, middle, high = _corner_values(domain)
     labels = sorted(domain.labels)
-
-    def crowd(features: list[FloatArray], values: list[float]) -> FloatArray:
-        rows = [
-            np.append(features[i % len(features)], values[i % len(values)] if values else [])
-            for i in range(n)
-        ]
-        return np.array(rows).reshape(n, len(low) + bool(labels))
-
-    yield "others in the middle", crowd([middle], labels[:1])
-    if n == 0:
-        return
-    if len(labels) > 1:
-        yield "others low, labels in turn", crowd([low], labels)
-    yield "others low", crowd([low], labels[:1])
-    yield "others high", crowd([high], labels[:1])
-    yield "others low and high, labels in turn", crowd([low, high], labels)
-    yield "others high, labels in turn", crowd([high], labels)
+    any_ = n > 0
+    table = chosen(  # description, features and labels, in turn
+        (True, ("others in the middle", [middle], labels[:1])),
+        (any_ and len(labels) > 1, ("others low, labels in turn", [low], labels)),
+        (any_, ("others low", [low], labels[:1])),
+        (any_, ("others high", [high], labels[:1])),
+        (any_, ("others low and high, labels in turn", [low, high], labels)),
+        (any_, ("others high, labels in turn", [high], labels)),
+    )
+    for why, features, values in table:
+        rows = np.resize(np.array(features), (n, len(low)))
+        yield why, np.hstack([rows, np.resize(values, (n, 1))] if labels else [rows])
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,9 @@ from __future__ import annotations
 import datetime
 import math
 import random
-from abc import ABC
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from dpwitness.core.values.validation import (
     InvalidArgument,
     require_integer,
     require_one_of,
+    require_rules,
     require_type,
     short_repr,
 )
@@ -251,44 +251,39 @@ class Atom:
         require_one_of("dtype", self.dtype, DTYPES, "Atom")
         for name in ("nullable", "nan", "zone"):
             require_type(name, getattr(self, name), bool, "be True or False", "Atom")
-        if self.nan and self.dtype not in FLOAT_TYPES:
-            raise InvalidArgument(
-                f"Atom: nan must be False for {self.dtype}: only f32 and f64 have NaN"
-            )
-        if self.zone and self.dtype != "datetime":
-            raise InvalidArgument(
-                f"Atom: zone must be False for {self.dtype}: only datetime has time zones"
-            )
         object.__setattr__(self, "categories", tuple(self.categories))
-        if self.dtype == "category" and not self.categories:
-            raise InvalidArgument("Atom: categories must list the values of a category, got none")
         if self.bounds is not None:
             object.__setattr__(self, "bounds", self._checked_bounds(self.bounds))
-        for value in self.categories if self.dtype != "category" else ():
-            if not self.contains(value):
-                raise InvalidArgument(
-                    f"Atom: categories must be values of {self.dtype}, got {short_repr(value)}"
-                )
+        is_category = self.dtype == "category"
+        wrong = [] if is_category else [v for v in self.categories if not self.contains(v)]
+        require_rules(
+            "Atom",
+            (not self.nan or self.dtype in FLOAT_TYPES, "nan must be False but for f32, f64", True),
+            (
+                not self.zone or self.dtype == "datetime",
+                "zone must be False but for datetime",
+                True,
+            ),
+            (
+                not is_category or self.categories,
+                "categories must list the values of a category",
+                (),
+            ),
+            (not wrong, f"categories must be values of {self.dtype}", wrong),
+        )
 
     def _checked_bounds(self, bounds: Any) -> tuple[Any, Any]:
         """Return the bounds as values of the dtype. Raise InvalidArgument unless they are two
         values in order.
         """
-        if (
-            isinstance(bounds, list | tuple)
-            and len(bounds) == 2
-            and self.dtype not in ("category", "bool")
-        ):
-            low, high = (
-                usual
-                if end is None
-                else float(end)
-                if self.dtype in FLOAT_TYPES and isinstance(end, int)
-                else end
-                for end, usual in zip(bounds, _RANGES.get(self.dtype, (None, None)), strict=True)
-            )
-            if self._has_type(low) and self._has_type(high) and low <= high:
-                return low, high
+        ordered = self.dtype not in ("category", "bool")
+        ends = list(bounds) if ordered and isinstance(bounds, list | tuple) else []
+        usual = _RANGES.get(self.dtype, (None, None))
+        ends = [usual[i % 2] if end is None else end for i, end in enumerate(ends)]
+        if self.dtype in FLOAT_TYPES:
+            ends = [float(end) if isinstance(end, int) else end for end in ends]
+        if len(ends) == 2 and all(map(self._has_type, ends)) and ends[0] <= ends[1]:
+            return ends[0], ends[1]
         raise InvalidArgument(
             f"Atom: bounds must be two values (low, high) of {self.dtype}, low first, got "
             f"{short_repr(bounds)}"
@@ -335,21 +330,18 @@ class Atom:
         """Return adversarial values: first missing values and the ends of the range, then `hints`,
         which are values to try in addition, and the limits of other types.
         """
-        found: list[Any] = [None, math.nan, *(self.range or ())]
+        ends: tuple[Any, Any] = self.range or (None, None)
+        low, high = ends
+        inner: list[Any] = []
         if self.range is not None and self.dtype in FLOAT_TYPES:
-            low, high = self.range
-            found += [math.nextafter(low, high), math.nextafter(high, low), (low + high) / 2]
+            inner = [math.nextafter(low, high), math.nextafter(high, low), (low + high) / 2]
         elif self.range is not None and self.dtype in NUMBER_TYPES:
-            low, high = self.range
-            found += [low + 1, high - 1, (low + high) // 2]
-        found += [*self.categories, *hints]
-        found += [float(each) for each in hints if type(each) is int and abs(each) < 2**53]
-        edges = _EDGES[self.dtype]
-        found += (
-            [moment.replace(tzinfo=zone) for moment in edges for zone in _ZONES]
-            if self.zone
-            else edges
-        )
+            inner = [low + 1, high - 1, (low + high) // 2]
+        floats = [float(each) for each in hints if type(each) is int and abs(each) < 2**53]
+        edges: Iterable[Any] = _EDGES[self.dtype]
+        if self.zone:
+            edges = [moment.replace(tzinfo=zone) for moment in edges for zone in _ZONES]
+        found = [None, math.nan, low, high, *inner, *self.categories, *hints, *floats, *edges]
         if self.dtype == "f32":
             found = [to_f32(value) if isinstance(value, float) else value for value in found]
         return list({exact(value): value for value in found if self.contains(value)}.values())
@@ -358,31 +350,32 @@ class Atom:
         """Return a random value: one of `values`, a small value, or any value in the range."""
         if rng.random() < 0.5 or self.dtype in ("bool", "category"):
             return rng.choice(values)
+        value = self._drawn(rng)
+        if self.dtype == "f32":
+            value = to_f32(value)
+        return value if self.contains(value) else rng.choice(values)
+
+    def _drawn(self, rng: random.Random) -> Any:
+        """Return a random value of the dtype, which may lie out of the range."""
         ends = self.range
-        value: Any
         if ends is not None and self.dtype in FLOAT_TYPES:
             kind = rng.random()
             if kind < 0.4 and math.isfinite(ends[1] - ends[0]):
-                value = rng.uniform(*ends)
-            elif kind < 0.7:
-                value = rng.randint(-40, 40) / 4
-            else:
-                value = math.ldexp(rng.uniform(-1, 1), rng.choice((0, 10, 60, 200, 1023, -1040)))
-            value = to_f32(value) if self.dtype == "f32" else value
-        elif ends is not None and self.dtype in NUMBER_TYPES:
-            value = rng.randint(-9, 9) if rng.random() < 0.5 else rng.randint(*ends)
-        elif self.dtype == "str":
-            value = "".join(rng.choice("ab0.-: \u00e9") for _ in range(rng.randrange(6)))
-        else:
-            value = datetime.timedelta(
-                days=rng.randint(-30000, 30000), microseconds=rng.randrange(10**11)
-            )
-            if self.dtype != "duration":
-                value += datetime.datetime(1970, 1, 1, tzinfo=rng.choice(_ZONES))
-                value = value if self.zone else value.replace(tzinfo=None)
-            if self.dtype in ("date", "time"):
-                value = getattr(value, self.dtype)()
-        return value if self.contains(value) else rng.choice(values)
+                return rng.uniform(*ends)
+            if kind < 0.7:
+                return rng.randint(-40, 40) / 4
+            return math.ldexp(rng.uniform(-1, 1), rng.choice((0, 10, 60, 200, 1023, -1040)))
+        if ends is not None and self.dtype in NUMBER_TYPES:
+            return rng.randint(-9, 9) if rng.random() < 0.5 else rng.randint(*ends)
+        if self.dtype == "str":
+            return "".join(rng.choice("ab0.-: \u00e9") for _ in range(rng.randrange(6)))
+        days, microseconds = rng.randint(-30000, 30000), rng.randrange(10**11)
+        duration = datetime.timedelta(days=days, microseconds=microseconds)
+        if self.dtype == "duration":
+            return duration
+        moment = datetime.datetime(1970, 1, 1, tzinfo=rng.choice(_ZONES)) + duration
+        moment = moment if self.zone else moment.replace(tzinfo=None)
+        return moment if self.dtype == "datetime" else getattr(moment, self.dtype)()
 
     def simpler(self, value: Any) -> Iterator[Any]:
         """Yield values of the element type that are simpler than `value`, the simplest first."""
@@ -415,27 +408,23 @@ def _atom_of(found: Json, owner: str) -> Atom:
     InvalidArgument if the form is invalid.
     """
     known = ("dtype", "bounds", "nullable", "nan", "categories", "zone")
-    for key in found:
-        if key not in known:
-            raise InvalidArgument(
-                f"{owner}: an element type has the keys {', '.join(known)}, got {short_repr(key)}"
-            )
-    fields = {
-        key: from_jsonable(value, f"{owner}.{key}")
-        for key, value in found.items()
-        if value is not None
-    }
-    kind = _CLASSES.get(str(fields.get("dtype")))
+    unknown = [key for key in found if key not in known]
+    keys = f"an element type has the keys {', '.join(known)}"
+    require_rules(
+        owner,
+        (not unknown, keys, unknown),
+        (found.get("dtype"), f"an element type needs a dtype, one of {', '.join(DTYPES)}", found),
+    )
+    given = {key: value for key, value in found.items() if value is not None}
+    fields = {key: from_jsonable(value, f"{owner}.{key}") for key, value in given.items()}
+    kind = _CLASSES.get(str(fields["dtype"]))
     if kind in (datetime.date, datetime.time, datetime.datetime) and "bounds" in fields:
+        read = kind.fromisoformat
         try:
-            fields["bounds"] = tuple(
-                kind.fromisoformat(each) if isinstance(each, str) else each
-                for each in fields["bounds"]
-            )
+            ends = [read(each) if isinstance(each, str) else each for each in fields["bounds"]]
         except (ValueError, TypeError) as error:
             raise InvalidArgument(f"{owner}: bounds must be ISO dates or times: {error}") from None
-    if "dtype" not in fields:
-        raise InvalidArgument(f"{owner}: an element type needs a dtype, one of {', '.join(DTYPES)}")
+        fields["bounds"] = tuple(ends)
     return Atom(**fields)
 
 
@@ -457,16 +446,37 @@ def _complexity(value: Any) -> tuple[float, float]:
     return (float(len(value)), 0.0) if isinstance(value, str) else (50.0, 0.0)
 
 
-class InputSpace(ABC):
-    """Set of datasets of typed columns of one length."""
+@dataclass(frozen=True)
+class InputSpace:
+    """Set of datasets of typed columns of one length, made by `VectorOf`, `ScalarOf` or `FrameOf`.
 
-    form: ClassVar[str]
-    columns: Mapping[str, Atom]  # a scalar or vector is a column without a name
+    Parameters
+    ----------
+    form : {"vector", "scalar", "frame"}
+        Lists of values, single values as the only row of a dataset, or dicts of columns.
+    columns : mapping of str to Atom
+        Element type of each column; a scalar or vector is a column without a name.
+    size : int, optional
+        Number of rows. Default: any number.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument is invalid.
+    """
+
+    form: str
+    columns: Mapping[str, Atom]
     size: int | None = None
 
-    def _require_size(self) -> None:
+    def __post_init__(self) -> None:
+        found = self.columns if isinstance(self.columns, Mapping) else {}
+        atoms = all(isinstance(k, str) and isinstance(v, Atom) for k, v in found.items())
+        rule = "columns must be Atoms, of a frame as a dict of names and Atoms, at least one"
+        require_rules("InputSpace", (found and atoms, rule, self.columns))
+        object.__setattr__(self, "columns", dict(found))
         if self.size is not None:
-            require_integer("size", self.size, type(self).__name__, least=0, most=10**6)
+            require_integer("size", self.size, "InputSpace", least=0, most=10**6)
 
     def _split(self, dataset: Any) -> list[Any] | None:
         """Return the columns of a dataset; None for anything else."""
@@ -520,90 +530,19 @@ class InputSpace(ABC):
         }
 
 
-@dataclass(frozen=True)
-class VectorOf(InputSpace):
-    """Lists of values of one element type.
-
-    Parameters
-    ----------
-    atom : Atom
-        Element type.
-    size : int, optional
-        Number of values. Default: any number.
-
-    Raises
-    ------
-    InvalidArgument
-        If an argument is invalid.
-    """
-
-    form = "vector"
-    atom: Atom
-    size: int | None = None
-
-    def __post_init__(self) -> None:
-        require_type("atom", self.atom, Atom, "be an Atom", type(self).__name__)
-        self._require_size()
-
-    @property
-    def columns(self) -> Mapping[str, Atom]:  # type: ignore[override]
-        """The only column, which has no name."""
-        return {"": self.atom}
+def VectorOf(atom: Atom, size: int | None = None) -> InputSpace:  # noqa: N802 - a set of values
+    """Return the space of lists of `size` values of one element type; of any number for None."""
+    return InputSpace("vector", {"": atom}, size)
 
 
-@dataclass(frozen=True)
-class ScalarOf(VectorOf):
-    """Single values of an element type, as the only row of a dataset.
-
-    Parameters
-    ----------
-    atom : Atom
-        Element type.
-
-    Raises
-    ------
-    InvalidArgument
-        If the argument is not an Atom.
-    """
-
-    form = "scalar"
-    size: int | None = field(init=False, repr=False, default=1)
+def ScalarOf(atom: Atom) -> InputSpace:  # noqa: N802
+    """Return the space of single values of an element type."""
+    return InputSpace("scalar", {"": atom}, 1)
 
 
-@dataclass(frozen=True)
-class FrameOf(InputSpace):
-    """Frames, as dicts of columns of one length.
-
-    Parameters
-    ----------
-    columns : mapping of str to Atom
-        Element type of each column.
-    size : int, optional
-        Number of rows. Default: any number.
-
-    Raises
-    ------
-    InvalidArgument
-        If an argument is invalid.
-    """
-
-    form = "frame"
-    columns: Mapping[str, Atom]
-    size: int | None = None
-
-    def __post_init__(self) -> None:
-        found = self.columns
-        if (
-            not isinstance(found, Mapping)
-            or not found
-            or not all(isinstance(k, str) and isinstance(v, Atom) for k, v in found.items())
-        ):
-            raise InvalidArgument(
-                "FrameOf: columns must be a dict of names and Atoms, at least one, got "
-                f"{short_repr(found)}"
-            )
-        object.__setattr__(self, "columns", dict(found))
-        self._require_size()
+def FrameOf(columns: Mapping[str, Atom], size: int | None = None) -> InputSpace:  # noqa: N802
+    """Return the space of dicts of columns of one length, given the element type of each."""
+    return InputSpace("frame", columns, size)
 
 
 def space_of(found: Any, owner: str = "input") -> InputSpace:
@@ -628,25 +567,19 @@ def space_of(found: Any, owner: str = "input") -> InputSpace:
     InvalidArgument
         If the form is invalid.
     """
-    if not isinstance(found, dict) or found.get("type") not in ("vector", "scalar", "frame"):
+    form = found.get("type") if isinstance(found, dict) else None
+    if form not in ("vector", "scalar", "frame"):
         raise InvalidArgument(
             f'{owner} must be a dict with the type "vector", "scalar" or "frame", got '
             f"{short_repr(found)}"
         )
     fields = {key: value for key, value in found.items() if key not in ("type", "size")}
     size = found.get("size")
-    if found["type"] == "scalar":
-        if size is not None:
-            raise InvalidArgument(f"{owner}: a scalar has no size, got {short_repr(size)}")
-        return ScalarOf(_atom_of(fields, owner))
-    if found["type"] == "vector":
-        return VectorOf(_atom_of(fields, owner), size)
-    if set(fields) != {"columns"} or not isinstance(fields["columns"], dict):
-        raise InvalidArgument(
-            f"{owner}: a frame has the keys type, columns and size, got "
-            f"{', '.join(map(str, found))}"
-        )
-    return FrameOf(
-        {name: _atom_of(dict(atom), f"{owner}.{name}") for name, atom in fields["columns"].items()},
-        size,
-    )
+    require_rules(owner, (form != "scalar" or size is None, "a scalar has no size", size))
+    if form != "frame":
+        return InputSpace(form, {"": _atom_of(fields, owner)}, 1 if form == "scalar" else size)
+    columns = fields.pop("columns", None)
+    known = isinstance(columns, dict) and not fields
+    require_rules(owner, (known, "a frame has the keys type, columns and size", list(found)))
+    atoms = {name: _atom_of(dict(atom), f"{owner}.{name}") for name, atom in columns.items()}
+    return InputSpace("frame", atoms, size)

@@ -5,18 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.base import MAX_ENTRIES, PLACES, Domain, SearchSpace, between, vector
+from dpwitness.core.domains.base import (
+    MAX_ENTRIES,
+    PLACES,
+    Domain,
+    SearchSpace,
+    between,
+    chosen,
+    vector,
+)
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.values.validation import InvalidArgument, require, short_repr
-
-if TYPE_CHECKING:
-    pass
+from dpwitness.core.values.validation import require, require_rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +53,18 @@ class Answers(Domain):
         require(self).integer("length", most=MAX_ENTRIES).finite("low", "high").one_of(
             "relation", ["l1", "l2", "linf"]
         )
-        if not self.high - self.low >= 1:
-            raise InvalidArgument(
-                f"Answers: high - low must be at least 1, got {self.high - self.low!r}"
-            )
         # the bound with the finest spacing of floats
         end = self.low if self.low > 0 else min(self.high, 0.0)
-        if math.ulp(end) > 1:
-            raise InvalidArgument(
-                "Answers: low and high must have floats at distance 1 between them, got "
-                f"[{self.low!r}, {self.high!r}]"
-            )
+        bounds = [self.low, self.high]
+        require_rules(
+            "Answers",
+            (self.high - self.low >= 1, "high - low must be at least 1", self.high - self.low),
+            (
+                math.ulp(end) <= 1,
+                "low and high must have floats at distance 1 between them",
+                bounds,
+            ),
+        )
 
     def contains(self, dataset: Any) -> bool:
         """Return whether the dataset is a vector of `length` numbers in [low, high]."""
@@ -188,31 +194,21 @@ class Counts(Domain):
 
     def __post_init__(self) -> None:
         require(self).integer("length", most=MAX_ENTRIES).one_of("relation", ["l1", "l2", "linf"])
-        for name, value in (("low", self.low), ("high", self.high)):
-            if not isinstance(value, int) or isinstance(value, bool) or not abs(value) < 2**63:
-                raise InvalidArgument(
-                    f"Counts: {name} must be a 64-bit whole number, got {short_repr(value)}"
-                )
-        if not self.high > self.low:
-            raise InvalidArgument(
-                f"Counts: high must exceed low, got [{self.low!r}, {self.high!r}]"
-            )
+        bounds = [self.low, self.high]
+        whole = all(type(v) is int and abs(v) < 2**63 for v in bounds)
+        require_rules("Counts", (whole, "low and high must be 64-bit whole numbers", bounds))
+        require_rules("Counts", (self.high > self.low, "high must exceed low", bounds))
 
     def contains(self, dataset: Any) -> bool:
         """Return whether the dataset is a vector of `length` integers in [low, high]: an integer
         array, or a list of ints.
         """
         if isinstance(dataset, np.ndarray):
-            if dataset.ndim != 1 or dataset.dtype.kind not in "iu":
-                return False
-            dataset = dataset.tolist()
-        whole = isinstance(dataset, list | tuple) and all(
-            isinstance(v, int) and not isinstance(v, bool) for v in dataset
-        )
+            dataset = dataset.tolist() if dataset.ndim == 1 and dataset.dtype.kind in "iu" else None
         return (
-            whole
+            isinstance(dataset, list | tuple)
             and len(dataset) == self.length
-            and all(self.low <= v <= self.high for v in dataset)
+            and all(type(v) is int and self.low <= v <= self.high for v in dataset)
         )
 
     def catalogue(self) -> Iterable[Pair | None]:
@@ -230,24 +226,27 @@ class Counts(Domain):
                     base_of_step + half_a_step
                 )
         one = (np.arange(n) == 0).astype(np.int64)
+        together = n > 1 and self.relation == "linf"
+        alternating = np.where(np.arange(n) % 2 == 0, 1, -1)
         for place, level in levels.items():
             base = np.full(n, level, dtype=np.int64)
-            yield self.pair(base, base + one, "one count up" + place)
-            if n > 1 and self.relation == "linf":
-                yield self.pair(base, base + 1, "all counts up" + place)
-                yield self.pair(base + one, base + (1 - one), "one up, the rest down" + place)
-                if high - low > 1 and not place:
-                    # equal counts, among which a selection has no preference
-                    equal = np.clip(base, low + 1, high - 1)
-                    yield self.pair(
-                        equal,
-                        equal + np.where(np.arange(n) % 2 == 0, 1, -1),
-                        "equal counts, alternately up and down",
-                    )
-            if n > 1:
-                yield self.pair(base, base + one[::-1], "last count up" + place)
-            if n > 2 and not place:
-                yield self.pair(base, base + np.roll(one, n // 2), "count in the middle up")
+            # equal counts, among which a selection has no preference
+            equal = np.clip(base, low + 1, max(high - 1, low + 1))
+            middle = np.roll(one, n // 2)
+            yield from chosen(
+                (True, self.pair(base, base + one, "one count up" + place)),
+                (together, self.pair(base, base + 1, "all counts up" + place)),
+                (
+                    together,
+                    self.pair(base + one, base + (1 - one), "one up, the rest down" + place),
+                ),
+                (
+                    together and high - low > 1 and not place,
+                    self.pair(equal, equal + alternating, "equal counts, alternately up and down"),
+                ),
+                (n > 1, self.pair(base, base + one[::-1], "last count up" + place)),
+                (n > 2 and not place, self.pair(base, base + middle, "count in the middle up")),
+            )
 
     def random_pair(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
         """Return a random pair in which one count moves, or all counts do."""

@@ -1,1 +1,1 @@
-"""Protocols of a mechanism and of its optional capabilities. May import `privacy` and all below."""
+"""Protocols of a mechanism and of its optional capabilities."""

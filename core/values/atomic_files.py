@@ -104,23 +104,12 @@ def _name_file(error: BaseException, path: Path) -> None:
 
 
 def _rename(places: list[tuple[Path, Path]]) -> None:
-    """Move all files to their destinations. An interrupt is raised only after the last file has
-    been moved.
-    """
-    interrupt = None
-    while places:
-        try:
-            file, place = places[-1]
-            if file.exists():  # false if the file was moved just before an interrupt
-                with contextlib.suppress(OSError):
-                    # keep the permissions of the replaced file
-                    file.chmod(place.stat().st_mode & 0o777)
-                os.replace(file, place)
-            places.pop()
-        except KeyboardInterrupt as error:
-            interrupt = error
-    if interrupt is not None:
-        raise interrupt
+    """Move all files to their destinations."""
+    for file, place in places:
+        with contextlib.suppress(OSError):
+            # keep the permissions of the replaced file
+            file.chmod(place.stat().st_mode & 0o777)
+        os.replace(file, place)
 
 
 def write_text(path: str | Path, text: str) -> None:

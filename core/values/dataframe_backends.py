@@ -129,11 +129,9 @@ def to_parts(value: Any) -> Parts:
         names, columns = value.columns, list(map(column_of_polars, value.get_columns()))
     else:
         names, columns = value.column_names, list(map(column_of_arrow, value.columns))
-    for column in names:
-        if type(column) not in (str, int):
-            raise UnsupportedData(
-                f"names of columns must be texts or whole numbers, got {column!r}"
-            )
+    wrong = [column for column in names if type(column) not in (str, int)]
+    if wrong:
+        raise UnsupportedData(f"names of columns must be texts or whole numbers, got {wrong[0]!r}")
     if len(set(names)) < len(names):
         raise UnsupportedData(f"names of columns must differ, got {', '.join(map(str, names))}")
     exact = [_exact_column(*each) for each in zip(names, columns)]  # noqa: B905
@@ -166,19 +164,13 @@ def from_parts(parts: Parts) -> Any:
     for column in (*parts["columns"], *([] if parts["index"] is None else [parts["index"]])):
         _require_entries(column, parts["rows"])
     if name == "pandas":
-        index = parts["index"]
-        rows = (
-            found.RangeIndex(parts["rows"])
-            if index is None
-            else found.Index(_build_pandas(index, found), name=index["name"])
-        )
-        types = {
-            key: "object" if column["type"] == "object" else None for key, column in columns.items()
-        }
-        content = {
-            key: found.Series(_build_pandas(column, found), index=rows, dtype=types[key])
-            for key, column in columns.items()
-        }
+        index, rows = parts["index"], found.RangeIndex(parts["rows"])
+        if index is not None:
+            rows = found.Index(_build_pandas(index, found), name=index["name"])
+        content = {}
+        for key, column in columns.items():
+            dtype = "object" if column["type"] == "object" else None
+            content[key] = found.Series(_build_pandas(column, found), index=rows, dtype=dtype)
         return found.DataFrame(content, index=rows)
     if name == "polars":
         return found.DataFrame(

@@ -17,7 +17,8 @@ import json
 import math
 import pkgutil
 import re
-from collections.abc import Callable, Hashable, Iterable
+import sys
+from collections.abc import Callable, Hashable
 from types import ModuleType
 from typing import Any
 
@@ -81,32 +82,17 @@ _MODULE = {
 }
 
 
-def _location(name: str) -> tuple[str, str] | None:
-    """Return the module from which a registered class is imported, and the class's name; None if
-    the name is not registered.
-    """
+def known_class(name: str) -> Any:
+    """Return the registered class of this name; None if the name is not registered."""
     match = _CLASS_NAME.fullmatch(name)
     if match is None:
         return None
     package, cls = _EXPORTED_BY.get(match[1], match[1]), match[2]
-    public = (
-        package == "mechanisms"
-        and cls not in _EXCLUDED
-        and cls in importlib.import_module("dpwitness.mechanisms").__all__
-    )
-    module = "dpwitness.mechanisms" if public else _MODULE.get((package, cls))
-    return None if module is None else (module, cls)
-
-
-def known_class(name: str) -> Any:
-    """Return the registered class of this name; None if the name is not registered."""
-    place = _location(name)
-    return None if place is None else getattr(importlib.import_module(place[0]), place[1])
-
-
-def is_registered(name: str) -> bool:
-    """Return whether a class of this name is registered, without importing the class."""
-    return _location(name) is not None
+    public = importlib.import_module("dpwitness.mechanisms")
+    if package == "mechanisms" and cls not in _EXCLUDED and cls in public.__all__:
+        return getattr(public, cls)
+    module = _MODULE.get((package, cls))
+    return None if module is None else getattr(importlib.import_module(module), cls)
 
 
 def public_name(cls: type) -> str:
@@ -138,6 +124,7 @@ _DTYPE = re.compile(r"[<>|=]?([biufcSUmM]\d{1,6}|V\d{1,6}|\?)(\[\d{0,6}[A-Za-z]{
 _MAX_BYTES = 2**28  # largest size of one array
 _NON_FINITE = [{"$type": "float", "value": word} for word in ("inf", "-inf", "nan")]
 _HEX = re.compile(r"[0-9a-f]*")
+_LONG_DOUBLE = re.compile(r"[-+.0-9a-z]{1,200}")
 
 
 def to_jsonable(value: Any, _depth: int = 0) -> Any:
@@ -191,11 +178,10 @@ def _tagged(value: Any, depth: int) -> Json:
 
 def _object_fields(value: Any) -> Json | None:
     """Return the class and the fields of a dataclass or a named tuple; None for another value."""
+    names = getattr(value, "_fields", None) if isinstance(value, tuple) else None
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names: Iterable[str] = (field.name for field in dataclasses.fields(value) if field.init)
-    elif isinstance(value, tuple) and hasattr(value, "_fields"):
-        names = value._fields
-    else:
+        names = [field.name for field in dataclasses.fields(value) if field.init]
+    if names is None:
         return None
     fields = {name: getattr(value, name) for name in names}
     return {"class": public_name(type(value)), "fields": fields}
@@ -299,38 +285,33 @@ def _require_exact(value: NDArray[Any]) -> None:
     """Raise InvalidArgument for an array without an exact JSON form: an array of objects or raw
     bytes, of a richer subclass, or with gaps between its fields.
     """
-    dtype, names, problem = value.dtype, value.dtype.names or (), ""
-    if type(value) not in (np.ndarray, np.recarray, np.memmap) and not isinstance(
-        value, np.ma.MaskedArray
-    ):
-        problem = f"{type(value).__name__}: give a plain array"
-    elif dtype.hasobject:
-        problem = f"an array of dtype {dtype}"
-    elif dtype.kind == "V" and not names:
-        problem = f"an array of raw bytes, dtype {dtype}"
-    elif names and np.dtype([(name, dtype[name]) for name in names]) != dtype:
-        problem = f"a structured array with gaps between its fields {list(names)}"
-    if problem:
-        raise InvalidArgument(f"dataset must be writable as JSON, got {problem}")
+    dtype, names = value.dtype, value.dtype.names or ()
+    plain = type(value) in (np.ndarray, np.recarray, np.memmap)
+    gaps = names and np.dtype([(name, dtype[name]) for name in names]) != dtype
+    problems = {
+        f"{type(value).__name__}: give a plain array": (
+            not plain and not isinstance(value, np.ma.MaskedArray)
+        ),
+        f"an array of dtype {dtype}": dtype.hasobject,
+        f"an array of raw bytes, dtype {dtype}": dtype.kind == "V" and not names,
+        f"a structured array with gaps between its fields {list(names)}": gaps,
+    }
+    for problem, found in problems.items():
+        if found:
+            raise InvalidArgument(f"dataset must be writable as JSON, got {problem}")
 
 
 def _json_entries(value: NDArray[Any]) -> list[Any]:
     """Return the entries of an array as JSON values."""
     flat = np.ascontiguousarray(value).reshape(-1)
     kind, size = value.dtype.kind, value.dtype.itemsize
-    if kind == "f" and size <= 8:
-        listed = flat.tolist()
-        return (
-            listed
-            if np.isfinite(flat).all()
-            else [v if math.isfinite(v) else {"$type": "float", "value": str(v)} for v in listed]
-        )
     if kind in "biuU":
         return flat.tolist()
-    if kind == "f":  # as decimal digits, because the bytes of a long double include padding
+    if kind == "f" and size > 8:  # as decimal digits, because the bytes include padding
         return [str(v) for v in flat]
-    if kind == "c" and size > 16:
-        return [f"{v.real} {v.imag}" for v in flat]
+    if kind == "f":
+        finite = np.isfinite(flat).all()
+        return flat.tolist() if finite else list(map(to_jsonable, flat.tolist()))
     # complex, bytes, dates: JSON has no such types
     return [flat[i : i + 1].tobytes().hex() for i in range(len(flat))]
 
@@ -362,60 +343,43 @@ def _array_of_entries(entries: list[Any], dtype: np.dtype[Any], path: str) -> ND
     that does not fit the dtype.
     """
     kind, size = dtype.kind, dtype.itemsize
-    if kind == "f" and size <= 8:
-        return np.array([_read_float(v, path, i) for i, v in enumerate(entries)], dtype=dtype)
-    fits, rule = _entry_rule(dtype)
-    for i, value in enumerate(entries):
-        if not fits(value):
-            refuse(f"{path}.value[{i}]", f"be {rule}", value)
-    if kind in "biuU":
-        return np.array(entries, dtype=dtype)
-    if kind == "f" or (kind == "c" and size > 16):
-        numbers = np.array(
-            [np.longdouble(part) for v in entries for part in v.split(" ")], dtype=np.longdouble
-        )
-        return numbers.astype(dtype) if kind == "f" else numbers.view(np.clongdouble).astype(dtype)
-    return (
-        np.frombuffer(bytes.fromhex("".join(entries)), dtype=dtype).copy()
-        if entries and size
-        else np.empty(len(entries), dtype)
-    )
-
-
-def _entry_rule(dtype: np.dtype[Any]) -> tuple[Callable[[Any], bool], str]:
-    """Return a function that decides whether a JSON entry fits the dtype, and a description of the
-    entries that do.
-    """
-    kind, size = dtype.kind, dtype.itemsize
-    if kind == "b":
-        return lambda v: isinstance(v, bool), "true or false"
-    if kind in "iu":
-        low, high = (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
-        return (
-            lambda v: isinstance(v, int) and not isinstance(v, bool) and low <= v <= high,
-            f"whole numbers of {dtype.str}",
-        )
-    if kind == "U":
-        return (
-            lambda v: isinstance(v, str) and len(v) <= size // 4,
-            f"texts of at most {size // 4} characters",
-        )
-    if kind == "f" or (kind == "c" and size > 16):
-        parts = 1 if kind == "f" else 2
-        return (
-            lambda v: (
-                isinstance(v, str)
-                and len(v) <= 200
-                and v.isascii()
-                and "_" not in v
-                and len(v.split(" ")) == parts
-            ),
-            "digits of long doubles",
-        )
-    return (
+    low, high = (np.iinfo(dtype).min, np.iinfo(dtype).max) if kind in "iu" else (0, 0)
+    hexadecimal: tuple[Any, str] = (
         lambda v: isinstance(v, str) and len(v) == 2 * size and _HEX.fullmatch(v) is not None,
         f"{2 * size} hexadecimal digits",
     )
+    rules: dict[str, tuple[Any, str]] = {
+        "b": (lambda v: isinstance(v, bool), "true or false"),
+        "i": (lambda v: type(v) is int and low <= v <= high, f"whole numbers of {dtype.str}"),
+        "u": (lambda v: type(v) is int and low <= v <= high, f"whole numbers of {dtype.str}"),
+        "U": (
+            lambda v: isinstance(v, str) and len(v) <= size // 4,
+            f"texts of at most {size // 4} characters",
+        ),
+        "f": (_is_float, "a number"),
+        "g": (
+            lambda v: isinstance(v, str) and _LONG_DOUBLE.fullmatch(v) is not None,
+            "digits of long doubles",
+        ),
+    }
+    fits, rule = rules.get("g" if dtype.char == "g" else kind, hexadecimal)
+    for i, value in enumerate(entries):
+        if not fits(value):
+            refuse(f"{path}.value[{i}]", f"be {rule}", value)
+    if dtype.char == "g":
+        return np.array(list(map(np.longdouble, entries)), dtype=dtype)
+    if kind == "f":
+        entries = [float(v["value"]) if isinstance(v, dict) else v for v in entries]
+    if kind in "biuUf":
+        return np.array(entries, dtype=dtype)
+    return np.frombuffer(bytes.fromhex("".join(entries)), dtype=dtype, count=len(entries)).copy()
+
+
+def _is_float(value: Any) -> bool:
+    """Return whether a JSON entry is a number within the floats, or a tagged infinity or NaN."""
+    if value in _NON_FINITE:
+        return True
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
 def row_bits(array: NDArray[Any]) -> list[Hashable]:
@@ -430,38 +394,19 @@ def row_bits(array: NDArray[Any]) -> list[Hashable]:
 def _row_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
     """Return the bytes of each row as a matrix of uint8."""
     if isinstance(array, np.ma.MaskedArray):
-        return np.hstack(
-            [_row_bytes(np.asarray(array.filled())), _row_bytes(np.ma.getmaskarray(array))]
-        )
+        parts = [np.asarray(array.filled()), np.ma.getmaskarray(array)]
+        return np.hstack(list(map(_row_bytes, parts)))
     if array.dtype.names:  # field by field, because the gaps between fields are not data
-        return np.hstack(
-            [
-                np.empty((len(array), 0), np.uint8),
-                *(_row_bytes(array[name]) for name in array.dtype.names),
-            ]
-        )
+        fields = [_row_bytes(array[name]) for name in array.dtype.names]
+        return np.hstack([np.empty((len(array), 0), np.uint8), *fields])
     flat = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
     size = flat.itemsize * int(np.prod(flat.shape[1:]))
     table = np.frombuffer(flat.tobytes(), dtype=np.uint8).reshape(len(flat), size)
-    # 80 bits of data, followed by padding
     if array.dtype.char in "gG" and np.finfo(np.longdouble).nmant == 63:
-        each = np.dtype(np.longdouble).itemsize
-        table = table.reshape(len(flat), size // each, each)[:, :, :10].reshape(
-            len(flat), size // each * 10
-        )
+        # 80 bits of data, followed by padding
+        numbers = table.reshape(len(flat), -1, np.dtype(np.longdouble).itemsize)[:, :, :10]
+        return numbers.reshape(len(flat), 10 * numbers.shape[1])
     return table
-
-
-def _read_float(value: Any, path: str, index: int) -> float:
-    """Return the float of a JSON entry: a number, or a tagged infinity or NaN."""
-    if value in _NON_FINITE:
-        return float(value["value"])
-    if not isinstance(value, float | int) or isinstance(value, bool):
-        refuse(f"{path}.value[{index}]", "be a number", value)
-    try:
-        return float(value)
-    except OverflowError:
-        refuse(f"{path}.value[{index}]", "be a number", value)
 
 
 _two_entries = checked(
@@ -545,20 +490,16 @@ _TAGS: dict[str, Json] = {
 
 def unregistered_classes(value: Any) -> list[str]:
     """Return the names of the classes in a JSON value that are not registered."""
-    found, pending = [], [value]
-    while pending:
-        item = pending.pop()
-        if isinstance(item, dict):
-            if (
-                item.get(_TAG) == "object"
-                and isinstance(item.get("class"), str)
-                and not is_registered(item["class"])
-            ):
-                found.append(item["class"])
-            pending.extend(item.values())
-        elif isinstance(item, list | tuple):
-            pending.extend(item)
-    return found
+    if isinstance(value, list | tuple):
+        inner = value
+    elif isinstance(value, dict):
+        inner = [*value.values()]
+    else:
+        return []
+    tagged = isinstance(value, dict) and value.get(_TAG) == "object"
+    name = value.get("class") if tagged else None
+    own = [name] if isinstance(name, str) and known_class(name) is None else []
+    return own + [found for part in inner for found in unregistered_classes(part)]
 
 
 def same_value(a: Any, b: Any) -> bool:

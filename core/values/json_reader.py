@@ -16,6 +16,8 @@ import json
 import math
 import os
 import stat
+import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -33,10 +35,6 @@ DIGITS = 2_000  # most digits of one whole number
 Rule = Callable[[Any, str], Any]
 
 
-class _RejectedError(ValueError):
-    """Error raised by the hooks of the JSON parser."""
-
-
 def read_bytes(path: str | Path, *, most: int = BYTES) -> bytes:
     """Return the content of a regular file of at most `most` bytes. Devices, pipes and folders are
     refused without waiting for them.
@@ -46,45 +44,33 @@ def read_bytes(path: str | Path, *, most: int = BYTES) -> bytes:
     InvalidArgument
         The message is the reason only: callers prepend the name of the file.
     """
+    flags = sum(
+        getattr(os, name, 0) for name in ("O_RDONLY", "O_NONBLOCK", "O_BINARY", "O_CLOEXEC")
+    )
     try:
-        handle = os.open(
-            path,
-            os.O_RDONLY
-            | getattr(os, "O_NONBLOCK", 0)
-            | getattr(os, "O_BINARY", 0)
-            | getattr(os, "O_CLOEXEC", 0),
-        )
+        handle = os.open(path, flags)
     except (OSError, ValueError) as error:  # ValueError: a null character in the name
-        raise InvalidArgument(
-            f"must be readable: {getattr(error, 'strerror', None) or error}"
-        ) from None
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidArgument(f"must be readable: {reason}") from None
     try:
         mode = os.fstat(handle).st_mode
         if not stat.S_ISREG(mode):
             raise InvalidArgument(f"must be a regular file, it is a {file_kind(mode)}")
-        parts, left = [], most + 1
-        while left > 0 and (part := os.read(handle, min(left, 2**20))):
-            parts.append(part)
-            left -= len(part)
+        with open(handle, "rb", closefd=False) as file:
+            content = file.read(most + 1)
     except OSError as error:
         raise InvalidArgument(f"must be readable: {error.strerror}") from None
     finally:
         os.close(handle)
-    if left <= 0:
+    if len(content) > most:
         raise InvalidArgument(f"must have at most {most:,} bytes, it has more")
-    return b"".join(parts)
+    return content
 
 
 def file_kind(mode: int) -> str:
     """Return the type of a file that is not regular: folder, pipe, socket or device."""
-    for test, word in (
-        (stat.S_ISDIR, "folder"),
-        (stat.S_ISFIFO, "pipe"),
-        (stat.S_ISSOCK, "socket"),
-    ):
-        if test(mode):
-            return word
-    return "device"
+    kinds = {stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
+    return kinds.get(stat.S_IFMT(mode), "device")
 
 
 def parse(content: bytes | str) -> Any:
@@ -96,8 +82,7 @@ def parse(content: bytes | str) -> Any:
     try:
         found = json.loads(
             content.decode("utf-8") if isinstance(content, bytes) else content,
-            parse_constant=_refuse_constant,
-            parse_int=_parse_integer,
+            parse_constant=_parse_float,
             parse_float=_parse_float,
             object_pairs_hook=object_without_duplicates,
         )
@@ -105,31 +90,19 @@ def parse(content: bytes | str) -> Any:
         raise InvalidArgument(f"must be nested at most {DEPTH} deep") from None
     except UnicodeDecodeError as error:
         raise InvalidArgument(f"must be UTF-8: {error.reason} at byte {error.start}") from None
-    except _RejectedError as error:
-        raise InvalidArgument(str(error)) from None
+    except InvalidArgument:
+        raise
     except ValueError as error:
         raise InvalidArgument(f"is not a complete JSON file: {error}") from None
     require_json_limits(found)
     return found
 
 
-def _refuse_constant(word: str) -> NoReturn:
-    """Raise _RejectedError for NaN and infinities."""
-    raise _RejectedError(f"{word} is not a valid JSON number")
-
-
-def _parse_integer(digits: str) -> int:
-    """Return the integer of its digits. Raise _RejectedError if there are too many digits."""
-    if len(digits) > DIGITS:
-        raise _RejectedError(f"whole numbers must have at most {DIGITS} digits, got {len(digits)}")
-    return int(digits)
-
-
 def _parse_float(digits: str) -> float:
-    """Return the float of its digits. Raise _RejectedError if the number is not finite."""
-    value = float(digits) if len(digits) <= DIGITS else math.inf
+    """Return the float of its digits. Raise InvalidArgument if the number is not finite."""
+    value = float(digits)
     if not math.isfinite(value):
-        raise _RejectedError(f"numbers must be finite, got {digits[:40]}")
+        raise InvalidArgument(f"numbers must be finite, got {digits[:40]}")
     return value
 
 
@@ -139,9 +112,8 @@ def object_without_duplicates(pairs: list[tuple[str, Any]]) -> Json:
     """
     found = dict(pairs)
     if len(found) < len(pairs):
-        seen: set[str] = set()
-        duplicate = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise _RejectedError(f"{short_json(duplicate)} occurs twice in one object")
+        duplicate = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise InvalidArgument(f"{short_json(duplicate)} occurs twice in one object")
     return found
 
 
@@ -156,12 +128,11 @@ def require_json_limits(value: Any) -> None:
         below: list[Any] = []
         for item in level:
             if isinstance(item, Mapping):
-                for name in item:
-                    if not isinstance(name, str):
-                        raise InvalidArgument(
-                            f"names of fields must be text, got {short_json(name)}"
-                        )
-                    _check_length(name)
+                wrong = [name for name in item if not isinstance(name, str)]
+                if wrong:
+                    shown = short_json(wrong[0])
+                    raise InvalidArgument(f"names of fields must be text, got {shown}")
+                _check_length(max(item, key=len, default=""))
                 below.extend(item.values())
             elif isinstance(item, list | tuple):
                 below.extend(item)
@@ -239,21 +210,13 @@ def checked(test: Callable[[Any], bool], words: str) -> Rule:
 
 def integer(least: int | None = 0, most: int | None = None) -> Rule:
     """Return a rule for whole numbers between `least` and `most`. Booleans and 1.0 are refused."""
-    bounds = (
-        ""
-        if least is None
-        else f", at least {least}"
-        if most is None
-        else f", between {least} and {most}"
-    )
+    low, high = -math.inf if least is None else least, math.inf if most is None else most
+    bounds = f", at least {least}" if most is None else f", between {least} and {most}"
     return checked(
         lambda value: (
-            isinstance(value, int)
-            and not isinstance(value, bool)
-            and (least is None or value >= least)
-            and (most is None or value <= most)
+            isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
         ),
-        f"be a whole number{bounds}",
+        f"be a whole number{'' if least is None else bounds}",
     )
 
 
@@ -271,14 +234,8 @@ def number(
     def rule(value: Any, path: str) -> float:
         if isinstance(value, str) and value in words_allowed:
             return float(value)
-        try:
-            found = (
-                float(value)
-                if isinstance(value, int | float) and not isinstance(value, bool)
-                else math.nan
-            )
-        except OverflowError:
-            found = math.nan
+        is_number = type(value) in (int, float) and abs(value) <= sys.float_info.max
+        found = float(value) if is_number else math.nan
         if not math.isfinite(found) or not test(found):
             refuse(path, f"be {words}", value)
         return found
@@ -328,14 +285,9 @@ def listing(inner: Rule, least: int = 0, most: int | None = None) -> Rule:
     def rule(value: Any, path: str) -> list[Any]:
         if not isinstance(value, list | tuple):
             refuse(path, "be a list", value)
-        if len(value) < least or (most is not None and len(value) > most):
-            refuse(
-                path,
-                f"have {least} to {most} entries"
-                if most is not None
-                else f"have at least {least} entries",
-                value,
-            )
+        if not least <= len(value) <= (math.inf if most is None else most):
+            bounds = f"at least {least}" if most is None else f"{least} to {most}"
+            refuse(path, f"have {bounds} entries", value)
         return [inner(item, f"{path}[{i}]") for i, item in enumerate(value)]
 
     return rule

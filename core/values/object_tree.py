@@ -298,16 +298,12 @@ def parts_of(value: Any) -> Parts | None:
 
 def _user_attributes(value: Any, known: Any) -> Parts:
     """Return the public attributes that a user has added to an object of a library."""
+    held = getattr(value, "__dict__", None) or {}
     known = {*known, "coords", "maxprint"}  # attributes of sparse matrices
-    public = {
-        name: inner
-        for name, inner in (getattr(value, "__dict__", None) or {}).items()
-        if not name.startswith("_")
-    }
     return sorted(
         (name, inner)
-        for name, inner in public.items()
-        if name not in known and not hasattr(type(value), name)
+        for name, inner in held.items()
+        if not name.startswith("_") and name not in known and not hasattr(type(value), name)
     )
 
 
@@ -350,6 +346,7 @@ def _find_slots(kind: Any, base: Any) -> tuple[str, ...]:
     return tuple(name for name in known if name not in base.__dict__)
 
 
+# typed as Any, because the type hints of lru_cache refuse classes as keys
 _base: Any = functools.lru_cache(maxsize=1024)(_find_base)
 _slots: Any = functools.lru_cache(maxsize=1024)(_find_slots)
 
@@ -414,11 +411,8 @@ def _library_form(kind: type) -> Any:
     """Return the function that decomposes objects of a class of a known library; None for any other
     class.
     """
-    for base in kind.__mro__:
-        found = library_parts.FORMS.get((base.__module__.partition(".")[0], base.__name__))
-        if found is not None:
-            return found
-    return None
+    names = ((base.__module__.partition(".")[0], base.__name__) for base in kind.__mro__)
+    return next((library_parts.FORMS[name] for name in names if name in library_parts.FORMS), None)
 
 
 library_form: Any = functools.lru_cache(maxsize=1024)(_library_form)
@@ -446,15 +440,11 @@ def _parts_of_subclass(value: Any) -> Parts:
 
 def exception_parts(value: BaseException, text: str) -> Parts:
     """Return the parts of an exception other than its text."""
-    found = (
-        {name: getattr(value, name, None) for name in ("name", "path")}
-        if isinstance(value, ImportError)
-        else {}
-    )
+    names = ("name", "path") if isinstance(value, ImportError) else ()
+    found = {name: getattr(value, name, None) for name in names}
     inner = {name: part for name, part in found.items() if part is not None}
-    if value.args and not (
-        len(value.args) == 1 and type(value.args[0]) is str and value.args[0] == text
-    ):
+    only_text = len(value.args) == 1 and type(value.args[0]) is str and value.args[0] == text
+    if value.args and not only_text:
         inner["args"] = value.args
     return sorted({**inner, **attributes(value, BaseException)}.items())
 

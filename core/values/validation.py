@@ -113,34 +113,47 @@ def _is_real(value: object) -> bool:
         return False
 
 
+def require_rules(owner: str, *rules: tuple[object, str, Any]) -> None:
+    """Raise InvalidArgument for the first rule that does not hold. A rule is a condition, a text
+    such as "size must be at least 2", and the value to show.
+    """
+    for holds, rule, value in rules:
+        if not holds:
+            raise InvalidArgument(f"{owner}: {rule}, got {short_repr(value)}")
+
+
+def _real_number(
+    name: str, value: Any, owner: str, rule: str, test: Callable[[Any], bool]
+) -> float:
+    """Return `value` as a float; raise InvalidArgument unless it is a finite number that passes the
+    test.
+    """
+    if not _is_real(value) or not test(value):
+        raise _fail(name, rule, value, owner)
+    return float(value)
+
+
 def require_positive(name: str, value: Any, owner: str = "") -> float:
     """Return `value` as a float; raise InvalidArgument unless it is positive and finite."""
-    if not _is_real(value) or value <= 0:
-        raise _fail(name, "be positive and finite", value, owner)
-    return float(value)
+    return _real_number(name, value, owner, "be positive and finite", lambda v: v > 0)
 
 
 def require_nonnegative(name: str, value: Any, owner: str = "") -> float:
     """Return `value` as a float; raise InvalidArgument unless it is zero or more and finite."""
-    if not _is_real(value) or value < 0:
-        raise _fail(name, "be non-negative and finite", value, owner)
-    return float(value)
+    return _real_number(name, value, owner, "be non-negative and finite", lambda v: v >= 0)
 
 
 def require_finite(name: str, value: Any, owner: str = "") -> float:
     """Return `value` as a float; raise InvalidArgument unless it is a finite number."""
-    if not _is_real(value):
-        raise _fail(name, "be a finite number", value, owner)
-    return float(value)
+    return _real_number(name, value, owner, "be a finite number", lambda v: True)
 
 
 def require_probability(name: str, value: Any, owner: str = "", *, zero: bool = False) -> float:
     """Return `value` as a float; raise InvalidArgument unless it lies in (0, 1), or in [0, 1) if
     `zero` is true.
     """
-    if not _is_real(value) or not (0 <= value < 1) or (value == 0 and not zero):
-        raise _fail(name, f"lie in {'[' if zero else '('}0, 1)", value, owner)
-    return float(value)
+    rule = f"lie in {'[' if zero else '('}0, 1)"
+    return _real_number(name, value, owner, rule, lambda v: 0 < v < 1 or (zero and v == 0))
 
 
 def require_integer(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -78,32 +78,44 @@ def dataset(value: Any) -> str:
     >>> dataset([{"n": 1}, {"n": 1}, {"n": 1}, {"n": 2}])
     '[3 times {"n": 1}, {"n": 2}]'
     """
-    kind = value.get("$type") if isinstance(value, dict) else None
-    if kind == "array":
-        shape = value["shape"]
-        if not shape:
-            return _format_entry(value["value"][0])
-        return _format_entries(
-            value["value"], "[]", "" if len(shape) == 1 else f"shape {'x'.join(map(str, shape))}"
-        )
-    if kind == "object":
-        inside = ", ".join(f"{name}={dataset(field)}" for name, field in value["fields"].items())
-        return f"{value['class'].rpartition(':')[2]}({inside})"
-    if kind == "tuple":
-        return _format_entries(value["value"], "()")
-    if kind == "masked":
-        return f"masked {dataset(value['data'])}, mask {dataset(value['mask'])}"
-    if kind == "structured":
-        return f"({', '.join(f'{name}={dataset(column)}' for name, column in value['columns'])})"
-    if kind == "frame":
-        return _format_entries(rows_of(value), "[]", f"a {value['library']} frame")
-    if kind == "graph":
-        nodes = _format_entries([node for node, _ in value["nodes"]], "[]")
-        edges = _format_entries([edge[:2] for edge in value["edges"]], "[]")
-        return f"{value['form']}: nodes {nodes}, edges {edges}"
-    if isinstance(value, dict) and value and "$type" not in value:
+    if not isinstance(value, dict) or not value:
+        return _format_entry(value)
+    if "$type" not in value:
         return "{" + ", ".join(f"{name}: {dataset(part)}" for name, part in value.items()) + "}"
-    return _format_entry(value)
+    formatted: Callable[[Any], str] = _FORMATS.get(value["$type"], _format_entry)
+    return formatted(value)
+
+
+def _format_array(value: Json) -> str:
+    shape = value["shape"]
+    if not shape:
+        return _format_entry(value["value"][0])
+    extra = "" if len(shape) == 1 else f"shape {'x'.join(map(str, shape))}"
+    return _format_entries(value["value"], "[]", extra)
+
+
+def _format_graph(value: Json) -> str:
+    nodes = _format_entries([node for node, _ in value["nodes"]], "[]")
+    edges = _format_entries([edge[:2] for edge in value["edges"]], "[]")
+    return f"{value['form']}: nodes {nodes}, edges {edges}"
+
+
+def _format_fields(fields: Iterable[tuple[str, Any]]) -> str:
+    return f"({', '.join(f'{name}={dataset(part)}' for name, part in fields)})"
+
+
+# kind of a value -> function that formats its JSON form
+_FORMATS: dict[str, Callable[[Json], str]] = {
+    "array": _format_array,
+    "object": lambda v: v["class"].rpartition(":")[2] + _format_fields(v["fields"].items()),
+    "tuple": lambda v: _format_entries(v["value"], "()"),
+    "masked": lambda v: f"masked {dataset(v['data'])}, mask {dataset(v['mask'])}",
+    "structured": lambda v: _format_fields(v["columns"]),
+    "frame": lambda v: _format_entries(rows_of(v), "[]", f"a {v['library']} frame"),
+    "graph": _format_graph,
+    "float": lambda v: _format_entry(v["value"]),
+    "scalar": lambda v: _format_entry(v["value"]),
+}
 
 
 def rows_of(frame: Json) -> list[Json]:
@@ -138,17 +150,9 @@ def _format_entries(values: Sequence[Any], brackets: str, extra: str = "") -> st
 
 
 def _format_entry(value: Any) -> str:
-    if isinstance(value, dict) and value.get("$type") in ("float", "scalar"):
-        return _format_entry(value["value"])
-    if isinstance(value, dict) and value.get("$type") in (
-        "array",
-        "object",
-        "tuple",
-        "masked",
-        "structured",
-    ):
+    if isinstance(value, dict) and value.get("$type") in _FORMATS.keys() - {"frame", "graph"}:
         return dataset(value)
-    if isinstance(value, dict) and "$type" in value:
+    if isinstance(value, dict):
         value = {k: v for k, v in value.items() if k != "$type"}
     if isinstance(value, float):
         return f"{value:.6g}"
@@ -175,11 +179,9 @@ def differences(first: Any, second: Any) -> str:
         return ""
     width = math.prod(shapes[0][1:]) if shapes[0] else 1
     places = [i for i, (a, b) in enumerate(zip(*arrays, strict=True)) if a != b]
-    parts = []
-    for i in places[:3]:
-        place = f"{i}" if width == 1 else f"({i // width}, {i % width})"
-        parts.append(
-            f"entry {place}: {_format_entry(arrays[0][i])} on D0, "
-            f"{_format_entry(arrays[1][i])} on D1"
-        )
+    parts = [
+        f"entry {i if width == 1 else divmod(i, width)}: {_format_entry(arrays[0][i])} on D0, "
+        f"{_format_entry(arrays[1][i])} on D1"
+        for i in places[:3]
+    ]
     return "; ".join(parts) + (f"; and {len(places) - 3:,} more" if len(places) > 3 else "")

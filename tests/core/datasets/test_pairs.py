@@ -105,7 +105,7 @@ WHOLE = {
     ),
     "data and a parameter": ((X, 0.5), (X, 0.7), "its entry 1 is a number"),
     "a text": ("abc", "xyz", "separate records, got a text"),
-    "a dict of numbers": ({"a": 1, "b": 2}, {"a": 9, "b": 9}, "2 entries differ, at most 1 may"),
+    "a dict of numbers": ({"a": 1, "b": 2}, {"a": 9, "b": 9}, "2 records differ, at most 1 may"),
     "a dict of nothing": ({}, np.ones(1), "D0 is a dict of entries, D1 is an array of float64"),
     "a class without records": (
         Opaque([1, 2]),
@@ -146,7 +146,7 @@ WHOLE = {
     "another class": (
         LinearCosts([[1.0]]),
         LabelledVectors([[1.0]], [1]),
-        "one is LinearCosts, the other LabelledVectors",
+        "D0 is of class LinearCosts, D1 is of class LabelledVectors, dimension 1",
     ),
 }
 
@@ -265,8 +265,12 @@ def test_a_million_copies_are_one_record_in_the_neighbour_check():
         ),
         (LabelledVectors(*common, [999_998, 3]), "replace-one", "2 records differ, at most 1 may"),
         (replaced, "add-remove", "2 records are in one"),
-        (LabelledVectors([[1.0]], [1], [1_000_001]), "replace-one", "2 and 1 dimensions"),
-        (LinearCosts([[1.0, 0.0]]), "replace-one", "one is LabelledVectors, the other LinearCosts"),
+        (
+            LabelledVectors([[1.0]], [1], [1_000_001]),
+            "replace-one",
+            "dimension 2, D1 is of class LabelledVectors, dimension 1",
+        ),
+        (LinearCosts([[1.0, 0.0]]), "replace-one", "D1 is of class LinearCosts"),
     ):
         with pytest.raises(InvalidArgument, match=re.escape(message)):
             Pair(one, other, relation)

@@ -158,7 +158,7 @@ def test_neighbours_of_every_kind(d0, d1, relation):
             USERS,
             USERS.assign(x=[9, 2, 7, 9]),
             "replace-one:unit=user",
-            "the records of 2 values of user differ, at most 1 may",
+            "2 values of user have other records, at most 1 may",
         ),
         (
             USERS,
@@ -275,11 +275,11 @@ def records(*rows):
         ({"columns": {}}, "columns must be a dict"),
         (
             {"columns": {"x": (0, 1)}, "relation": "edge"},
-            "relation must be replace-one, add-remove, attribute, label or event",
+            "relation must be one of replace-one, add-remove, attribute, label, event",
         ),
         (
             {"columns": {"x": (0, 1)}, "relation": "attribute:columns=y"},
-            "columns of the relation must be among x, got y",
+            "columns of the relation must be among x, got 'y'",
         ),
         (
             {"columns": {"x": (0, 1)}, "relation": "add-remove:unit=x"},
