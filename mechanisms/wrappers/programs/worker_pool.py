@@ -442,7 +442,6 @@ class TargetState:
     lock: threading.Lock = field(default_factory=threading.Lock)
     about: Json | None = None
     slot: Interpreter | None = None
-    cpu: float = 0.0
     seconds: float = 0.0
     runs: int = 0
     closed: int = 0  # number of calls of `close`

@@ -167,11 +167,9 @@ class RecordingSession:
                 if required:
                     raise
                 continue  # another release of the library
-            raw = (
-                inspect.getattr_static(holder, attribute, found)
-                if isinstance(holder, type)
-                else found
-            )
+            raw = found
+            if isinstance(holder, type):
+                raw = inspect.getattr_static(holder, attribute, found)
             of_class = isinstance(raw, (staticmethod, classmethod))
             in_place = name.startswith("torch.Tensor.") and name.endswith("_")
             made = self._bound(
@@ -182,13 +180,13 @@ class RecordingSession:
             try:
                 self.patches.append(Patch(holder, attribute, type(raw)(call) if of_class else call))
             except (TypeError, AttributeError):
-                if required:
-                    raise WrongPrimitive(
-                        f"primitives: {name!r} belongs to a compiled class and cannot be "
-                        "replaced; name the Python function or method that calls it, or one that "
-                        "you write around it"
-                    ) from None
-                continue
+                if not required:
+                    continue
+                raise WrongPrimitive(
+                    f"primitives: {name!r} belongs to a compiled class and cannot be "
+                    "replaced; name the Python function or method that calls it, or one that "
+                    "you write around it"
+                ) from None
             replacements.append((found, call))
             # the functions of `random` are methods of one generator, bound before the patch
             if name.startswith("random.Random.") and hasattr(random, attribute):
@@ -308,16 +306,17 @@ class RecordingSession:
         """Return the generators' draws of real numbers that are equal in recordings with different
         seeds.
         """
-        report = []
+        report = set()
         again = [self.recorders[key].calls for key in others]
         for i, call in enumerate(self.recorders[first].calls):
             numbers, _ = leaves(call.output) if call.primitive.source else (np.zeros(0), [])
-            real = numbers.size and (numbers != np.round(numbers)).any()
-            if not real and not (numbers.size > 8 and len(set(numbers.tolist())) > 4):
-                continue
-            if all(len(c) > i and not difference(c[i].output, call.output) for c in again):
-                report.append(f"{call.primitive.name} at {place_of(call.where)}")
-        return sorted(set(report))
+            is_real = (numbers != np.round(numbers)).any()
+            is_varied = is_real or (numbers.size > 8 and np.unique(numbers).size > 4)
+            if is_varied and all(
+                len(calls) > i and not difference(calls[i].output, call.output) for calls in again
+            ):
+                report.add(f"{call.primitive.name} at {place_of(call.where)}")
+        return sorted(report)
 
     def varies(self, first: int, others: list[int], left_out: Any = None) -> list[list[Any]]:
         """Return the kinds and places in which recordings differ from the first one in more than
@@ -333,11 +332,8 @@ class RecordingSession:
                 if then.primitive.name != call.primitive.name:
                     found.add(("calls", index))
                     break
-                if (
-                    left_out is None
-                    or not then.primitive.source
-                    or without_record(then, call, *left_out) is None
-                ):
+                is_drawn = left_out is not None and then.primitive.source
+                if not is_drawn or without_record(then, call, *left_out) is None:
                     found.update((kind, index) for kind, _ in compared(then, call))
         return [list(each) for each in sorted(found)][:10_000]
 
@@ -375,28 +371,15 @@ class RecordingSession:
         before, states = self.snapshot(), [_generator_state(g) for g in known]
         self._run_once(dataset, seed, self.recorders[key])
         after = self.snapshot()
-        report = [
-            f"the generator of {name}"
-            for name in before
-            if difference(before[name], after.get(name))
-        ]
+        report = {f"the generator of {k}" for k in before if difference(before[k], after.get(k))}
+        own = getattr(random, "_inst", None)
         for found, state in zip(known, states):
-            if difference(state, _generator_state(found)) and found is not getattr(
-                random, "_inst", None
-            ):
-                names = [
-                    k
-                    for r in gc.get_referrers(found)
-                    if isinstance(r, dict)
-                    for k, v in r.items()
-                    if v is found and isinstance(k, str)
-                ]
-                report.append(
-                    f"a {type(found).__name__} kept as {names[0]!r}"
-                    if names
-                    else f"a {type(found).__name__}"
-                )
-        return sorted(set(report))[:8]
+            if found is not own and difference(state, _generator_state(found)):
+                holders = [r for r in gc.get_referrers(found) if isinstance(r, dict)]
+                names = [k for r in holders for k, v in r.items() if v is found]
+                kept = [f" kept as {name!r}" for name in names if isinstance(name, str)]
+                report.add(f"a {type(found).__name__}{''.join(kept[:1])}")
+        return sorted(report)[:8]
 
 
 def _recording_call(made: BoundPrimitive) -> Callable[..., Any]:

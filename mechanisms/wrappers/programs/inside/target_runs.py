@@ -9,6 +9,7 @@ or later).
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import copy
 import dataclasses
@@ -18,6 +19,7 @@ import inspect
 import itertools
 import numbers
 import os
+import pathlib
 import types
 import warnings
 from collections.abc import Callable, Iterator
@@ -31,7 +33,13 @@ from dpwitness.mechanisms.wrappers.programs.inside import codec
 from dpwitness.mechanisms.wrappers.programs.supervisor import descendants
 
 
-class UnusableTarget(Exception):
+class NoAnswer(Exception):
+    """Reason why a request has no result; `reply` is the answer of the worker."""
+
+    reply: dict[str, Any]
+
+
+class UnusableTarget(NoAnswer):
     """Error of an unusable target, with the user's part of the traceback; the text is one
     sentence.
     """
@@ -41,9 +49,34 @@ class UnusableTarget(Exception):
         self.reply = dict(more, error=reason, traceback=trace)
 
 
+class NoOutput(NoAnswer):
+    """Reason why a batch of runs has no output."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reply = {"failed": reason}
+
+
+@contextlib.contextmanager
+def reported_failures(what: str) -> Iterator[None]:
+    """Raise NoOutput for exceptions of the block that are not outputs of a mechanism."""
+    try:
+        yield
+    except MemoryError as error:
+        text = f"{what} ran out of memory: {codec.text_of(error, str)}"
+        raise NoOutput(text.rstrip(": ")) from None
+    except (SystemExit, GeneratorExit, KeyboardInterrupt) as error:
+        text = codec.text_of(error, str)
+        raise NoOutput(f"{what} ended its run with {type(error).__name__}: {text}") from None
+    except NoAnswer:
+        raise
+    except Exception as error:
+        raise NoOutput(codec.text_of(error, str)) from None
+
+
 def built(cls: type, name: str, kwargs: dict[str, Any]) -> Any:
-    """Return an instance of a target class with its arguments. Raise Unfit if the arguments do not
-    fit.
+    """Return an instance of a target class with its arguments. Raise UnusableTarget if the
+    arguments do not fit.
     """
     try:
         inspect.signature(cls).bind(**kwargs)
@@ -51,17 +84,11 @@ def built(cls: type, name: str, kwargs: dict[str, Any]) -> Any:
         raise UnusableTarget(f"kwargs must fit {name}: {name}: {error}") from None
     except ValueError:  # the class has no signature
         pass
-    try:
-        return cls(**kwargs)
-    except Exception as error:
-        # its one-line text suffices; the class may belong to another copy of dpwitness
-        if type(error).__name__ == "InvalidArgument":
-            raise UnusableTarget(str(error)) from None
-        raise
+    return cls(**kwargs)
 
 
 def check_call(found: Any, name: str, kwargs: dict[str, Any]) -> None:
-    """Raise Unfit unless a target can be called as f(dataset, size, rng)."""
+    """Raise UnusableTarget unless a target can be called as f(dataset, size, rng)."""
     run = getattr(found, "sample", found)
     if not callable(run):
         cls, hint = type(found), ""
@@ -137,9 +164,9 @@ _ATTRIBUTES: Dict[str, Any] = {
 }
 
 
-def attributes_of(found: Any) -> Dict[str, Any]:
-    """Return the attributes of a target other than its claim and domain. Raise Unfit if a value
-    breaks the rule of its attribute.
+def attributes_of(found: Any, owner: str = "") -> Dict[str, Any]:
+    """Return the attributes of a target other than its claim and domain. Raise UnusableTarget if a
+    value breaks the rule of its attribute.
     """
     values = {}
     for key, (rule, read, default) in _ATTRIBUTES.items():
@@ -147,13 +174,13 @@ def attributes_of(found: Any) -> Dict[str, Any]:
         try:
             values[key] = default if value is None else read(value)
         except Exception:  # a value may raise anything when it is read
-            raise UnusableTarget(f"{key} must {rule}, got {short_repr(value)}") from None
+            raise UnusableTarget(f"{owner}{key} must {rule}, got {short_repr(value)}") from None
     domain = getattr(found, "domain", None)
     if isinstance(domain, (bool, numbers.Number, str, bytes, list, tuple, set)) or (
         isinstance(domain, dict) and "kind" not in domain
     ):
         raise UnusableTarget(
-            f"domain must be a dict with a kind and its arguments, got {short_repr(domain)}"
+            f"{owner}domain must be a dict with a kind and its arguments, got {short_repr(domain)}"
         )
     return values
 
@@ -174,7 +201,7 @@ _KNOWN_KEYS = [
 
 
 def check_attribute_names(found: Any, name: str, plain: bool) -> List[str]:
-    """Raise Unfit for an unknown attribute of a function in a plain target file.
+    """Raise UnusableTarget for an unknown attribute of a function in a plain target file.
 
     Other functions may have any attributes: notes on misspelled names are returned.
     """
@@ -224,52 +251,35 @@ def domain_of(domain: Any) -> Dict[str, Any] | None:
     if domain is None or isinstance(domain, dict):
         return domain
     cls = type(domain)
-    if (
-        not (cls.__module__ + ".").startswith("dpwitness.core.domains.")
-        or not dataclasses.is_dataclass(cls)
-        or cls.__name__ == "Relation"
-    ):
+    is_own = cls.__module__.startswith("dpwitness.core.domains")
+    if not is_own or not dataclasses.is_dataclass(cls) or cls.__name__ == "Relation":
         return {"own": cls.__name__}
-    return dict(
-        {
-            field.name: getattr(domain, field.name)
-            for field in dataclasses.fields(cls)
-            if field.init
-        },
-        kind=cls.__name__,
-    )
+    fields = [field.name for field in dataclasses.fields(cls) if field.init]
+    return {"kind": cls.__name__, **{name: getattr(domain, name) for name in fields}}
 
 
 def running_children() -> int:
     """Return the number of running descendants of this process; 0 on systems without /proc."""
-    if not hasattr(os, "waitid"):
-        return 0
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except (ChildProcessError, OSError):
-        return 0  # the common case costs one call only
+    except (AttributeError, OSError):
+        return 0  # no children, the common case, costs one call only; macOS has no waitid
     return len(descendants(os.getpid()))
 
 
 def install_declarations(place: str) -> dict[str, Any]:
     """Return LIBRARY and INSTALL of a file that cannot be imported, by parsing its source."""
-    import ast
-
-    found = {}
     try:
-        with open(place, encoding="utf-8") as file:
-            body = ast.parse(file.read()).body
+        body = ast.parse(pathlib.Path(place).read_bytes()).body
     except (OSError, SyntaxError, ValueError):
         return {}
-    for line in body:
-        if (
-            isinstance(line, ast.Assign)
-            and isinstance(line.targets[0], ast.Name)
-            and line.targets[0].id in ("LIBRARY", "INSTALL")
-        ):
-            with contextlib.suppress(ValueError):
-                found[line.targets[0].id.lower()] = ast.literal_eval(line.value)
-    return found
+    return {
+        name.id.lower(): line.value.value
+        for line in body
+        if isinstance(line, ast.Assign) and isinstance(line.value, ast.Constant)
+        for name in line.targets
+        if isinstance(name, ast.Name) and name.id in ("LIBRARY", "INSTALL")
+    }
 
 
 _IMMUTABLE = (float, int, str, bytes, type(None))
@@ -285,12 +295,9 @@ def collect_warnings(messages: list[str]) -> Iterator[None]:
         try:
             yield
         finally:
-            for each in found or ():
-                text = " ".join(str(each.message).split())
-                text = text if len(text) <= 160 else text[:157] + "..."
-                line = f"the mechanism warns: {each.category.__name__}: {text}"
-                if line not in messages:
-                    messages.append(line)
+            kinds = [(each.category.__name__, each.message) for each in found or ()]
+            texts = [f"{kind}: {' '.join(str(message).split())}" for kind, message in kinds]
+            messages += dict.fromkeys(f"the mechanism warns: {text[:180]}" for text in texts)
 
 
 def is_failure(error: Exception) -> bool:
@@ -321,10 +328,8 @@ def one_by_one(
         at = random_words_drawn(rng)
         try:
             done.append(copied(run(dataset, 1, rng, **kwargs)))
-        except MemoryError:
-            raise
         except Exception as error:
-            if is_failure(error):
+            if isinstance(error, MemoryError) or is_failure(error):
                 raise
             done.append([error.with_traceback(None)])
         draws.append(random_words_drawn(rng) - at)

@@ -12,7 +12,7 @@ the answers:
 - ``recognize``, with name, kwargs and dataset: form, name, text
 - ``describe``, with name and kwargs: claim, domain and the other attributes of a target
 - ``sample``, with name, kwargs, size, seed (words), data (and key) and each: value, parts or
-  raised; cpu, words, draws
+  raised; draws and warned
 - ``features``, with name, kwargs and outputs: value or raised
 - ``declarations``: declared
 - ``call``, with name, keywords, calls (lists of arguments) and marker (path): outcomes
@@ -36,12 +36,12 @@ import faulthandler
 import functools
 import importlib.metadata
 import importlib.util
+import inspect
 import os
 import pathlib
 import queue
 import signal
 import threading
-import time
 import traceback
 import types
 from collections.abc import Iterator
@@ -49,6 +49,7 @@ from typing import Any
 
 import numpy as np
 
+_MAX_LEFT = 32  # processes that may still run after a batch
 _FOLDER = str(pathlib.Path(__file__).resolve().parents[4])
 
 
@@ -108,8 +109,6 @@ class Server:
         self.rng: Any = None
         self.datasets = target_runs.DatasetCache()
         self.session: Any = None
-        # a pipe, in which a forked child reports that it has returned
-        self.returned: tuple[int, int] | None = None
 
     def answer(
         self, header: codec.Message, blobs: codec.Blobs
@@ -117,8 +116,8 @@ class Server:
         out: codec.Blobs = []
         try:
             reply = getattr(self, "do_" + header["op"])(header, blobs, out)
-        except target_runs.UnusableTarget as unfit:
-            return unfit.reply, []
+        except target_runs.NoAnswer as refused:
+            return refused.reply, []
         if "rng" in header and self.rng is not None:  # as the mechanism left it
             reply["rng"] = codec.pack(self.rng.bit_generator.state, None)
         return reply, out
@@ -172,23 +171,13 @@ class Server:
     def do_recognize(
         self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs
     ) -> codec.Message:
-        kwargs, dataset = (
-            codec.unpack(header["kwargs"], blobs),
-            codec.unpack(header["dataset"], blobs),
-        )
+        kwargs, dataset = (codec.unpack(header[key], blobs) for key in ("kwargs", "dataset"))
         found = self._lookup(header["name"])
         base, _, method = header["name"].rpartition(".")
         owner = self._lookup(base) if base else None
-        if (
-            isinstance(owner, type)
-            and not isinstance(found, type)
-            and isinstance(vars(owner).get(method), types.FunctionType)
-        ):
-            return {
-                "form": f"object.{method}",
-                "name": base,
-                "text": f"{base} is created for each run, and its method {method} is called",
-            }
+        if isinstance(owner, type) and inspect.isfunction(vars(owner).get(method)):
+            text = f"{base} is created for each run, and its method {method} is called"
+            return {"form": f"object.{method}", "name": base, "text": text}
         with self._user_code(f"{header['name']} fails in a trial call"):
             form, description = _recognition().recognize(found, header["name"], kwargs, dataset)
         return {"form": form, "name": header["name"], "text": description}
@@ -201,38 +190,28 @@ class Server:
         if " as " in name:
             kwargs = {}
         target_runs.check_call(found, name, kwargs)
-        with self._user_code(f"{name}.claim raises"):
-            claim = getattr(found, "claim", None)
-            # written without dpwitness, as target files are: its datasets are plain types
-            plain = (
-                isinstance(claim, str)
-                or isinstance(getattr(found, "domain", None), dict)
-                or (claim is not None and not hasattr(claim, "kind"))
-            )
+        at = f"{os.path.basename(self.place)}:{name}"
         with self._user_code(f"{name}: an attribute raises"):
+            claim, domain = getattr(found, "claim", None), getattr(found, "domain", None)
+            # written without dpwitness, as target files are: its datasets are plain types
+            plain = isinstance(claim, str) or isinstance(domain, dict)
+            plain = plain or (claim is not None and not hasattr(claim, "kind"))
             unread = target_runs.check_attribute_names(found, name, plain)
-            try:
-                description = target_runs.attributes_of(found)
-            except target_runs.UnusableTarget as unfit:
-                raise target_runs.UnusableTarget(
-                    f"{os.path.basename(self.place)}:{name}: {unfit}"
-                ) from None
+            description = target_runs.attributes_of(found, f"{at}: ")
         with self._user_code(f"{name}.claim raises"):
             if callable(claim):
-                claim = claim(**kwargs) if not isinstance(found, type) else claim()
+                claim = claim() if isinstance(found, type) else claim(**kwargs)
+            claim = getattr(claim, "spelled", claim)
         if claim is not None and not isinstance(claim, str):
-            if not hasattr(claim, "spelled"):
-                at = f"{os.path.basename(self.place)}:{name}"
-                raise target_runs.UnusableTarget(
-                    f"{at}: claim must be text like 'pure:1', or a function that returns "
-                    f"such text, got {short_repr(claim)}"
-                )
-            claim = claim.spelled
+            raise target_runs.UnusableTarget(
+                f"{at}: claim must be text like 'pure:1', or a function that returns such text, "
+                f"got {short_repr(claim)}"
+            )
         description["notes"] = description["notes"] + unread
         return dict(
             description,
             claim=claim,
-            domain=codec.pack(target_runs.domain_of(getattr(found, "domain", None)), out),
+            domain=codec.pack(target_runs.domain_of(domain), out),
             plain=plain,
             density=callable(getattr(found, "log_density", None)),
             queries=codec.pack(getattr(found, "queries", None), out),
@@ -251,58 +230,38 @@ class Server:
             bits = getattr(np.random, state["bit_generator"])()
             bits.state = state
         rng = self.rng = np.random.Generator(bits)
-        size, draws, raised = header["size"], [], None
+        size, draws, raised, value = header["size"], [], None, None
         global_generators.seed(header["seed"])
-        started, at = time.process_time(), target_runs.random_words_drawn(rng)
         warned: list[str] = []
-        try:
-            with target_runs.collect_warnings(warned) if self.hears else contextlib.nullcontext():
+        with target_runs.reported_failures("the mechanism"), contextlib.ExitStack() as stack:
+            if self.hears:
+                stack.enter_context(target_runs.collect_warnings(warned))
+            try:
                 if header.get("each"):
                     value, draws = target_runs.one_by_one(run, dataset, size, rng, kwargs)
                 else:
                     value = run(dataset, size, rng, **kwargs)
-        except MemoryError as error:
-            return {
-                "failed": f"the mechanism ran out of memory: {codec.text_of(error, str)}".rstrip(
-                    ": "
-                )
-            }
-        except (SystemExit, GeneratorExit, KeyboardInterrupt) as error:
-            return {
-                "failed": f"the mechanism ended its run with {type(error).__name__}: "
-                f"{codec.text_of(error, str)}"
-            }
-        except Exception as error:
-            if target_runs.is_failure(error):
-                return {"failed": codec.text_of(error, str)}
-            value, raised = None, error.with_traceback(None)
-        seconds, words, self.hears = (
-            time.process_time() - started,
-            target_runs.random_words_drawn(rng) - at,
-            max(self.hears - 1, 0),
-        )
+            except Exception as error:
+                if isinstance(error, MemoryError) or target_runs.is_failure(error):
+                    raise
+                raised = error.with_traceback(None)
+        self.hears = max(self.hears - 1, 0)
         left = target_runs.running_children()
-        # at most 32 processes may still run after a batch
-        if left > 32:
-            return {
-                "failed": f"mechanism leaves processes behind: {left} still run after a batch; it "
-                "must end what it starts"
-            }
-        # as far as is known by now
-        with contextlib.suppress(BlockingIOError):
-            if self.returned is not None and os.read(self.returned[0], 4096):
-                warned.append(
-                    "the mechanism forks, and the child returns from the call too: only results "
-                    "of the parent process are audited"
-                )
+        if left > _MAX_LEFT:
+            raise target_runs.NoOutput(
+                f"mechanism leaves processes behind: {left} still run after a batch; it must end "
+                "what it starts"
+            )
         if before is not None and target_runs.state_of(dataset) != before:
-            return {
-                "failed": "mechanism changes its dataset in place; the dataset must stay unchanged"
-            }
+            raise target_runs.NoOutput(
+                "mechanism changes its dataset in place; the dataset must stay unchanged"
+            )
         if raised is None and self._is_output_reused(value):
-            reason = "an output changes with the next call; return a new array each time"
-            return {"failed": "mechanism returns the same buffer in every call: " + reason}
-        reply = {"cpu": seconds, "words": words, "draws": draws, "warned": warned}
+            raise target_runs.NoOutput(
+                "mechanism returns the same buffer in every call: an output changes with the next "
+                "call; return a new array each time"
+            )
+        reply = {"draws": draws, "warned": warned}
         try:
             if raised is not None:
                 reply["raised"] = codec.pack(raised, out)
@@ -311,10 +270,10 @@ class Server:
             else:
                 reply["value"] = codec.pack(value, out)
         except RecursionError:
-            return {
-                "failed": "mechanism returned an output that is nested too deeply to be read, or "
-                "contains itself"
-            }
+            raise target_runs.NoOutput(
+                "mechanism returned an output that is nested too deeply to be read, or contains "
+                "itself"
+            ) from None
         return reply
 
     def do_trace(
@@ -357,17 +316,14 @@ class Server:
         self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs
     ) -> codec.Message:
         found = self._find_target(header["name"], codec.unpack(header["kwargs"], blobs))
-        try:
-            return {
-                "value": codec.pack(found.features(codec.unpack(header["outputs"], blobs)), out)
-            }
-        except (SystemExit, GeneratorExit, KeyboardInterrupt, MemoryError) as error:
-            return {
-                "failed": f"the mechanism's features ended with {type(error).__name__}: "
-                f"{codec.text_of(error, str)}"
-            }
-        except Exception as error:
-            return {"raised": codec.pack(error, out)}
+        with target_runs.reported_failures("the mechanism's features"):
+            try:
+                found = found.features(codec.unpack(header["outputs"], blobs))
+                return {"value": codec.pack(found, out)}
+            except Exception as error:
+                if isinstance(error, MemoryError):
+                    raise
+                return {"raised": codec.pack(error, out)}
 
     def do_declarations(
         self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs
@@ -557,9 +513,6 @@ def main() -> None:
 
     threading.Thread(target=listen, daemon=True).start()
     worker = Server()
-    if hasattr(os, "fork"):
-        worker.returned = os.pipe()
-        os.set_blocking(worker.returned[0], False)
     while True:
         header, blobs = inbox.get()
         # the log of printed output is emptied above 1 MiB
@@ -568,8 +521,6 @@ def main() -> None:
         own_pid = os.getpid()
         reply, out = worker.answer(header, blobs)
         if os.getpid() != own_pid:  # a forked child of the mechanism: only the parent may answer
-            if worker.returned is not None:
-                os.write(worker.returned[1], b"!")
             os._exit(0)
         for part in codec.message(reply, out):
             sink.write(part)
