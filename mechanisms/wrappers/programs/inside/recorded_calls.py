@@ -19,6 +19,7 @@ if __name__ == "__main__" and sys.path and sys.path[0] == __file__.rpartition("/
     del sys.path[0]  # the folder of this script, whose modules must not shadow the package's
 
 import ast
+import collections
 import contextlib
 import dataclasses
 import enum
@@ -48,6 +49,11 @@ GENERATOR, RANDOM_STATE, RANDOM, SEED = (
     "__random_state__",
     "__random__",
     "__seed__",
+)
+_GENERATORS = (
+    (np.random.Generator, None, GENERATOR),
+    (np.random.RandomState, np.random, RANDOM_STATE),
+    (random.Random, random, RANDOM),
 )
 _BRACKETS: Dict[type, str] = {
     list: "[{}]",
@@ -99,13 +105,10 @@ class Sources:
         """Return the source of a list, tuple, set or dictionary."""
         if len(value) > _MOST_ENTRIES:
             raise Unwritable(f"{len(value)} entries")
+        entries = [self.source(each, depth + 1) for each in value]
         if type(value) is dict:
-            entries = [
-                f"{self.source(key, depth + 1)}: {self.source(held, depth + 1)}"
-                for key, held in value.items()
-            ]
-        else:
-            entries = [self.source(each, depth + 1) for each in value]
+            held = [self.source(each, depth + 1) for each in value.values()]
+            entries = [f"{key}: {text}" for key, text in zip(entries, held)]
         is_single = type(value) is tuple and len(value) == 1
         return _BRACKETS[type(value)].format(", ".join(entries) + ("," if is_single else ""))
 
@@ -118,28 +121,26 @@ class Sources:
         if kept is value:
             self.modules += modules
             return text
-        if isinstance(value, np.random.Generator):
-            return GENERATOR
-        if isinstance(value, np.random.RandomState) or value is np.random:
-            return RANDOM_STATE
-        if isinstance(value, random.Random) or value is random:
-            return RANDOM
+        for cls, module, name in _GENERATORS:
+            if isinstance(value, cls) or value is module:
+                return name
         if isinstance(value, np.ndarray):
             return self._array(value)
-        if kind.__name__ in ("DataFrame", "Series") and kind.__module__.startswith(
-            ("pandas", "polars")
-        ):
-            return self._frame(value)
+        library = kind.__module__.partition(".")[0]
+        if kind.__name__ in ("DataFrame", "Series") and library in ("pandas", "polars"):
+            self.modules.append(library)
+            if np.prod(value.shape) > _MOST_ENTRIES:
+                raise Unwritable(f"a frame of {len(value)} rows")
+            is_frame = kind.__name__ == "DataFrame"
+            columns = _listed_columns(value) if is_frame else _listed(value)
+            return f"{library}.{kind.__name__}({self.source(columns, depth)})"
         if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, np.ufunc)):
             return self.name_of(value)
-        if dataclasses.is_dataclass(value):
-            fields = [
-                f"{field.name}={self.source(getattr(value, field.name), depth + 1)}"
-                for field in dataclasses.fields(value)
-                if field.init
-            ]
-            return "{}({})".format(self.name_of(kind), ", ".join(fields))
-        raise Unwritable("an object of class " + kind.__name__)
+        if not dataclasses.is_dataclass(value):
+            raise Unwritable("an object of class " + kind.__name__)
+        names = [field.name for field in dataclasses.fields(value) if field.init]
+        fields = [f"{name}={self.source(getattr(value, name), depth + 1)}" for name in names]
+        return "{}({})".format(self.name_of(kind), ", ".join(fields))
 
     def _array(self, value: Any) -> str:
         """Return the source of an array of numbers or texts."""
@@ -150,17 +151,6 @@ class Sources:
         dtype = "" if usual else f", dtype={value.dtype.str!r}"
         return f"numpy.array({self.source(value.tolist())}{dtype})"
 
-    def _frame(self, value: Any) -> str:
-        """Return the source of a data frame or series of pandas or Polars."""
-        library = type(value).__module__.partition(".")[0]
-        self.modules.append(library)
-        if type(value).__name__ == "Series":
-            return f"{library}.Series({self.source(_listed(value))})"
-        if len(value) * len(value.columns) > _MOST_ENTRIES:
-            raise Unwritable(f"a frame of {len(value)} rows")
-        columns = {str(name): _listed(value[name]) for name in value.columns}
-        return f"{library}.DataFrame({self.source(columns)})"
-
     def name_of(self, value: Any) -> str:
         """Return the dotted name by which a class or function can be imported."""
         module = str(getattr(value, "__module__", None) or "numpy")
@@ -168,11 +158,7 @@ class Sources:
         found: Any = sys.modules.get(module)
         for part in name.split("."):
             found = getattr(found, part, None)
-        if (
-            found is not value
-            or module == "__main__"
-            or re.search(r"(^|\.)(test_|conftest)", module)
-        ):
+        if found is not value or re.search(r"^__main__$|(^|\.)(test_|conftest)", module):
             raise Unwritable("a function or class that a test defines, " + name)
         if module == "builtins":
             return name
@@ -183,6 +169,11 @@ class Sources:
 def _listed(column: Any) -> List[Any]:
     """Return a column of a frame as a list; None where a value is missing."""
     return [None if isinstance(v, float) and math.isnan(v) else v for v in column.to_list()]
+
+
+def _listed_columns(frame: Any) -> Json:
+    """Return the columns of a frame as lists, by name."""
+    return {str(name): _listed(frame[name]) for name in frame.columns}
 
 
 class CallKeeper:
@@ -260,19 +251,10 @@ class CallKeeper:
             found, self.writer.modules = [], []
             for name, value in bound.arguments.items():
                 kind = signature.parameters[name].kind
-                if name == "cls":
-                    continue
                 if kind == kind.VAR_POSITIONAL and value:
                     return None
-                given = value.items() if kind == kind.VAR_KEYWORD else [(name, value)]
-                for key, held in given:
-                    if _SEED_NAMES.fullmatch(key) and isinstance(held, (int, np.integer)):
-                        found.append([key, SEED, ""])
-                        continue
-                    try:
-                        found.append([key, self.writer.source(held), ""])
-                    except Unwritable as error:  # the reason why it has no source
-                        found.append([key, None, str(error)])
+                given = value if kind == kind.VAR_KEYWORD else {name: value}
+                found += [self._argument(key, held) for key, held in given.items() if key != "cls"]
             # the same seed in every run, by default
             found += [
                 [name, SEED, ""]
@@ -287,21 +269,28 @@ class CallKeeper:
         finally:
             self.busy = False
 
+    def _argument(self, name: str, value: Any) -> List[Any]:
+        """Return the name of an argument, its source, and the reason if it has none."""
+        if _SEED_NAMES.fullmatch(name) and isinstance(value, (int, np.integer)):
+            return [name, SEED, ""]
+        try:
+            return [name, self.writer.source(value), ""]
+        except Unwritable as error:
+            return [name, None, str(error)]
+
     def _finish(
         self, path: str, is_constructor: bool, args: Any, written: Any, result: Any
     ) -> None:
         arguments, modules = written
         if is_constructor:
+            given = [f"{key}={held}" for key, held, _ in arguments[1:] if held is not None]
             # the construction of at most 5000 objects is kept
-            few = len(self.writer.made) < 5000
-            if arguments and few and all(text is not None for _, text, _ in arguments[1:]):
-                kind = type(args[0])
+            if arguments and len(given) == len(arguments) - 1 and len(self.writer.made) < 5000:
                 with contextlib.suppress(Unwritable):
                     self.writer.modules = []
-                    name = self.writer.name_of(kind)
-                    text = ", ".join(f"{key}={held}" for key, held, _ in arguments[1:])
+                    name = self.writer.name_of(type(args[0]))
                     needed = list(dict.fromkeys([*modules, *self.writer.modules]))
-                    self.writer.made[id(args[0])] = (args[0], f"{name}({text})", needed)
+                    self.writer.made[id(args[0])] = args[0], f"{name}({', '.join(given)})", needed
             return
         form = [(name, text is None, (text or "")[:12]) for name, text, _ in arguments]
         if form not in self.seen.setdefault(path, []):
@@ -373,21 +362,18 @@ class KeptCall:
                 value.bit_generator.state = type(value.bit_generator)(seed).state
             elif isinstance(value, (np.random.RandomState, random.Random)):
                 value.seed(seed)
-        space = dict(self.space)
-        space[GENERATOR], space[SEED] = np.random.default_rng(seed), seed
-        space[RANDOM_STATE], space[RANDOM] = np.random.RandomState(seed), random.Random(seed)
+        space = {
+            **self.space,
+            **{GENERATOR: np.random.default_rng(seed), SEED: seed},
+            **{RANDOM_STATE: np.random.RandomState(seed), RANDOM: random.Random(seed)},
+        }
         values = {
             name: changed[name] if name in changed else eval(text, space)
             for name, text in self.sources.items()
         }
-        function = eval(self.found["spelled"], space)
-        default_rng, run_seed = np.random.default_rng, seed
-
-        def with_seed_by_default(seed: Any = None) -> Any:
-            return default_rng(run_seed if seed is None else seed)
-
+        function, default_rng = eval(self.found["spelled"], space), np.random.default_rng
         if held:
-            np.random.default_rng = with_seed_by_default
+            np.random.default_rng = lambda own=None: default_rng(seed if own is None else own)
         signal.signal(signal.SIGALRM, _too_slow)
         signal.setitimer(signal.ITIMER_REAL, limit, 1.0)
         try:
@@ -431,11 +417,8 @@ def flat(value: Any, depth: int = 0) -> List[Any]:
         plain = value.dtype.kind in "biuf"
         return value.ravel().astype(float).tolist() if plain else list(map(str, value.ravel()))
     if isinstance(value, dict):
-        return [
-            part
-            for key in sorted(value, key=str)
-            for part in [str(key), *flat(value[key], depth + 1)]
-        ]
+        value = [(str(key), value[key]) for key in sorted(value, key=str)]
+        return [part for key, held in value for part in (key, *flat(held, depth + 1))]
     if isinstance(value, (list, tuple, types.GeneratorType)):
         return [part for each in itertools.islice(value, 10_000) for part in flat(each, depth + 1)]
     if hasattr(value, "__dict__") and depth < 3:
@@ -502,15 +485,17 @@ def completed(found: Json) -> Json:
             return experiment(found)
         except KeyError as error:
             named = _COLUMN.findall(f"{error}") if found.get("alternative") else []
-            missing = [name.rpartition(": ")[2] for name in named]
-            before = [text for _, text, _ in found["arguments"]]
-            for argument in found["arguments"]:
-                for name in missing:
-                    if argument[1] and f"{name!r}: " not in argument[1]:
-                        frame = f"pandas.DataFrame({{{name!r}: {_COLUMN_VALUES}, "
-                        argument[1] = argument[1].replace("pandas.DataFrame({", frame)
-            if before == [text for _, text, _ in found["arguments"]]:
+            lacking = [
+                (argument, name)
+                for argument in found["arguments"]
+                for name in (each.rpartition(": ")[2] for each in named)
+                if "pandas.DataFrame({" in (argument[1] or "") and f"{name!r}: " not in argument[1]
+            ]
+            if not lacking:
                 raise
+            for argument, name in lacking:
+                frame = f"pandas.DataFrame({{{name!r}: {_COLUMN_VALUES}, "
+                argument[1] = argument[1].replace("pandas.DataFrame({", frame)
     return experiment(found)
 
 
@@ -519,16 +504,18 @@ def _effect(call: KeptCall, name: str, value: Any) -> Tuple[str, List[str]]:
     person's category, or empty), and which changes moved the output.
     """
     role, effective = "", []
+    is_single = isinstance(value, str) or not hasattr(value, "__len__")
     for what, changed in itertools.islice(_changes(call, value), 4):
         moves = []
         with contextlib.suppress(Exception):  # the runs before one that fails count
             for seed in _SEEDS:
                 moves.append((call.run(seed, {}), call.run(seed, {name: changed})))
-        is_moved = any(a != b for a, b in moves)
-        if not is_moved or (role == "answers" and np.shape(changed) != np.shape(value)):
+        if all(a == b for a, b in moves):
+            continue
+        if role == "answers" and np.shape(changed) != np.shape(value):
             continue
         additive = all(_adds(a, b, value, changed) for a, b in moves)
-        if isinstance(value, str) or not hasattr(value, "__len__"):
+        if is_single:
             role = _role_of_value(name, value, moves, additive)
         elif additive and len(value) > 1 and _is_one_draw(value, moves[0][0]):
             return "", []  # the entries are not meant to be an array
@@ -580,28 +567,32 @@ def _adds(before: List[Any], after: List[Any], value: Any, changed: Any) -> bool
 
 def _changed(value: Any) -> Iterator[Tuple[str, Any]]:
     """Yield the value with one record changed, and what was done to it."""
-    if isinstance(value, bool):
-        yield "replaced", not value
-    elif isinstance(value, (int, float)):
-        yield "replaced", value + 1
-    elif isinstance(value, str):
-        yield "replaced", value + "x"
+    if type(value) in _OTHER_VALUES:
+        yield "replaced", _OTHER_VALUES[type(value)](value)
     elif hasattr(value, "columns") and len(value) > 1:
-        columns = {name: _listed(value[name]) for name in value.columns}
+        columns = _listed_columns(value)
         yield "replaced", type(value)({key: [*held[1:], held[-1]] for key, held in columns.items()})
         yield "removed", type(value)({key: held[:-1] for key, held in columns.items()})
     elif hasattr(value, "__len__") and not isinstance(value, (dict, set, frozenset)) and len(value):
         items = list(value)
-        other = next((each for each in items[1:] if _differs(each, items[0])), None)
-        if other is None and isinstance(items[0], (int, float, np.number, np.ndarray)):
-            other = items[0] + 1
-        for place in (0, len(items) - 1) if other is not None else ():
-            rest = list(items)
-            rest[place] = other if _differs(other, items[place]) else items[0]
-            yield "replaced", _alike(rest, value)
+        others = [each for each in items[1:] if _differs(each, items[0])]
+        if not others and isinstance(items[0], (int, float, np.number, np.ndarray)):
+            others = [items[0] + 1]
+        for place in (0, len(items) - 1) if others else ():
+            other = others[0] if _differs(others[0], items[place]) else items[0]
+            yield "replaced", _alike([*items[:place], other, *items[place + 1 :]], value)
         if len(items) > 1:
             yield "removed", _alike(items[:-1], value)
             yield "removed", _alike(items[1:], value)
+
+
+# another value of a number or text
+_OTHER_VALUES: Dict[type, Callable[[Any], Any]] = {
+    bool: lambda value: not value,
+    int: lambda value: value + 1,
+    float: lambda value: value + 1,
+    str: lambda value: value + "x",
+}
 
 
 def _differs(one: Any, other: Any) -> bool:
@@ -622,60 +613,43 @@ def form_of(value: Any) -> Json:
         return {
             "kind": "frame",
             "library": type(value).__module__.partition(".")[0],
-            "columns": {str(name): _column(_listed(value[name])) for name in value.columns},
+            "columns": {key: _column(held) for key, held in _listed_columns(value).items()},
             "size": len(value),
         }
-    records, columns = _records(value)
-    if records:
-        return {"kind": records, "columns": columns, "size": len(value)}
-    if isinstance(value, (bool, int, float, str)):
-        return {"kind": "number" if not isinstance(value, (bool, str)) else kind, "value": value}
+    if type(value) in _OTHER_VALUES:
+        return {
+            "kind": "number" if isinstance(value, float) or kind == "int" else kind,
+            "value": value,
+        }
+    rows = value if isinstance(value, (list, tuple)) else ()
     items = np.asarray(value)
-    if items.ndim == 2 and items.dtype.kind in "biuf":
+    if rows and all(isinstance(row, dict) for row in rows):
+        columns = {str(key): _column([row.get(key) for row in rows]) for key in rows[0]}
+        return {"kind": "dicts", "columns": columns, "size": len(rows)}
+    is_table = items.ndim == 2 and items.dtype.kind in "biuf"
+    tuples = isinstance(rows, list) and not is_table and {type(row) for row in rows} == {tuple}
+    if tuples and len({len(row) for row in rows}) == 1:
+        parts = enumerate(zip(*rows))
+        columns = {f"part{i}": _column(list(part)) for i, part in parts}
+        return {"kind": "tuples", "columns": columns, "size": len(rows)}
+    if is_table:
         features = [_column(column.tolist()) for column in items.T]
         return {"kind": "rows", "container": kind, "columns": features, "size": len(items)}
-    return {
-        "kind": "values",
-        "container": kind,
-        "of": _column(items.ravel().tolist()),
-        "size": len(items),
-    }
-
-
-def _records(value: Any) -> Tuple[str, Json]:
-    """Return the kind and the columns of a list of dictionaries, or of tuples that are not all
-    numbers; an empty kind for other data.
-    """
-    rows = value if isinstance(value, (list, tuple)) else ()
-    if rows and all(isinstance(row, dict) for row in rows):
-        return "dicts", {str(key): _column([row.get(key) for row in rows]) for key in rows[0]}
-    if (
-        isinstance(rows, list)
-        and all(isinstance(row, tuple) for row in rows)
-        and len({len(row) for row in rows}) == 1
-        and np.asarray(rows).dtype.kind not in "biuf"
-    ):
-        parts = enumerate(zip(*rows))
-        return "tuples", {f"part{i}": _column(list(part)) for i, part in parts}
-    return "", {}
+    column = _column(items.ravel().tolist())
+    return {"kind": "values", "container": kind, "of": column, "size": len(items)}
 
 
 def _column(items: List[Any]) -> Json:
     """Return the kind and the range of the values of a column."""
     known = [each for each in items if each is not None]
-    if known and all(isinstance(v, bool) for v in known):
-        return {"kind": "boolean", "missing": len(known) < len(items)}
-    if known and all(isinstance(v, (int, float)) for v in known):
-        finite = [float(v) for v in known if math.isfinite(v)] or [0.0, 1.0]
-        whole = all(isinstance(v, int) for v in known)
-        return {
-            "kind": "integer" if whole else "float",
-            "low": min(finite),
-            "high": max(finite),
-            "missing": len(known) < len(items),
-        }
-    values = sorted({str(v) for v in known})
-    return {"kind": "text", "values": values[:12], "missing": len(known) < len(items)}
+    about: Json = {"missing": len(known) < len(items)}
+    if not known or not all(isinstance(v, (bool, int, float)) for v in known):
+        return {"kind": "text", "values": sorted({str(v) for v in known})[:12], **about}
+    if all(isinstance(v, bool) for v in known):
+        return {"kind": "boolean", **about}
+    finite = [float(v) for v in known if math.isfinite(v)] or [0.0, 1.0]
+    kind = "integer" if all(isinstance(v, int) for v in known) else "float"
+    return {"kind": kind, "low": min(finite), "high": max(finite), **about}
 
 
 # -- the script
@@ -699,6 +673,24 @@ class Plugin:
             self.end("the time for tests is over: raise --seconds")
 
 
+def run_tests(recorder: CallKeeper, request: Json) -> str:
+    """Run the tests of a request, and return a remark if they fail."""
+    try:
+        pytest = importlib.import_module("pytest")
+    except ImportError:
+        return "tests: pytest is not installed in this interpreter"
+    printed = io.StringIO()
+    arguments = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
+    arguments += ["--doctest-modules", *request["tests"]]
+    with contextlib.redirect_stdout(printed):
+        plugin = Plugin(recorder, request["seconds"], pytest.exit)
+        code = pytest.main(arguments, plugins=[plugin])
+    output = printed.getvalue()
+    lines = [line for line in output.splitlines() if line.startswith(("E  ", "ERROR"))]
+    last = output.strip().rpartition("\n")[2]
+    return "" if code == 0 else "tests: " + "; ".join([last, *lines[:2]])[:300]
+
+
 def main() -> None:
     """Answer the request on standard input."""
     request = json.loads(sys.stdin.readline())
@@ -710,55 +702,43 @@ def main() -> None:
     def keep(found: Json) -> None:
         calls.setdefault(found["function"], []).append(found)
 
+    def write(line: Json) -> None:
+        sink.write(json.dumps(line) + "\n")
+        sink.flush()
+
     recorder = CallKeeper(request["wanted"], keep)
     for module in request["modules"]:
         with contextlib.suppress(BaseException):
             importlib.import_module(module)
     recorder.instrument()
-    if request["tests"]:
-        try:
-            pytest, said = importlib.import_module("pytest"), io.StringIO()
-            arguments = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
-            arguments += ["--doctest-modules", *request["tests"]]
-            with contextlib.redirect_stdout(said):
-                plugin = Plugin(recorder, request["seconds"], pytest.exit)
-                code = pytest.main(arguments, plugins=[plugin])
-            output = said.getvalue()
-            lines = [line for line in output.splitlines() if line.startswith(("E  ", "ERROR"))]
-            last = output.strip().rpartition("\n")[2]
-            remark = "" if code == 0 else "tests: " + "; ".join([last, *lines[:2]])[:300]
-        except ImportError:
-            remark = "tests: pytest is not installed in this interpreter"
-        if remark:
-            sink.write(json.dumps({"remark": remark}) + "\n")
+    remark = run_tests(recorder, request) if request["tests"] else ""
+    if remark:
+        write({"remark": remark})
     for script in request["scripts"]:
         with contextlib.suppress(BaseException), contextlib.redirect_stdout(io.StringIO()):
             runpy.run_path(script, run_name="__main__")
-    recorder.busy, answered = True, set()
-    spent: Dict[str, float] = {}
+    recorder.busy, answered, spent = True, set(), collections.Counter()
     share = max(2 * request["seconds"] / max(len(request["spelled"]), 1), _SECONDS)
     for found in [*itertools.chain.from_iterable(calls.values()), *request["calls"]]:
-        if found["function"] not in request["spelled"]:
-            continue  # a kept call of a function that is not scanned
-        found.update(request["spelled"][found["function"]])
-        if found.get("alternative") and found["function"] in answered:
+        function = found["function"]
+        # a kept call of a function that is not scanned, or one that is not needed
+        if function not in request["spelled"] or (
+            found.get("alternative") and function in answered
+        ):
             continue
+        found.update(request["spelled"][function])
         begin = time.monotonic()
         try:
             found.update(completed(found))
-            if found.get("data"):
-                answered.add(found["function"])
         except TooSlow:
             found["why"] = f"a call takes longer than {_SECONDS:g} s"
         except BaseException as error:
             found["why"] = f"{type(error).__name__}: {str(error)[:200]}"
-        spent[found["function"]] = spent.get(found["function"], 0.0) + time.monotonic() - begin
-        if spent[found["function"]] > share:
-            answered.add(found["function"])  # the others need time too
-        sink.write(json.dumps(found) + "\n")
-        sink.flush()
-    sink.write('{"done": true}\n')
-    sink.flush()
+        spent[function] += time.monotonic() - begin
+        if found.get("data") or spent[function] > share:
+            answered.add(function)  # the others need time too
+        write(found)
+    write({"done": True})
 
 
 if __name__ == "__main__":
