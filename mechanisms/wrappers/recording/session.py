@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import ctypes
 import functools
 import gc
 import inspect
 import random
+import signal
 import sys
 import threading
 import time
@@ -421,43 +421,24 @@ def _write_to_self(output: Any, args: Any, kwargs: Any) -> Any:
 
 @contextlib.contextmanager
 def _watched(seconds: float) -> Iterator[None]:
-    """Raise Stopped in this thread after `seconds`, as soon as it runs Python code."""
-    thread, over, fired = threading.get_ident(), threading.Event(), threading.Event()
+    """Raise Stopped after `seconds`, as soon as the main thread runs Python code. In other threads,
+    only calls of primitives are stopped.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
-    def stop() -> None:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(
-            ctypes.c_ulong(thread), ctypes.py_object(Stopped)
-        )
+    def stop(*_: Any) -> None:
+        raise Stopped
 
-    def wait() -> None:
-        remaining = seconds
-        while not over.wait(remaining):  # repeated in case a callback has swallowed the exception
-            fired.set()
-            stop()
-            remaining = 0.5
-
-    watch = threading.Thread(target=wait, daemon=True)
+    before = signal.signal(signal.SIGALRM, stop)
     try:
-        try:  # the watch may fire before it has been started, from this thread's point of view
-            watch.start()
+        try:
+            # repeated in case a callback swallows the exception
+            signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
             yield
         finally:
-            # again below, in case the exception arrives here: otherwise the watch would raise it
-            # for ever
-            over.set()
-    finally:
-        while True:
-            try:
-                over.set()
-                if watch.ident is not None:
-                    watch.join()
-                # a pending exception is raised and caught here. Canceling it would leave the
-                # interpreter
-                if fired.is_set():
-                    # waiting for it, and a traced function of Python 3.11 would never start
-                    fired.clear()
-                    stop()
-                    time.sleep(0.01)
-                break
-            except Stopped:
-                continue
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:  # again, in case the exception arrived in between
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
