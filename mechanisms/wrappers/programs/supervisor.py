@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import glob
 import os
 import resource
 import select
@@ -52,12 +53,11 @@ def below(root: int) -> dict[int, list[bytes]]:
     also of ended ones.
     """
     children: dict[int, dict[int, list[bytes]]] = {}
-    with contextlib.suppress(OSError):
-        for name in filter(str.isdigit, os.listdir("/proc")):
-            with contextlib.suppress(OSError, ValueError, IndexError):  # the process has ended
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    fields = file.read().rpartition(b")")[2].split()
-                children.setdefault(int(fields[1]), {})[int(name)] = fields
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):  # the process has ended
+            with open(path, "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+            children.setdefault(int(fields[1]), {})[int(path.split("/")[2])] = fields
     found: dict[int, list[bytes]] = {}
     left = [root]
     while left:

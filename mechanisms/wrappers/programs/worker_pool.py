@@ -321,21 +321,21 @@ def interpreter_slot(file: str, python: str | None, memory_limit: float = 0.0) -
                 f"got {python!r}: no such file"
             )
         python = os.path.abspath(found)
-    path = Path(file).resolve() if adapter is None else adapter
-    place, paths = str(path), [path.parent] if adapter is None else []
-    if adapter is not None or FOLDER in path.parents:
-        paths.append(SHARED)
-    elif not file.endswith(".py"):
-        place, paths = file, [Path.cwd()]
-        if not all(part.isidentifier() for part in file.split(".")):
-            raise TargetError(
-                "target must name a module such as package.module, or a file that ends in "
-                f".py, got {short_repr(file)}"
-            )
-    elif not path.is_file():
-        raise TargetError(f"target must name an existing file, got {file!r}")
-    memory, folders = round(memory_limit * 2**30), tuple(map(str, paths))
-    return Interpreter(python, place, folders, memory, CONFINED.get())
+    place, folders = file, [Path.cwd()]
+    if adapter is not None:
+        place, folders = str(adapter), [SHARED]
+    elif file.endswith(".py"):
+        path = Path(file).resolve()
+        place, folders = str(path), [path.parent, *([SHARED] if FOLDER in path.parents else [])]
+        if not path.is_file():
+            raise TargetError(f"target must name an existing file, got {file!r}")
+    elif not all(part.isidentifier() for part in file.split(".")):
+        raise TargetError(
+            "target must name a module such as package.module, or a file that ends in "
+            f".py, got {short_repr(file)}"
+        )
+    memory, paths = round(memory_limit * 2**30), tuple(map(str, folders))
+    return Interpreter(python, place, paths, memory, CONFINED.get())
 
 
 @contextmanager

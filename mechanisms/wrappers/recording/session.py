@@ -152,49 +152,52 @@ class RecordingSession:
         replacements = []
         for primitive, required in self.primitives:
             name = primitive.name
-            if name in self.patched or not (required or name.partition(".")[0] in sys.modules):
-                continue
-            if name.startswith((GENERATOR, STATE)):
-                if required:
-                    raise WrongPrimitive(
-                        f"primitives: {name!r} is compiled and always recorded; name the "
-                        "function that calls it instead"
-                    )
+            is_loaded = required or name.partition(".")[0] in sys.modules
+            if name in self.patched or not is_loaded:
                 continue
             try:
-                holder, attribute, found = resolve(name, self.home, required)
+                replacements += self._patch(primitive, required)
+                self.patched.add(name)
             except WrongPrimitive:
                 if required:
-                    raise
-                continue  # another release of the library
-            raw = found
-            if isinstance(holder, type):
-                raw = inspect.getattr_static(holder, attribute, found)
-            of_class = isinstance(raw, (staticmethod, classmethod))
-            in_place = name.startswith("torch.Tensor.") and name.endswith("_")
-            made = self._bound(
-                primitive, raw.__func__ if of_class else found, _write_to_self if in_place else None
-            )
-            primitive.check(made.names)
-            call = _recording_call(made)
-            try:
-                self.patches.append(Patch(holder, attribute, type(raw)(call) if of_class else call))
-            except (TypeError, AttributeError):
-                if not required:
-                    continue
-                raise WrongPrimitive(
-                    f"primitives: {name!r} belongs to a compiled class and cannot be "
-                    "replaced; name the Python function or method that calls it, or one that "
-                    "you write around it"
-                ) from None
-            replacements.append((found, call))
-            # the functions of `random` are methods of one generator, bound before the patch
-            if name.startswith("random.Random.") and hasattr(random, attribute):
-                bound = getattr(random._inst, attribute)
-                replacements.append((getattr(random, attribute), bound))
-            self.patched.add(name)
+                    raise  # otherwise, another release of the library
         if replacements:
             self._replace(replacements)
+
+    def _patch(self, primitive: Primitive, required: bool) -> list[tuple[Any, Any]]:
+        """Patch a primitive, and return objects and their replacements. Raise WrongPrimitive if it
+        does not exist or cannot be replaced.
+        """
+        name = primitive.name
+        if name.startswith((GENERATOR, STATE)):
+            raise WrongPrimitive(
+                f"primitives: {name!r} is compiled and always recorded; name the function that "
+                "calls it instead"
+            )
+        holder, attribute, found = resolve(name, self.home, required)
+        raw = inspect.getattr_static(holder, attribute, found)
+        wrapper: Any = None
+        if isinstance(holder, type) and isinstance(raw, (staticmethod, classmethod)):
+            wrapper, found = type(raw), raw.__func__
+        in_place = name.startswith("torch.Tensor.") and name.endswith("_")
+        made = self._bound(primitive, found, _write_to_self if in_place else None)
+        primitive.check(made.names)
+        call = _recording_call(made)
+        replaced = getattr(holder, attribute)
+        try:
+            self.patches.append(
+                Patch(holder, attribute, call if wrapper is None else wrapper(call))
+            )
+        except (TypeError, AttributeError):
+            raise WrongPrimitive(
+                f"primitives: {name!r} belongs to a compiled class and cannot be replaced; name "
+                "the Python function or method that calls it, or one that you write around it"
+            ) from None
+        # the functions of `random` are methods of one generator, bound before the patch
+        if name.startswith("random.Random.") and hasattr(random, attribute):
+            bound = getattr(random, attribute), getattr(random._inst, attribute)
+            return [(replaced, call), bound]
+        return [(replaced, call)]
 
     def _replace(
         self, replacements: list[tuple[Any, Any]], kinds: frozenset[int] = frozenset()

@@ -394,6 +394,12 @@ class KeptCall:
     def value(self, name: str) -> Any:
         return eval(self.sources[name], dict(self.space))
 
+    def rank(self, name: str) -> Tuple[int, str, str, List[str]]:
+        """Return the length, the role, the name and the effective changes of an argument."""
+        value = self.value(name)
+        role, moved = _effect(self, name, value)
+        return len(value) if hasattr(value, "__len__") else 0, role, name, moved
+
 
 def fitted(owner: Any) -> Json:
     """Return the numbers that an object holds after a call that returns nothing: those whose name
@@ -405,25 +411,40 @@ def fitted(owner: Any) -> Json:
 
 def flat(value: Any, depth: int = 0) -> List[Any]:
     """Return the numbers and texts of an output in a list."""
-    if isinstance(value, (bool, int, float, np.bool_, np.number)):
-        return [float(value)]
-    if value is None or isinstance(value, (str, bytes)):
-        return [repr(value)]
     if hasattr(value, "detach"):
         value = value.detach().cpu().numpy()
     if hasattr(value, "to_numpy"):
         value = value.to_numpy()
-    if isinstance(value, np.ndarray):
-        plain = value.dtype.kind in "biuf"
-        return value.ravel().astype(float).tolist() if plain else list(map(str, value.ravel()))
-    if isinstance(value, dict):
-        value = [(str(key), value[key]) for key in sorted(value, key=str)]
-        return [part for key, held in value for part in (key, *flat(held, depth + 1))]
-    if isinstance(value, (list, tuple, types.GeneratorType)):
-        return [part for each in itertools.islice(value, 10_000) for part in flat(each, depth + 1)]
+    for kinds, flatten in _FLATTENED:
+        if isinstance(value, kinds):
+            return flatten(value, depth + 1)
     if hasattr(value, "__dict__") and depth < 3:
         return flat(fitted(value), depth + 1)
     return [repr(value)]
+
+
+_FLATTENED: Tuple[Tuple[Any, Callable[[Any, int], List[Any]]], ...] = (
+    ((int, float, np.bool_, np.number), lambda value, _: [float(value)]),
+    ((type(None), str, bytes), lambda value, _: [repr(value)]),
+    (
+        np.ndarray,
+        lambda value, _: list(
+            map(float if value.dtype.kind in "biuf" else str, value.ravel().tolist())
+        ),
+    ),
+    (
+        dict,
+        lambda value, depth: [
+            part for key in sorted(value, key=str) for part in (str(key), *flat(value[key], depth))
+        ],
+    ),
+    (
+        (list, tuple, types.GeneratorType),
+        lambda value, depth: [
+            part for each in itertools.islice(value, 10_000) for part in flat(each, depth)
+        ],
+    ),
+)
 
 
 def experiment(found: Json) -> Json:
@@ -440,39 +461,41 @@ def experiment(found: Json) -> Json:
     if found.get("alternative") and seconds > _SLOW:
         return dict(about, why=f"a faster call: a run takes {seconds:.2g} s")
     first = call.run(1, {})
-    is_coupled = call.run(1, {}) == first
-    if is_coupled and all(call.run(seed, {}) == first for seed in _SEEDS[1:]):
+    if call.run(1, {}) != first:
+        return dict(about, why="its noise takes no seed")
+    if all(call.run(seed, {}) == first for seed in _SEEDS[1:]):
         return dict(about, why="it returns the same output in every run")
-    ranked = _ranked(call, is_coupled)
+    ranked = _ranked(call)
     many = [each for each in ranked if each[1] in ("records", "answers")]
-    chosen = max(many, default=None, key=lambda each: each[0]) or next(iter(ranked), None)
-    if chosen is None:
-        why = "no argument of its calls moves the output as data do"
-        if is_coupled and len(first) == 1 and isinstance(first[0], float):
-            return dict(about, role="noise", why=why)
-        return dict(about, why=why if is_coupled else "its noise takes no seed")
-    _, role, name, moved = chosen
-    return dict(about, data=name, role=role, moved=moved, form=form_of(call.value(name)))
+    if ranked:
+        _, role, name, moved = max(many, key=lambda each: each[0]) if many else ranked[0]
+        return dict(about, data=name, role=role, moved=moved, form=form_of(call.value(name)))
+    is_noise = len(first) == 1 and isinstance(first[0], float)
+    why = "no argument of its calls moves the output as data do"
+    return dict(about, why=why, **({"role": "noise"} if is_noise else {}))
 
 
-def _ranked(call: KeptCall, is_coupled: bool) -> List[Tuple[int, str, str, List[str]]]:
+def _ranked(call: KeptCall) -> List[Tuple[int, str, str, List[str]]]:
     """Return the length, the role, the name and the effective changes of each argument that moves
     the output as data do; arguments of the constructor only if no other does.
     """
-    ranked: List[Tuple[int, str, str, List[str]]] = []
-    for name in sorted(call.sources, key=lambda name: name.startswith("self.")):
-        text, of_constructor = call.sources[name], name.startswith("self.")
-        if name == "self" or text is None or text.startswith("__") or _LISTED.fullmatch(name):
-            continue
-        if of_constructor and ranked:
-            break
-        value = call.value(name)
-        if of_constructor and (isinstance(value, str) or not hasattr(value, "__len__")):
-            continue  # a number that configures the object
-        role, moved = _effect(call, name, value) if is_coupled else ("", [])
-        if role:
-            ranked.append((len(value) if hasattr(value, "__len__") else 0, role, name, moved))
-    return ranked
+    names = [
+        name
+        for name, text in call.sources.items()
+        if name != "self" and text and not text.startswith("__") and not _LISTED.fullmatch(name)
+    ]
+    own = [name for name in names if not name.startswith("self.")]
+    ranked = [each for each in map(call.rank, own) if each[1]]
+    if ranked:
+        return ranked
+    # a number configures the object
+    others = [name for name in names if name not in own and _is_sized(call.value(name))]
+    return [each for each in map(call.rank, others) if each[1]]
+
+
+def _is_sized(value: Any) -> bool:
+    """Return whether a value has several entries, and is not a text."""
+    return hasattr(value, "__len__") and not isinstance(value, str)
 
 
 def completed(found: Json) -> Json:
@@ -504,7 +527,6 @@ def _effect(call: KeptCall, name: str, value: Any) -> Tuple[str, List[str]]:
     person's category, or empty), and which changes moved the output.
     """
     role, effective = "", []
-    is_single = isinstance(value, str) or not hasattr(value, "__len__")
     for what, changed in itertools.islice(_changes(call, value), 4):
         moves = []
         with contextlib.suppress(Exception):  # the runs before one that fails count
@@ -515,7 +537,7 @@ def _effect(call: KeptCall, name: str, value: Any) -> Tuple[str, List[str]]:
         if role == "answers" and np.shape(changed) != np.shape(value):
             continue
         additive = all(_adds(a, b, value, changed) for a, b in moves)
-        if is_single:
+        if not _is_sized(value):
             role = _role_of_value(name, value, moves, additive)
         elif additive and len(value) > 1 and _is_one_draw(value, moves[0][0]):
             return "", []  # the entries are not meant to be an array
@@ -608,35 +630,72 @@ def _alike(items: List[Any], value: Any) -> Any:
 
 def form_of(value: Any) -> Json:
     """Return the form of data: the container, and the range of its numbers or columns."""
-    kind = type(value).__name__
-    if hasattr(value, "columns") and not isinstance(value, np.ndarray):
-        return {
+    return next(form(value) for holds, form in _DATA_FORMS if holds(value))
+
+
+def _is_table(value: Any) -> bool:
+    """Return whether data are rows of numbers."""
+    items = np.asarray(value)
+    return items.ndim == 2 and items.dtype.kind in "biuf"
+
+
+def _are_rows(value: Any, kinds: Any, container: Any) -> bool:
+    """Return whether data are a list of rows of a kind."""
+    rows = value if isinstance(value, container) else ()
+    return bool(rows) and all(isinstance(row, kinds) for row in rows)
+
+
+# whether a value has a form, and the form
+_DATA_FORMS: Tuple[Tuple[Callable[[Any], bool], Callable[[Any], Json]], ...] = (
+    (
+        lambda value: hasattr(value, "columns") and not isinstance(value, np.ndarray),
+        lambda value: {
             "kind": "frame",
             "library": type(value).__module__.partition(".")[0],
             "columns": {key: _column(held) for key, held in _listed_columns(value).items()},
             "size": len(value),
-        }
-    if type(value) in _OTHER_VALUES:
-        return {
-            "kind": "number" if isinstance(value, float) or kind == "int" else kind,
-            "value": value,
-        }
-    rows = value if isinstance(value, (list, tuple)) else ()
-    items = np.asarray(value)
-    if rows and all(isinstance(row, dict) for row in rows):
-        columns = {str(key): _column([row.get(key) for row in rows]) for key in rows[0]}
-        return {"kind": "dicts", "columns": columns, "size": len(rows)}
-    is_table = items.ndim == 2 and items.dtype.kind in "biuf"
-    tuples = isinstance(rows, list) and not is_table and {type(row) for row in rows} == {tuple}
-    if tuples and len({len(row) for row in rows}) == 1:
-        parts = enumerate(zip(*rows))
-        columns = {f"part{i}": _column(list(part)) for i, part in parts}
-        return {"kind": "tuples", "columns": columns, "size": len(rows)}
-    if is_table:
-        features = [_column(column.tolist()) for column in items.T]
-        return {"kind": "rows", "container": kind, "columns": features, "size": len(items)}
-    column = _column(items.ravel().tolist())
-    return {"kind": "values", "container": kind, "of": column, "size": len(items)}
+        },
+    ),
+    (lambda value: type(value) in (int, float), lambda value: {"kind": "number", "value": value}),
+    (
+        lambda value: type(value) in (bool, str),
+        lambda value: {"kind": type(value).__name__, "value": value},
+    ),
+    (
+        lambda value: _are_rows(value, dict, (list, tuple)),
+        lambda rows: {
+            "kind": "dicts",
+            "columns": {str(key): _column([row.get(key) for row in rows]) for key in rows[0]},
+            "size": len(rows),
+        },
+    ),
+    (
+        _is_table,
+        lambda value: {
+            "kind": "rows",
+            "container": type(value).__name__,
+            "columns": [_column(column.tolist()) for column in np.asarray(value).T],
+            "size": len(value),
+        },
+    ),
+    (
+        lambda value: _are_rows(value, tuple, list) and len(set(map(len, value))) == 1,
+        lambda rows: {
+            "kind": "tuples",
+            "columns": {f"part{i}": _column(list(part)) for i, part in enumerate(zip(*rows))},
+            "size": len(rows),
+        },
+    ),
+    (
+        lambda value: True,
+        lambda value: {
+            "kind": "values",
+            "container": type(value).__name__,
+            "of": _column(np.asarray(value).ravel().tolist()),
+            "size": len(value),
+        },
+    ),
+)
 
 
 def _column(items: List[Any]) -> Json:

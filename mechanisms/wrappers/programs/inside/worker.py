@@ -129,9 +129,10 @@ class Server:
 
     def do_load(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
         self.place = header["place"]
-        if header.get("front"):  # search the target's folder first, as for a script
-            sys.path[:0] = [path for path in header["paths"] if path not in sys.path]
-        sys.path.extend(path for path in header["paths"] if path not in sys.path)
+        paths = [path for path in header["paths"] if path not in sys.path]
+        # the target's folder is searched first, as for a script, or last
+        sys.path[:] = [*paths, *sys.path] if header.get("front") else [*sys.path, *paths]
+        is_file = self.place.endswith(".py")
         with self._user_code("is not importable", **target_runs.install_declarations(self.place)):
             if importlib.util.find_spec("dpwitness") is None:  # the wrappers do without the rest
                 folder = os.path.join(_FOLDER, "mechanisms", "wrappers")
@@ -142,30 +143,26 @@ class Server:
                         submodule_search_locations=[folder],
                     )
                 found.wrap = sys.modules["dpwitness"] = sys.modules["dpwitness.wrap"] = found
-            if self.place.endswith(".py"):
-                self.module = _load_module("dpwitness_target", self.place)
-            else:
-                self.module = importlib.import_module(self.place)
+            load = functools.partial(_load_module, "dpwitness_target")
+            self.module = (load if is_file else importlib.import_module)(self.place)
         # in a library, these names may have another meaning
-        found, declared = vars(self.module), {}
-        for name in ("LIBRARY", "TESTED", "INSTALL"):
-            value = found.get(name) if self.place.endswith(".py") else None
+        names = ("LIBRARY", "TESTED", "INSTALL")
+        declared = {name.lower(): getattr(self.module, name, None) for name in names if is_file}
+        for name, value in declared.items():
             if value is not None and not (isinstance(value, str) and value):
                 raise target_runs.UnusableTarget(
-                    f"{os.path.basename(self.place)}: {name} must be a non-empty text, got "
+                    f"{os.path.basename(self.place)}: {name.upper()} must be a non-empty text, got "
                     f"{short_repr(value)}"
                 )
-            declared[name.lower()] = value
         version = None
-        if declared["library"] is not None:
-            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-                version = importlib.metadata.version(declared["library"])
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError, TypeError, ValueError):
+            version = importlib.metadata.version(declared.get("library") or "")
+        targets = [key for key, value in vars(self.module).items() if target_runs.is_target(value)]
         return {
+            **dict.fromkeys(("library", "tested", "install")),
             **declared,
             "version": version,
-            "names": [
-                name for name, f in found.items() if name[0] != "_" and target_runs.is_target(f)
-            ],
+            "names": [name for name in targets if name[0] != "_"],
         }
 
     def do_recognize(
@@ -329,21 +326,18 @@ class Server:
         self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs
     ) -> codec.Message:
         """Return TARGETS of the target file."""
-        found = getattr(self.module, "TARGETS", None)
-        if found is None or not hasattr(self.module, "__file__"):
-            found = {}
+        found = getattr(self.module, "TARGETS", {}) if hasattr(self.module, "__file__") else {}
         if not isinstance(found, dict):
             raise target_runs.UnusableTarget(
                 f"TARGETS must be a dict of names and declarations, got {short_repr(found)}"
             )
         for name, declaration in found.items():
-            if not isinstance(name, str) or not name.isidentifier():
+            is_named = isinstance(name, str) and name.isidentifier()
+            is_kind = isinstance(declaration, dict) and isinstance(declaration.get("kind"), str)
+            if not is_named or not is_kind:
                 raise target_runs.UnusableTarget(
-                    f"TARGETS: a name must be an identifier, got {short_repr(name)}"
-                )
-            if not isinstance(declaration, dict) or not isinstance(declaration.get("kind"), str):
-                raise target_runs.UnusableTarget(
-                    f"TARGETS: {name} must be a dict with a kind, got {short_repr(declaration)}"
+                    "TARGETS must have an identifier and a dict with a kind in each entry, got "
+                    f"{short_repr(name)}: {short_repr(declaration)}"
                 )
         return {"declared": codec.pack(found, out)}
 
@@ -357,11 +351,10 @@ class Server:
                 f"{header['name']} must be a function, got {short_repr(function)}"
             )
         keywords, outcomes = header["keywords"], []
-        marker = os.open(header["marker"], os.O_WRONLY)
-        try:
+        with open(header["marker"], "r+b", buffering=0) as marker:
             for i, packed in enumerate(header["calls"]):
                 arguments = codec.unpack(packed, blobs)
-                os.pwrite(marker, b"%20d" % i, 0)
+                os.pwrite(marker.fileno(), b"%20d" % i, 0)
                 kept = len(out)
                 try:
                     named = dict(zip(keywords, arguments))
@@ -376,9 +369,7 @@ class Server:
                     except Exception:
                         raised = codec.pack(RuntimeError(type(error).__name__), out)
                     outcomes.append({"raised": raised})
-            return {"outcomes": outcomes}
-        finally:
-            os.close(marker)
+        return {"outcomes": outcomes}
 
     def _is_output_reused(self, value: Any) -> bool:
         """Return whether the output of the previous call has changed since. Only a worker's first
@@ -401,9 +392,8 @@ class Server:
         name, kwargs = header["name"], codec.unpack(header["kwargs"], blobs)
         found = self._find_target(name, kwargs)
         run = getattr(found, "sample", found)
-        was_built = (
-            found is not run or " as " in name or isinstance(getattr(self.module, name, None), type)
-        )
+        is_class = isinstance(getattr(self.module, name, None), type)
+        was_built = found is not run or " as " in name or is_class
         return found, run, {} if was_built else kwargs
 
     def _find_target(self, name: str, kwargs: dict[str, Any]) -> Any:
@@ -411,16 +401,16 @@ class Server:
         arguments.
         """
         base, _, form = name.partition(" as ")
-        found = self._lookup(base)
-        key = f"{name} {kwargs!r}"
-        if form and key not in self.built:
-            with self._user_code(f"{base} cannot be taken as {form}"):
-                self.built[key] = _recognition().formed(found, kwargs, form)
+        found, key = self._lookup(base), f"{name} {kwargs!r}"
         if not isinstance(found, type) and not form:
             return found
         if key not in self.built:
-            with self._user_code(f"{name} cannot be built"):
-                self.built[key] = target_runs.built(found, name, kwargs)
+            what = f"{base} cannot be taken as {form}" if form else f"{name} cannot be built"
+            with self._user_code(what):
+                if form:
+                    self.built[key] = _recognition().formed(found, kwargs, form)
+                else:
+                    self.built[key] = target_runs.built(found, name, kwargs)
         return self.built[key]
 
     def _lookup(self, name: str) -> Any:
