@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import importlib
 import inspect
 import random
 import sys
@@ -152,20 +153,27 @@ def dataset_converter(function: Any) -> Callable[[Any], Any]:
     note = positional[0].annotation if positional else ""
     text = note if isinstance(note, str) else str(getattr(note, "__name__", note))
     text = text.partition("[")[0].rpartition(".")[2]
-    if text in ("Series", "DataFrame"):
-
-        def frame(dataset: Any) -> Any:
-            import pandas
-
-            is_plain = isinstance(dataset, (np.ndarray, list))
-            return getattr(pandas, text)(dataset) if is_plain else dataset
-
-        return frame
-    kinds = {"list": list, "List": list, "Sequence": list, "tuple": tuple, "Tuple": tuple}
-    kind = kinds.get(text)
-    if kind is None:
+    if text not in _CONVERTERS:
         return lambda dataset: dataset
-    return lambda data: kind(data.tolist()) if isinstance(data, np.ndarray) else data
+    plain, convert = _CONVERTERS[text]
+    return lambda dataset: convert(dataset) if isinstance(dataset, plain) else dataset
+
+
+def _pandas(name: str) -> Callable[[Any], Any]:
+    """Return a function that makes a Series or a DataFrame."""
+
+    def convert(data: Any) -> Any:
+        return getattr(importlib.import_module("pandas"), name)(data)
+
+    return convert
+
+
+# name of an annotation -> classes of datasets that are converted, conversion
+_CONVERTERS: Dict[str, Tuple[Any, Callable[[Any], Any]]] = {
+    **{name: ((np.ndarray, list), _pandas(name)) for name in ("Series", "DataFrame")},
+    **dict.fromkeys(("list", "List", "Sequence"), (np.ndarray, lambda data: data.tolist())),
+    **dict.fromkeys(("tuple", "Tuple"), (np.ndarray, lambda data: tuple(data.tolist()))),
+}
 
 
 def check_names(
@@ -176,13 +184,13 @@ def check_names(
     if taken is None or any(p.kind is p.VAR_KEYWORD for p in taken):
         return
     names = [p.name for p in taken if p.kind in _KEYWORD_KINDS]
-    for key in arguments:
-        if key not in names:
-            similar = difflib.get_close_matches(key, names, 1)
-            hint = f"did you mean {similar[0]!r}?" if similar else f"it takes {', '.join(names)}"
-            raise InvalidArgument(
-                f"{owner}: {name} has no argument {key!r}; {hint if names else 'it takes none'}"
-            )
+    unknown = [key for key in arguments if key not in names]
+    if unknown:
+        similar = difflib.get_close_matches(unknown[0], names, 1)
+        hint = f"it takes {', '.join(names) or 'none'}"
+        if similar:
+            hint = f"did you mean {similar[0]!r}?"
+        raise InvalidArgument(f"{owner}: {name} has no argument {unknown[0]!r}; {hint}")
 
 
 def bound(

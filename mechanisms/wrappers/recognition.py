@@ -225,21 +225,17 @@ def _require_dataset_first(found: List[inspect.Parameter], name: str) -> None:
     """Raise InvalidArgument unless the first parameter of a function, or ``*args``, can receive the
     dataset.
     """
-    first = next((p for p in found if p.kind in (*POSITIONAL_KINDS, p.VAR_POSITIONAL)), None)
-    if first is None:
-        misplaced = [p.name for p in found if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
-    else:
-        misplaced = [p.name for p in found[1:2] if first.name in SEEDS and p.name.lower() in DATA]
-    if misplaced:
+    names = [p.name for p in found if p.kind in POSITIONAL_KINDS]
+    unpacked = [p.name for p in found if p.kind is p.VAR_POSITIONAL]
+    is_swapped = len(names) > 1 and names[0] in SEEDS and names[1].lower() in DATA
+    if is_swapped or not names + unpacked:
         raise InvalidArgument(
-            f"{name}: the dataset must be the first parameter: reorder, or audit a function, def "
-            f"f({misplaced[0]}): return {name}(..., {misplaced[0]})"
+            f"{name} takes no dataset as its first parameter: the dataset must be the first "
+            f"parameter; reorder, or audit a function, def f(data): return {name}(..., data)"
         )
-    if first is None:
-        raise InvalidArgument(f"{name} takes no dataset: its first parameter receives the dataset")
-    if first.kind is first.VAR_POSITIONAL and first.name.lower() in DATA:
+    if not names and unpacked[0].lower() in DATA:
         raise InvalidArgument(
-            f"{name} takes the records as separate arguments, *{first.name}: audit a "
+            f"{name} takes the records as separate arguments, *{unpacked[0]}: audit a "
             f"function, def f(data): return {name}(*data)"
         )
 
@@ -300,16 +296,16 @@ def _release_method(found: Any, name: str) -> str:
     """
     members = {key: inspect.getattr_static(found, key) for key in dir(found) if key[0] != "_"}
     methods = [key for key, value in members.items() if _takes_dataset(key, value)]
-    unbound = [k for k, v in members.items() if isinstance(v, (staticmethod, classmethod))]
     methods = [key for key in methods if key in RELEASES] or methods
     if len(methods) == 1:
         return methods[0]
-    has = "give it one, or a method __call__"
-    if methods:
-        has = f"it has {', '.join(methods)}: choose one, as in {name}.{methods[0]}"
-    elif unbound:
-        has += f"; or audit {name}.{unbound[0]}"
-    raise InvalidArgument(f"{name} must have one method that takes a dataset, {has}")
+    unbound = [k for k, v in members.items() if isinstance(v, (staticmethod, classmethod))]
+    hint = "".join(f"; or audit {name}.{key}" for key in unbound[:1])
+    has = f"it has {', '.join(methods) or 'none'}"
+    raise InvalidArgument(
+        f"{name} must have one method that takes a dataset, {has}: name it as in {name}.METHOD, or "
+        f"define __call__{hint}"
+    )
 
 
 def _takes_dataset(name: str, function: Any) -> bool:
@@ -354,4 +350,4 @@ def _learned_attributes(found: Any, name: str, kwargs: Dict[str, Any], dataset: 
             f"{name} has learned {', '.join(has) or 'no attribute NAME_'}: name the released "
             "attribute, --as estimator.ATTRIBUTE"
         )
-    return has[0]
+    return str(has[0])

@@ -272,8 +272,8 @@ def interactive(
         query_list = [corner(queries)] if isinstance(queries, dict) else list(queries)
         adversary = Adversary([query_list], rounds or max(10, len(query_list)))
     adversary = as_adversary(adversary)
-    rounds = int(rounds or getattr(adversary, "rounds", 10))
-    return Interactive(session, adversary, queries, rounds, None, declared)
+    total = int(rounds or getattr(adversary, "rounds", 10))
+    return Interactive(session, adversary, queries, total, None, declared)
 
 
 def transcript(session: Any, dataset: Any, rng: Any, adversary: Any) -> List[Any]:

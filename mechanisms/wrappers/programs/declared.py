@@ -79,8 +79,6 @@ def declarations(
         time_limit,
         f"{file}: TARGETS could not be read",
     )
-    if "error" in reply:
-        raise TargetError(f"{os.path.basename(file)}: {reply['error']}", reply["traceback"])
     found: dict[str, Json] = codec.unpack(reply["declared"], blobs)
     return found
 

@@ -283,13 +283,9 @@ class Target:
     def _features(self, outputs: Any) -> Any:
         sent: codec.Blobs = []
         request = self._request("features") | {"outputs": codec.pack(outputs, sent)}
-        try:
-            with borrowed_worker(self._slot, self.time_limit) as worker:
-                reply, blobs = worker.ask(request, sent, self.time_limit)
-        except (WorkerTimeout, WorkerDied) as error:
-            raise MechanismFailed(
-                f"features of {len(outputs)} outputs: the worker process {error}"
-            ) from None
+        reply, blobs = self._ask_worker(
+            len(outputs), self._slot, lambda worker, limit: worker.ask(request, sent, limit)
+        )
         return self._read(reply, blobs)
 
     @property
@@ -324,9 +320,6 @@ class Target:
         problem = f"{self.__name__} could not be described"
         request = self._request("describe")
         reply, blobs, about = answer_of(self._slot, request, [], self.time_limit, problem)
-        if "error" in reply:
-            text = f"{reply.get('what', self.__name__)}: {reply['error']}"
-            raise TargetError(text.removeprefix(f"{self.__name__}: "), reply["traceback"])
         packed = {key: codec.unpack(reply[key], blobs) for key in ("domain", "queries")}
         return about | reply | packed
 
@@ -396,8 +389,6 @@ class Target:
         limit = max(self.time_limit, 30.0)  # imports are not a run
         tried = f"{self.__name__} could not be tried"
         reply, _, _ = answer_of(self._slot, request, sent, self.time_limit, tried, limit=limit)
-        if "error" in reply:
-            raise TargetError(reply["error"], reply["traceback"])
         return reply
 
     def _sent(self, dataset: Any) -> Any:

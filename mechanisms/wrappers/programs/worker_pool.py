@@ -391,15 +391,18 @@ def answer_of(
     Raises
     ------
     TargetError
-        If the file cannot be loaded, or the worker ends or takes too long: then `problem` is the
-        begin of the message.
+        If the file cannot be loaded, the worker refuses the request, or the worker ends or takes
+        too long: then `problem` is the begin of the message.
     """
     with loaded(slot, time_limit) as worker:
         try:
-            found = worker.ask(request, blobs, time_limit if limit is None else limit)
+            reply, blobs = worker.ask(request, blobs, time_limit if limit is None else limit)
         except WorkerDied as error:
             raise TargetError(f"{problem}: the worker process {error}") from None
-        return *found, worker.loaded | worker.versions
+        if "error" in reply:
+            what = f"{reply['what']}: " if "what" in reply else ""
+            raise TargetError(f"{what}{reply['error']}", reply["traceback"])
+        return reply, blobs, worker.loaded | worker.versions
 
 
 _DISTRIBUTIONS = {  # distributions whose module has another name

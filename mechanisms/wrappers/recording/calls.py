@@ -9,7 +9,7 @@ from typing import Any, Callable
 
 import numpy as np
 
-from .primitives import LOCATION_LAWS, READ, Primitive
+from .primitives import LOCATION_LAWS, READ, Primitive, parameters_of
 from .values import difference, leaves, shift
 
 INPUT, SCALE = READ.index("input"), READ.index("scale")
@@ -81,8 +81,7 @@ class Call:
         are evaluated on first access.
         """
         if self.values is None:
-            made = self.made
-            self.values = made.primitive.reads(made.names, made.defaults, self.args, self.kwargs)
+            self.values = self.made.reads(self.args, self.kwargs)
         found: tuple[Any, ...] = self.values
         return found
 
@@ -100,28 +99,26 @@ class Call:
 
 
 class BoundPrimitive:
-    """A primitive together with the callable that it names."""
+    """A primitive together with the callable that it names.
 
-    __slots__ = ("defaults", "names", "original", "owner", "place", "primitive", "writes")
+    `owner` is the session that patched it, and `writes` writes a recorded output to the target of
+    an in-place call.
+    """
 
     def __init__(
         self,
         owner: Any,
         primitive: Primitive,
         original: Callable[..., Any],
-        names: Any,
-        defaults: Any,
-        writes: Any = None,
+        writes: Callable[..., Any] | None = None,
     ) -> None:
-        self.owner = owner  # the session that patched it
-        self.primitive, self.original, self.names, self.defaults = (
-            primitive,
-            original,
-            names,
-            defaults,
-        )
-        self.writes = writes  # writes a recorded output to the target of an in-place call
-        self.place = 0 if not names or names[0] not in ("self", "cls") else 1
+        self.owner, self.primitive, self.original, self.writes = owner, primitive, original, writes
+        self.names, self.defaults = parameters_of(original, primitive.entry.get("arguments", ""))
+        self.place = 1 if self.names[:1] in (("self",), ("cls",)) else 0
+
+    def reads(self, args: Any, kwargs: Any) -> tuple[Any, ...]:
+        """Return the values of the primitive's expressions for the arguments of a call."""
+        return self.primitive.reads(self.names, self.defaults, args, kwargs)
 
 
 def compared(then: Call, call: Call) -> list[tuple[str, str]]:
@@ -176,19 +173,22 @@ def _form(value: Any) -> tuple[Any, str]:
     return type(value), "None" if value is None else type(value).__name__
 
 
-def without_record(then: Call, now: Call, length: int, place: int) -> Any:
-    """Return a draw for each of `length` records, or a permutation of them, without the record at
-    `place`.
+def without_record(then: Call, now: Call, left_out: tuple[int, int] | None) -> Any:
+    """Return a generator's draw for each record, or its permutation of them, without the record
+    that is left out, given as (number of records, index of the record).
 
-    None for another kind of draw.
+    None for another kind of draw, or if no record is left out.
     """
+    if left_out is None or not then.primitive.source:
+        return None
+    length, place = left_out
     is_array = not hasattr(then.output, "detach")
     output = then.output if is_array else then.output.numpy()
     before, after = _whole_numbers(then), _whole_numbers(now)
     changed = [(a, b) for a, b in zip(before, after) if a != b]
     if len(before) != len(after) or changed != [(length, length - 1)]:
         return None
-    if not isinstance(output, np.ndarray) or output.shape[:1] != (length,):
+    if np.shape(output)[:1] != (length,) or not isinstance(output, np.ndarray):
         return None
     if then.primitive.law == "permutation":
         shorter = output[output != place]
@@ -237,30 +237,32 @@ def _row(then: Call, now: Call) -> tuple[Any, ...]:
     law, first, second = then.primitive.law, then.read[INPUT], now.read[INPUT]
     moves: Any = None if first is None and second is None else shift(first, second)
     nonzero: Any = np.zeros(0) if moves is None else moves[moves != 0]
-    moved = moves is None or nonzero.size > 0
-    if moves is None:
-        norms = [math.nan] * 3
-    elif nonzero.size <= 1:
-        norms = [float(np.sum(nonzero))] * 3
-    else:
-        norms = [float(f(nonzero)) for f in (np.sum, np.linalg.norm, np.max)]
-    pair = _input_pair(first, second) if law in _SELECTION_LAWS and first is not None else None
-    input_changed = _input_change(first, second) if moves is None else 0
-    is_location = law in LOCATION_LAWS
+    changed = _input_change(first, second) if moves is None else 0
+    differs = bool(changed) or moves is None or nonzero.size > 0
+    is_location, is_selection = law in LOCATION_LAWS, law in _SELECTION_LAWS
     return (
         *(then.where or ("", 0)),
-        *norms,
+        *_norms(moves, nonzero),
         nonzero if nonzero.size > 1 else None,
-        pair if moved else None,
-        input_changed,
+        _input_pair(first, second) if is_selection and first is not None and differs else None,
+        changed,
         _inner_draw(then),
         float(then.output.size) if isinstance(then.output, np.ndarray) else 1.0,
         _drawn_numbers(then) if is_location else None,
         _number(first) if is_location else math.nan,
         max(_rounding(first), _rounding(second)),
-        _input_text(first, second) if moved or input_changed else "",
+        _input_text(first, second) if differs else "",
         *(_number(then.read[READ.index(key)]) for key in _NUMBER_COLUMNS),
     )
+
+
+def _norms(moves: Any, nonzero: Any) -> tuple[float, ...]:
+    """Return the l1, l2 and linf distances of two inputs; NaN without numbers."""
+    if moves is None:
+        return (math.nan,) * 3
+    if nonzero.size <= 1:
+        return (float(np.sum(nonzero)),) * 3
+    return float(np.sum(nonzero)), float(np.linalg.norm(nonzero)), float(np.max(nonzero))
 
 
 def _input_change(first: Any, second: Any) -> int:

@@ -121,12 +121,12 @@ class Primitive:
                 f"{name}: keys must be of {', '.join(_TEXTS + READ)}, got {unknown[0]!r}"
             )
         self.law = entry.get("law", "opaque")
-        if self.law not in LAWS:
-            raise WrongPrimitive(f"{name}: law must be one of {', '.join(LAWS)}, got {self.law!r}")
-        if entry.get("norm", "l1") not in NORMS:
-            raise WrongPrimitive(
-                f"{name}: norm must be one of {', '.join(NORMS)}, got {entry['norm']!r}"
-            )
+        options = ("law", self.law, tuple(LAWS)), ("norm", entry.get("norm", "l1"), NORMS)
+        for key, value, known in options:
+            if value not in known:
+                raise WrongPrimitive(
+                    f"{name}: {key} must be one of {', '.join(known)}, got {value!r}"
+                )
         texts = {READ.index(key): str(entry[key]) for key in READ if key in entry}
         codes = {
             place: _compile_expression(name, READ[place], text) for place, text in texts.items()

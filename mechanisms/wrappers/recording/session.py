@@ -43,7 +43,7 @@ from .patches import (
     resolve,
     traced,
 )
-from .primitives import Primitive, WrongPrimitive, parameters_of
+from .primitives import Primitive, WrongPrimitive
 from .recorder import Recorder, Stopped, here, running
 from .values import copied, difference, leaves
 
@@ -134,18 +134,13 @@ class RecordingSession:
         }
         for name, original in recorded_methods({**shared, **table}).items():
             primitive = table.get(name) or Primitive(name, shared[name].entry, True)
-            self.sources[name] = self._bound(primitive, original, _write_to_out)
+            self.sources[name] = BoundPrimitive(self, primitive, original, _write_to_out)
             self.patched.add(name)
         self.patches += [
             Patch(np.random, "Generator", TracedGenerator),
             Patch(np.random, "RandomState", TracedState),
         ]
         self._replace(numpy_replacements(), KINDS)
-
-    def _bound(self, primitive: Primitive, original: Any, writes: Any) -> BoundPrimitive:
-        """Return a primitive bound to the function that draws."""
-        names, defaults = parameters_of(original, primitive.entry.get("arguments", ""))
-        return BoundPrimitive(self, primitive, original, names, defaults, writes)
 
     def _patch_all(self) -> None:
         """Patch every primitive that exists and is not patched yet."""
@@ -180,7 +175,7 @@ class RecordingSession:
         if isinstance(holder, type) and isinstance(raw, (staticmethod, classmethod)):
             wrapper, found = type(raw), raw.__func__
         in_place = name.startswith("torch.Tensor.") and name.endswith("_")
-        made = self._bound(primitive, found, _write_to_self if in_place else None)
+        made = BoundPrimitive(self, primitive, found, _write_to_self if in_place else None)
         primitive.check(made.names)
         call = _recording_call(made)
         replaced = getattr(holder, attribute)
@@ -335,8 +330,7 @@ class RecordingSession:
                 if then.primitive.name != call.primitive.name:
                     found.add(("calls", index))
                     break
-                is_drawn = left_out is not None and then.primitive.source
-                if not is_drawn or without_record(then, call, *left_out) is None:
+                if without_record(then, call, left_out) is None:
                     found.update((kind, index) for kind, _ in compared(then, call))
         return [list(each) for each in sorted(found)][:10_000]
 

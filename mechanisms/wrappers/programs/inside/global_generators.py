@@ -133,7 +133,7 @@ def fingerprint() -> tuple[Any, ...]:
     """Return a value that changes if any global generator is drawn from. The cost is a few
     microseconds per generator.
     """
-    found: list[Any] = [hash(random.getstate()), *_legacy_state()]
+    found: list[Any] = [hash(random.getstate()), _legacy_state()]
     found += [ctypes.string_at(place, _STATE_BYTES) for place in _numba_places()]
     with contextlib.suppress(KeyError, AttributeError, RuntimeError):
         found.append(bytes(sys.modules["torch"].get_rng_state().numpy()))
@@ -156,17 +156,15 @@ def seeded(words: list[int]) -> Iterator[None]:
         restore(before)
 
 
-def _legacy_state() -> list[Any]:
+def _legacy_state() -> Any:
     """Return the state of NumPy's legacy generator, read from memory: its own getter takes twenty
     times as long.
     """
-    try:
+    with contextlib.suppress(AttributeError):
         found = np.random.get_bit_generator()  # type: ignore[attr-defined, unused-ignore]
         if type(found).__name__ == "MT19937":
-            return [ctypes.string_at(found.ctypes.state_address, _STATE_BYTES)]
-    except AttributeError:
-        pass
-    return [repr(np.random.get_state(legacy=False))]
+            return ctypes.string_at(found.ctypes.state_address, _STATE_BYTES)
+    return repr(np.random.get_state(legacy=False))
 
 
 def _numba_places() -> tuple[int, ...]:

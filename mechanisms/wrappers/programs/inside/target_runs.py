@@ -91,12 +91,8 @@ def check_call(found: Any, name: str, kwargs: dict[str, Any]) -> None:
     """Raise UnusableTarget unless a target can be called as f(dataset, size, rng)."""
     run = getattr(found, "sample", found)
     if not callable(run):
-        cls, hint = type(found), ""
-        if cls.__module__.partition(".")[0] not in ("builtins", "numpy", "types"):
-            methods = [key for key in dir(cls) if key[0] != "_" and callable(getattr(cls, key))]
-            hint = f": name a method of it, as in {name}.{methods[0]}" if methods else ""
         raise UnusableTarget(
-            f"target must be a mechanism or a function, {name} is of type {cls.__name__}{hint}"
+            f"target must be a mechanism or a function, {name} is of type {type(found).__name__}"
         )
     try:
         signature = inspect.signature(run)
@@ -111,56 +107,46 @@ def check_call(found: Any, name: str, kwargs: dict[str, Any]) -> None:
         ) from None
 
 
-def _checked(value: Any, holds: Any) -> Any:
-    """Return the value. Raise ValueError unless its rule holds."""
-    if not holds:
-        raise ValueError
-    return value
+def _is_count(least: int) -> Callable[[Any], bool]:
+    """Return a test for whole numbers of at least `least`."""
+    kinds = (numbers.Integral, float)
+    return lambda value: (
+        isinstance(value, kinds)
+        and not isinstance(value, bool)
+        and int(value) == value
+        and least <= value <= _MAX_RUNS
+    )
 
 
-def _read_integer(value: Any, least: int) -> int:
-    """Return a whole number of at least `least`. Raise ValueError for anything else."""
-    _checked(value, isinstance(value, (numbers.Integral, float)) and not isinstance(value, bool))
-    # largest number of runs
-    return int(_checked(value, int(value) == value and least <= value <= 10**12))
+def _are_texts(values: Any) -> bool:
+    """Return whether a list or another collection contains texts only."""
+    return not isinstance(values, str) and all(isinstance(value, str) for value in values)
 
 
-def _read_reasons(value: Any) -> Dict[str, str]:
-    """Return a dict of texts. Raise ValueError for anything else."""
-    _checked(value, isinstance(value, dict))
-    return dict(zip(map(_read_text, value), map(_read_text, value.values())))
+def _are_reasons(value: Any) -> bool:
+    """Return whether a value is a dict of texts."""
+    return isinstance(value, dict) and _are_texts([*value, *value.values()])
 
 
-def _read_text(value: Any) -> Any:
-    """Return a text. Raise ValueError for anything else."""
-    return _checked(value, isinstance(value, str))
+_MAX_RUNS = 10**12  # largest number of runs
 
-
-# attribute -> rule in messages, function that reads the value, default
+# attribute -> rule in messages, test, conversion, default
 _ATTRIBUTES: Dict[str, Any] = {
-    "batch": ("be a positive integer", lambda value: _read_integer(value, 1), None),
-    "trials": ("be an integer, at least 1000", lambda value: _read_integer(value, 1000), None),
-    "rounds": ("be a positive integer", lambda value: _read_integer(value, 1), None),
+    "batch": ("be a positive integer", _is_count(1), int, None),
+    "trials": ("be an integer, at least 1000", _is_count(1000), int, None),
+    "rounds": ("be a positive integer", _is_count(1), int, None),
     "seeded": (
         "be True or False",
-        # accepts NumPy's booleans too
-        lambda value: _checked(str(value), str(value) in ("True", "False")) == "True",
+        lambda value: str(value) in ("True", "False"),  # accepts NumPy's booleans too
+        lambda value: str(value) == "True",
         True,
     ),
-    "expected_failures": ("be a dict of checks and reasons, both texts", _read_reasons, {}),
-    "expected_findings": ("be a dict of kinds and reasons, both texts", _read_reasons, {}),
-    "features": (
-        "be a function of the outputs",
-        lambda value: _checked(True, callable(value)),
-        False,
-    ),
-    "notes": (
-        "be a list of texts",
-        lambda value: list(map(_read_text, _checked(value, not isinstance(value, str)))),
-        [],
-    ),
-    "cause": ("be a text", _read_text, ""),
-    "guessed": ("be a text", _read_text, ""),
+    "expected_failures": ("be a dict of checks and reasons, both texts", _are_reasons, dict, {}),
+    "expected_findings": ("be a dict of kinds and reasons, both texts", _are_reasons, dict, {}),
+    "features": ("be a function of the outputs", callable, callable, False),
+    "notes": ("be a list of texts", _are_texts, list, []),
+    "cause": ("be a text", lambda value: isinstance(value, str), str, ""),
+    "guessed": ("be a text", lambda value: isinstance(value, str), str, ""),
 }
 
 
@@ -169,12 +155,13 @@ def attributes_of(found: Any, owner: str = "") -> Dict[str, Any]:
     value breaks the rule of its attribute.
     """
     values = {}
-    for key, (rule, read, default) in _ATTRIBUTES.items():
+    for key, (rule, holds, convert, default) in _ATTRIBUTES.items():
         value = getattr(found, key, None)
-        try:
-            values[key] = default if value is None else read(value)
-        except Exception:  # a value may raise anything when it is read
-            raise UnusableTarget(f"{owner}{key} must {rule}, got {short_repr(value)}") from None
+        with contextlib.suppress(Exception):  # a value may raise anything when it is read
+            if value is None or holds(value):
+                values[key] = default if value is None else convert(value)
+        if key not in values:
+            raise UnusableTarget(f"{owner}{key} must {rule}, got {short_repr(value)}")
     domain = getattr(found, "domain", None)
     if isinstance(domain, (bool, numbers.Number, str, bytes, list, tuple, set)) or (
         isinstance(domain, dict) and "kind" not in domain
@@ -205,19 +192,16 @@ def check_attribute_names(found: Any, name: str, plain: bool) -> List[str]:
 
     Other functions may have any attributes: notes on misspelled names are returned.
     """
-    notes = []
-    for key in vars(found) if inspect.isfunction(found) else ():
-        if key[:1] == "_" or key in _KNOWN_KEYS:
-            continue
-        near = difflib.get_close_matches(key, _KNOWN_KEYS, 1, 0.8)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        if plain:
-            raise UnusableTarget(
-                f"a target has the keys {', '.join(_KNOWN_KEYS)}, got {name}.{key}{hint}"
-            )
-        if near:
-            notes.append(f"{name}.{key} is unknown and ignored{hint}")
-    return notes
+    names = vars(found) if inspect.isfunction(found) else ()
+    unknown = [key for key in names if key[:1] != "_" and key not in _KNOWN_KEYS]
+    hints = {key: difflib.get_close_matches(key, _KNOWN_KEYS, 1, 0.8) for key in unknown}
+    texts = {k: f"; did you mean {near[0]}?" if near else "" for k, near in hints.items()}
+    if plain and unknown:
+        raise UnusableTarget(
+            f"a target has the keys {', '.join(_KNOWN_KEYS)}, got {name}.{unknown[0]}"
+            f"{texts[unknown[0]]}"
+        )
+    return [f"{name}.{k} is unknown and ignored{text}" for k, text in texts.items() if text]
 
 
 def is_target(found: Any) -> bool:
@@ -232,9 +216,9 @@ def is_target(found: Any) -> bool:
         return False
 
 
-def is_missing(name: str, place: str) -> bool:
+def is_missing(name: str | None, place: str) -> bool:
     """Return whether a module that was not found, or its library, is not installed; False if the
-    library or a file is at fault.
+    library or a file is at fault, or no module is missing.
     """
     if not name or place == name or place.startswith(name + "."):
         return bool(name)
@@ -344,9 +328,10 @@ def joined(results: list[Any]) -> list[Any]:
     for kind, same in itertools.groupby(results, _join_key):
         each = list(same)
         if isinstance(kind, tuple):
-            found.append(np.concatenate(each))
-        else:
-            found.append([item for part in each for item in part] if kind is list else each[0])
+            each = [np.concatenate(each)]
+        elif kind is list:
+            each = [list(itertools.chain.from_iterable(each))]
+        found.append(each[0])
     return found
 
 
@@ -382,8 +367,8 @@ class DatasetCache:
 
     def __init__(self) -> None:
         self.entries: dict[int | None, tuple[Any, codec.Blobs]] = {}
-        # frames, their state before the first run, and the number of batches since
-        self.ready: dict[int | None, tuple[Any, Any, int]] = {}
+        # frames, their state before the first run, and the number of batches that are still checked
+        self.frames: dict[int | None, tuple[Any, Any, int]] = {}
 
     def copy(self, header: codec.Message, blobs: codec.Blobs) -> tuple[Any, Any]:
         """Return a fresh copy of a request's dataset, and its state before the run; None for the
@@ -392,23 +377,19 @@ class DatasetCache:
         key: int | None = header.get("key")
         if "data" in header:
             self.entries[key] = header["data"], blobs
-            self.ready.pop(key, None)
-        # changes of a copy cannot affect the next batch, so only the first calls are checked
-        if key in self.ready:
-            built, before, watched = self.ready[key]
-            self.ready[key] = built, before, watched + 1
-            # after 8 batches, a frame is no longer checked for changes
-            shown = before if watched + 1 < 8 else None
-            return dataframe_backends.shallow_copy(built), shown
-        try:
-            dataset = codec.unpack(*self.entries[key])
-        except dataframe_backends.UnsupportedData as error:
-            raise UnusableTarget(f"the dataset cannot be built here: {error}") from None
-        before, light = state_of(dataset), dataframe_backends.shallow_copy(dataset)
-        if key is not None and light is not None:
-            self.ready[key] = dataset, before, 0
-            return light, before
-        return dataset, before
+            self.frames.pop(key, None)
+        if key not in self.frames:
+            try:
+                dataset = codec.unpack(*self.entries[key])
+            except dataframe_backends.UnsupportedData as error:
+                raise UnusableTarget(f"the dataset cannot be built here: {error}") from None
+            if key is None or dataframe_backends.shallow_copy(dataset) is None:
+                return dataset, state_of(dataset)
+            # changes of a copy cannot affect the next batch, so only the first batches are checked
+            self.frames[key] = dataset, state_of(dataset), 8
+        dataset, before, left = self.frames[key]
+        self.frames[key] = dataset, before, left - 1
+        return dataframe_backends.shallow_copy(dataset), before if left > 0 else None
 
 
 def state_of(value: Any) -> Any:

@@ -327,17 +327,18 @@ class Server:
     ) -> codec.Message:
         """Return TARGETS of the target file."""
         found = getattr(self.module, "TARGETS", {}) if hasattr(self.module, "__file__") else {}
+        file = os.path.basename(self.place)
         if not isinstance(found, dict):
             raise target_runs.UnusableTarget(
-                f"TARGETS must be a dict of names and declarations, got {short_repr(found)}"
+                f"{file}: TARGETS must be a dict of names and declarations, got {short_repr(found)}"
             )
         for name, declaration in found.items():
             is_named = isinstance(name, str) and name.isidentifier()
             is_kind = isinstance(declaration, dict) and isinstance(declaration.get("kind"), str)
             if not is_named or not is_kind:
                 raise target_runs.UnusableTarget(
-                    "TARGETS must have an identifier and a dict with a kind in each entry, got "
-                    f"{short_repr(name)}: {short_repr(declaration)}"
+                    f"{file}: each entry of TARGETS must have an identifier and a dict with a "
+                    f"kind, got {short_repr(name)}: {short_repr(declaration)}"
                 )
         return {"declared": codec.pack(found, out)}
 
@@ -433,29 +434,29 @@ class Server:
         """
         try:
             yield
-        except MemoryError:
-            raise target_runs.UnusableTarget(f"{self.place} {what}: out of memory") from None
         except target_runs.UnusableTarget:
             raise
+        except MemoryError:
+            raise target_runs.UnusableTarget(f"{self.place} {what}: out of memory") from None
         except (Exception, SystemExit) as error:
             # says it all in a line, and may be another copy's
             if type(error).__name__ == "InvalidArgument":
                 raise target_runs.UnusableTarget(str(error)) from None
             trace = error.__traceback__
-            # without the frames of this worker and of importlib
-            while trace is not None and (
-                os.path.dirname(trace.tb_frame.f_code.co_filename) == os.path.dirname(__file__)
-                or "importlib" in trace.tb_frame.f_code.co_filename
-            ):
+            while trace is not None and _is_own(trace.tb_frame.f_code.co_filename):
                 trace = trace.tb_next
             text = "".join(traceback.format_exception(type(error), error, trace))
-            if isinstance(error, ModuleNotFoundError) and target_runs.is_missing(
-                error.name or "", self.place
-            ):
-                more = dict(more, missing=error.name)
+            missing = error.name if isinstance(error, ModuleNotFoundError) else None
+            if target_runs.is_missing(missing, self.place):
+                more = dict(more, missing=missing)
             raise target_runs.UnusableTarget(
                 f"{type(error).__name__}: {codec.text_of(error, str)}", text, what=what, **more
             ) from None
+
+
+def _is_own(file: str) -> bool:
+    """Return whether a frame of this file is one of the worker or of importlib."""
+    return os.path.dirname(file) == os.path.dirname(__file__) or "importlib" in file
 
 
 def _load_module(name: str, path: str, **more: Any) -> Any:
