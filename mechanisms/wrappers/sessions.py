@@ -272,7 +272,7 @@ def interactive(
         query_list = [corner(queries)] if isinstance(queries, dict) else list(queries)
         adversary = Adversary([query_list], rounds or max(10, len(query_list)))
     adversary = as_adversary(adversary)
-    total = int(rounds or getattr(adversary, "rounds", 10))
+    total = int(getattr(adversary, "rounds", 10) if rounds is None else rounds)
     return Interactive(session, adversary, queries, total, None, declared)
 
 

@@ -345,36 +345,29 @@ def columns_of(dataset: Any) -> dict[str, list[Any]]:
 
     The dataset is a frame, columns, records, or an array (columns c0, c1, ...).
     """
-    found: dict[Any, Any]
     try:
         if library_name(dataset) not in ("", "networkx"):
-            found = values_of(to_parts(dataset))
-        elif isinstance(dataset, dict):
-            found = {
-                name: np.asarray(v).tolist() if isinstance(v, np.ndarray) else list(v)
-                for name, v in dataset.items()
-            }
+            dataset = values_of(to_parts(dataset))
         elif isinstance(dataset, list) and dataset and isinstance(dataset[0], dict):
             names = dict.fromkeys(name for record in dataset for name in record)
-            found = {name: [record.get(name) for record in dataset] for name in names}
-        else:
+            dataset = {name: [record.get(name) for record in dataset] for name in names}
+        elif not isinstance(dataset, dict):
             table = np.asarray(dataset)
             table = table[:, None] if table.ndim == 1 else table
-            found = {f"c{i}": column.tolist() for i, column in enumerate(table.T)}
+            dataset = {f"c{i}": column for i, column in enumerate(table.T)}
+        found = {str(name): list(map(_plain, values)) for name, values in dataset.items()}
     except (UnsupportedData, AttributeError, TypeError, ValueError, IndexError) as error:
         raise MechanismFailed(
             f"a query needs a table as its dataset, got {short_repr(dataset)}: {error_text(error)}"
         ) from None
     if len(set(map(len, found.values()))) > 1:
-        raise MechanismFailed(
-            "a query needs columns of one length, got "
-            f"{', '.join(f'{name}: {len(v)}' for name, v in found.items())}"
-        )
-    return {str(name): [_plain(value) for value in values] for name, values in found.items()}
+        lengths = ", ".join(f"{name}: {len(values)}" for name, values in found.items())
+        raise MechanismFailed(f"a query needs columns of one length, got {lengths}")
+    return found
 
 
 def _plain(value: Any) -> Any:
     """Return a value as a Python value; None for NaN."""
-    if isinstance(value, float) and math.isnan(value):
-        return None
-    return value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and math.isnan(value) else value

@@ -36,6 +36,7 @@ of its fields. The dataset is a fresh copy in every batch and must not be change
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import os
 import time
@@ -171,11 +172,9 @@ class Target:
             self._use_file()
             return
         argv = self.command
-        is_list = not isinstance(argv, str) and all(
-            isinstance(part, str) and "\0" not in part for part in argv
-        )
         folder = os.path.abspath(os.path.expanduser(self.cwd or ""))
-        if not is_list or not argv[0]:
+        texts = () if isinstance(argv, str) else [part for part in argv if isinstance(part, str)]
+        if len(texts) < len(argv) or not texts[0] or "\0" in "".join(texts):
             raise InvalidArgument(
                 f"Target: command must be a list of texts, the program first, got {argv!r}"
             )
@@ -305,12 +304,10 @@ class Target:
         TargetError
             If the interpreter, the library, the file or the name is missing, or the file raises.
         """
-        with self._state.lock:
-            if self._state.about is None:
-                self._state.about = self._described()
-            return self._state.about
+        return self._description
 
-    def _described(self) -> Json:
+    @functools.cached_property
+    def _description(self) -> Json:
         if self.command:
             try:
                 with borrowed_worker(self.slot_of_program, self.time_limit) as program:
@@ -409,16 +406,14 @@ class Target:
         self._state.closed += 1
         close_all(self.slot_of_program if self.command else self._slot)
 
-    @property
+    @functools.cached_property
     def _slot(self) -> Interpreter:
         """Worker slot of the target file."""
         if self.command:
             raise InvalidArgument(
                 f"{self.__name__} is a program: only Python targets can be inspected"
             )
-        if self._state.slot is None:
-            self._state.slot = interpreter_slot(self.file, self.python, self.memory_limit)
-        return self._state.slot
+        return interpreter_slot(self.file, self.python, self.memory_limit)
 
     @property
     def slot_of_program(self) -> ProgramSlot:

@@ -44,7 +44,8 @@ def main() -> None:
             datasets[request["dataset"]] = json.dumps(request["value"])
             continue
         low, high, *_ = request["seed"]
-        size, dataset, outputs = request["size"], datasets[request["dataset"]], []
+        size, dataset = request["size"], datasets[request["dataset"]]
+        outputs: list[Any] = []
         for i in range(size if one else 1):
             seed = (low + (high << 32) + 0x9E3779B97F4A7 * i) % SEEDS
             found = _run_program(command, 1 if one else size, seed, dataset)

@@ -106,7 +106,7 @@ def environments() -> dict[str, Environment]:
     for path in sorted(FOLDER.glob("*/environments.toml")):
         targets = tuple(sorted(file.name for file in path.parent.glob("*_targets.py")))
         for name, table in tomllib.loads(path.read_text(encoding="utf-8")).items():
-            pins = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
+            pins: Json = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
             try:
                 found[name] = Environment(name, targets=targets, **pins)
             except TypeError as error:
@@ -441,8 +441,6 @@ class TargetState:
     """State of a target that its threads share."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    about: Json | None = None
-    slot: Interpreter | None = None
     seconds: float = 0.0
     runs: int = 0
     closed: int = 0  # number of calls of `close`

@@ -162,17 +162,6 @@ def _form(value: Any) -> str:
     return "None" if value is None else type(value).__name__
 
 
-def _form(value: Any) -> tuple[Any, str]:
-    """Return the dtype and shape of a number or an array of numbers, or the type of another value;
-    and the form as text.
-    """
-    if isinstance(value, (int, float, np.generic, np.ndarray)):
-        array = np.asarray(value)
-        if not array.dtype.hasobject:
-            return (array.dtype, array.shape), f"{array.dtype} {array.shape}"
-    return type(value), "None" if value is None else type(value).__name__
-
-
 def without_record(then: Call, now: Call, left_out: tuple[int, int] | None) -> Any:
     """Return a generator's draw for each record, or its permutation of them, without the record
     that is left out, given as (number of records, index of the record).

@@ -87,8 +87,8 @@ class Recorder:
             output = made.original(*args, **kwargs)
             is_noise = primitive.source and primitive.law in LOCATION_LAWS
             if is_noise and len(inside) < _MAX_INNER_DRAWS:
-                read = made.reads(args, kwargs)
-                inside.append((primitive.law, read[INPUT], read[SCALE], copied(output)))
+                values = made.reads(args, kwargs)
+                inside.append((primitive.law, values[INPUT], values[SCALE], copied(output)))
             return output
         if len(self.calls) & 63 == 63:
             if len(self.calls) >= MOST:

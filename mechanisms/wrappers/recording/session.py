@@ -357,26 +357,32 @@ class RecordingSession:
     def past(self, key: int, dataset: Any, seed: int) -> list[str]:
         """Return the generators that a replayed run still draws from, bypassing the primitives."""
         # by `type`: a dead weak proxy raises on access to its class
-        kinds = (np.random.BitGenerator, random.Random)
+        kinds, own = (np.random.BitGenerator, random.Random), getattr(random, "_inst", None)
         known = [
             g
             for g in gc.get_objects()
-            if issubclass(type(g), kinds) and not isinstance(g, random.SystemRandom)
+            if issubclass(type(g), kinds)
+            and g is not own
+            and not isinstance(g, random.SystemRandom)
         ]
-        words = np.random.SeedSequence(seed).generate_state(4).tolist()
-        self.seed(words)
+        self.seed(np.random.SeedSequence(seed).generate_state(4).tolist())
         before, states = self.snapshot(), [_generator_state(g) for g in known]
         self._run_once(dataset, seed, self.recorders[key])
         after = self.snapshot()
         report = {f"the generator of {k}" for k in before if difference(before[k], after.get(k))}
-        own = getattr(random, "_inst", None)
-        for found, state in zip(known, states):
-            if found is not own and difference(state, _generator_state(found)):
-                holders = [r for r in gc.get_referrers(found) if isinstance(r, dict)]
-                names = [k for r in holders for k, v in r.items() if v is found]
-                kept = [f" kept as {name!r}" for name in names if isinstance(name, str)]
-                report.add(f"a {type(found).__name__}{''.join(kept[:1])}")
+        report.update(
+            f"a {type(found).__name__}{_name_in_use(found)}"
+            for found, state in zip(known, states)
+            if difference(state, _generator_state(found))
+        )
         return sorted(report)[:8]
+
+
+def _name_in_use(found: Any) -> str:
+    """Return the name under which a dict, such as the attributes of an object, holds an object."""
+    holders = [each for each in gc.get_referrers(found) if isinstance(each, dict)]
+    names = [key for each in holders for key, value in each.items() if value is found]
+    return "".join([f" kept as {name!r}" for name in names if isinstance(name, str)][:1])
 
 
 def _recording_call(made: BoundPrimitive) -> Callable[..., Any]:

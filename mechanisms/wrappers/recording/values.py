@@ -50,10 +50,10 @@ def difference(a: Any, b: Any, at: str = "", deep: int = 0, objects: bool = True
     kind = type(a)
     if kind is not type(b):
         return f"{at or 'it'} is of type {kind.__name__} and {type(b).__name__}"
+    if kind in (float, complex):
+        return _array_difference(np.asarray(a), np.asarray(b), at)
     if kind in _PLAIN:
-        bitwise = kind in (float, complex)
-        same = np.asarray(a).tobytes() == np.asarray(b).tobytes() if bitwise else a == b
-        return "" if same else f"{at or 'it'} is {_short_repr(a)} and {_short_repr(b)}"
+        return "" if a == b else f"{at or 'it'} is {_short_repr(a)} and {_short_repr(b)}"
     if a is b or deep > _MAX_DEPTH:
         return ""
     if isinstance(a, (np.ndarray, np.generic)):

@@ -208,7 +208,7 @@ def unpack(value: Any, blobs: Any) -> Any:
     return found if name is None else stand_in(name, found.__class__, names)(found)
 
 
-def _build_stand_in(tag: str, name: str, parts: dict[str, Any]) -> Any:
+def _build_stand_in(tag: str, name: Any, parts: dict[str, Any]) -> Any:
     """Return a stand-in of the class `name`, with the parts of the object as attributes."""
     inner = list(map(tuple, parts.pop("parts", ())))
     kind, key = stand_in(name, _STAND_INS[tag]), "text" if tag == "exception" else "value"

@@ -19,10 +19,10 @@ if __name__ == "__main__" and sys.path and sys.path[0] == __file__.rpartition("/
     del sys.path[0]  # the folder of this script, whose modules must not shadow the package's
 
 import ast
-import collections
 import contextlib
 import dataclasses
 import enum
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -373,7 +373,7 @@ class KeptCall:
         }
         function, default_rng = eval(self.found["spelled"], space), np.random.default_rng
         if held:
-            np.random.default_rng = lambda own=None: default_rng(seed if own is None else own)
+            np.random.default_rng = functools.partial(_seeded_rng, default_rng, seed)
         signal.signal(signal.SIGALRM, _too_slow)
         signal.setitimer(signal.ITIMER_REAL, limit, 1.0)
         try:
@@ -399,6 +399,11 @@ class KeptCall:
         value = self.value(name)
         role, moved = _effect(self, name, value)
         return len(value) if hasattr(value, "__len__") else 0, role, name, moved
+
+
+def _seeded_rng(default_rng: Any, default: int, seed: Any = None) -> Any:
+    """Return a generator from a seed, with a seed by default."""
+    return default_rng(default if seed is None else seed)
 
 
 def fitted(owner: Any) -> Json:
@@ -776,7 +781,7 @@ def main() -> None:
     for script in request["scripts"]:
         with contextlib.suppress(BaseException), contextlib.redirect_stdout(io.StringIO()):
             runpy.run_path(script, run_name="__main__")
-    recorder.busy, answered, spent = True, set(), collections.Counter()
+    recorder.busy, answered, spent = True, set(), dict.fromkeys(request["spelled"], 0.0)
     share = max(2 * request["seconds"] / max(len(request["spelled"]), 1), _SECONDS)
     for found in [*itertools.chain.from_iterable(calls.values()), *request["calls"]]:
         function = found["function"]

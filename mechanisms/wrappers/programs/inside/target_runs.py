@@ -109,7 +109,7 @@ def check_call(found: Any, name: str, kwargs: dict[str, Any]) -> None:
 
 def _is_count(least: int) -> Callable[[Any], bool]:
     """Return a test for whole numbers of at least `least`."""
-    kinds = (numbers.Integral, float)
+    kinds: Any = (numbers.Integral, float)
     return lambda value: (
         isinstance(value, kinds)
         and not isinstance(value, bool)

@@ -244,20 +244,25 @@ class Server:
                 raised = error.with_traceback(None)
         self.hears = max(self.hears - 1, 0)
         left = target_runs.running_children()
-        if left > _MAX_LEFT:
-            raise target_runs.NoOutput(
-                f"mechanism leaves processes behind: {left} still run after a batch; it must end "
-                "what it starts"
-            )
-        if before is not None and target_runs.state_of(dataset) != before:
-            raise target_runs.NoOutput(
-                "mechanism changes its dataset in place; the dataset must stay unchanged"
-            )
-        if raised is None and self._is_output_reused(value):
-            raise target_runs.NoOutput(
-                "mechanism returns the same buffer in every call: an output changes with the next "
-                "call; return a new array each time"
-            )
+        faults = (
+            (
+                left > _MAX_LEFT,
+                f"leaves processes behind: {left} still run after a batch; it must end what it "
+                "starts",
+            ),
+            (
+                before is not None and target_runs.state_of(dataset) != before,
+                "changes its dataset in place; the dataset must stay unchanged",
+            ),
+            (
+                raised is None and self._is_output_reused(value),
+                "returns the same buffer in every call: an output changes with the next call; "
+                "return a new array each time",
+            ),
+        )
+        for is_fault, text in faults:
+            if is_fault:
+                raise target_runs.NoOutput(f"mechanism {text}")
         reply = {"draws": draws, "warned": warned}
         try:
             if raised is not None:
