@@ -88,6 +88,8 @@ class Call:
     def other_arguments(self) -> dict[str, Any]:
         """Return the arguments that no expression uses, by name."""
         names, first = self.made.names, self.made.place
+        if len(self.args) <= first and not self.kwargs:
+            return {}
         found = {
             names[i] if i < len(names) else f"argument {i}": value
             for i, value in enumerate(self.args)
@@ -132,10 +134,11 @@ def compared(then: Call, call: Call) -> list[tuple[str, str]]:
         text = "" if same else difference(first, second, objects=False)
         if text:
             found.append((kinds.get(key, "parameter"), f"{name}: {key} {text}"))
+    first, second = then.read[INPUT], call.read[INPUT]
     # the input of an opaque primitive may be a dataset of any size
-    forms = [_form(each.read[INPUT]) for each in (then, call)]
-    if call.primitive.law != "opaque" and forms[0] != forms[1]:
-        found.append(("shape", f"{name}: input is {forms[0]} and {forms[1]}"))
+    is_plain = type(first) is type(second) and type(first) in PLAIN
+    if not is_plain and call.primitive.law != "opaque" and _form(first) != _form(second):
+        found.append(("shape", f"{name}: input is {_form(first)} and {_form(second)}"))
     # of the other arguments, the first one that differs
     others, now = then.other_arguments(), call.other_arguments()
     for key in {**others, **now}:

@@ -434,14 +434,15 @@ def _watched(seconds: float) -> Iterator[None]:
     def stop(*_: Any) -> None:
         raise Stopped
 
-    before = signal.signal(signal.SIGALRM, stop)
+    handler, timer = signal.signal(signal.SIGALRM, stop), (0.0, 0.0)
     try:
         try:
             # repeated in case a callback swallows the exception
-            signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
+            timer = signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
             yield
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
     finally:  # again, in case the exception arrived in between
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, handler or signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, *timer)

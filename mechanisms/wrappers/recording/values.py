@@ -50,6 +50,8 @@ def difference(a: Any, b: Any, at: str = "", deep: int = 0, objects: bool = True
     kind = type(a)
     if kind is not type(b):
         return f"{at or 'it'} is of type {kind.__name__} and {type(b).__name__}"
+    if kind is float and a == b != 0:  # the most frequent kind
+        return ""
     if kind in (float, complex):
         return _array_difference(np.asarray(a), np.asarray(b), at)
     if kind in _PLAIN:
@@ -181,18 +183,15 @@ def leaves(value: Any) -> tuple[Any, list[str]]:
             collect(part.reshape(-1).tolist(), deep + 1)
         elif isinstance(part, dict):
             collect(list(part.values()), deep)
+        elif isinstance(part, (list, tuple)) and part and {*map(type, part)} <= {float, int}:
+            numbers.append(_as_floats(part))
         elif isinstance(part, (list, tuple)):
-            if part and all(type(v) in (float, int) for v in part):
-                numbers.append(_as_floats(part))
-                return
             for each in part:
                 collect(each, deep + 1)
+        elif _field_values(part) is not None:
+            collect(_field_values(part), deep + 1)
         else:
-            fields = _field_values(part)
-            if fields is None:
-                texts.append(_short_repr(part).strip("'"))
-            else:
-                collect(fields, deep + 1)
+            texts.append(_short_repr(part).strip("'"))
 
     collect(value)
     return (np.concatenate(numbers) if numbers else np.zeros(0)), texts
