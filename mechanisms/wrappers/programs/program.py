@@ -119,6 +119,14 @@ def dataset_json(value: Any) -> Any:
     Arrays and tuples become lists, frames dicts of columns, graphs nodes and edges. NaN, infinities
     and dates become texts.
     """
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return float(value)
+        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(float(value))]
+    if isinstance(value, int):
+        return int(value)
     if library_name(value):
         parts = to_parts(value)
         if "nodes" in parts:
@@ -127,18 +135,11 @@ def dataset_json(value: Any) -> Any:
     if isinstance(value, np.datetime64 | np.timedelta64 | datetime.date):
         return str(value)
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "fiubU":
-        value = value.tolist()
+        return dataset_json(value.tolist())
     if isinstance(value, list | tuple):
         return [dataset_json(part) for part in value]
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {key: dataset_json(part) for key, part in value.items()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(float(value))]
-    for kind in (bool, str, int, float):
-        if isinstance(value, kind):
-            return kind(value)
-    if value is None:
-        return None
     raise MechanismFailed(
         "a dataset for a program must be representable in JSON, got one with a "
         f"{type(value).__name__}"
