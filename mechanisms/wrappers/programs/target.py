@@ -173,7 +173,7 @@ class Target:
             return
         argv = self.command
         folder = os.path.abspath(os.path.expanduser(self.cwd or ""))
-        texts = () if isinstance(argv, str) else [part for part in argv if isinstance(part, str)]
+        texts = [part for part in argv if isinstance(part, str) and not isinstance(argv, str)]
         if len(texts) < len(argv) or not texts[0] or "\0" in "".join(texts):
             raise InvalidArgument(
                 f"Target: command must be a list of texts, the program first, got {argv!r}"
