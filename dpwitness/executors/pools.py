@@ -24,7 +24,7 @@ from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.executors.specs import parse
 from dpwitness.mechanisms.wrappers.programs.supervisor import PARENT_DEATH_SIGNAL, prctl
-from dpwitness.mechanisms.wrappers.programs.worker_process import close_idle
+from dpwitness.mechanisms.wrappers.programs.worker_process import close_all
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -190,7 +190,7 @@ def remote_cluster(address: str) -> Iterator[Executor]:
                         )
             yield DaskExecutor(client, remote=True)
             with suppress(Exception):
-                client.run(close_idle, on_error="ignore")
+                client.run(close_all, busy=False, on_error="ignore")
 
 
 class DaskExecutor(Executor):

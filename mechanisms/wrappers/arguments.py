@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import importlib
 import inspect
 import random
 import sys
@@ -21,7 +22,7 @@ GENERATORS = ("rng", "generator", "random_generator", "prng", "gen", "np_random"
 SEEDS = ("rng", "random_state", "seed", *GENERATORS[1:], "rs", "key")
 
 _KEYWORD_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-_POSITIONAL_KINDS = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+POSITIONAL_KINDS = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def parameters(function: Any) -> Optional[List[inspect.Parameter]]:
@@ -54,7 +55,8 @@ def randomness_argument(function: Any) -> Callable[[Any], Dict[str, Any]]:
     name = keyword(function)
     if name is None:
         return lambda rng: {}
-    make = _maker(next(p for p in parameters(function) or [] if p.name == name))
+    taken = next(p for p in parameters(function) or [] if p.name == name)
+    make = _FROM_RNG[_kind_of_randomness(taken)]
     return lambda rng: {str(name): make(rng)}
 
 
@@ -63,37 +65,46 @@ def _seed(rng: Any) -> int:
     return int(rng.integers(2**32))
 
 
-def _maker(taken: inspect.Parameter) -> Callable[[Any], Any]:
-    """Return a function of the generator that makes the argument of one parameter.
+# how to make the randomness from the audit's generator
+_FROM_RNG: Dict[str, Callable[[Any], Any]] = {
+    "random": lambda rng: random.Random(_seed(rng)),
+    "RandomState": lambda rng: np.random.RandomState(_seed(rng)),
+    "torch": lambda rng: sys.modules["torch"].Generator().manual_seed(_seed(rng)),
+    "jax": lambda rng: sys.modules["jax"].random.PRNGKey(_seed(rng)),
+    "seed": _seed,
+    "generator": lambda rng: rng,
+}
 
-    The kind of object follows from the annotation, else from an integer default, else from the
-    name.
+
+def _kind_of_randomness(taken: inspect.Parameter) -> str:
+    """Return the kind of object that one parameter receives, a key of `_FROM_RNG`.
+
+    The default decides if it is a generator, then the annotation, then the name; an integer default
+    or annotation asks for a seed.
     """
     note = taken.annotation
-    text = (
-        note
-        if isinstance(note, str)
-        else f"{getattr(note, '__module__', '')}.{getattr(note, '__name__', note)}"
+    if not isinstance(note, str):
+        note = f"{getattr(note, '__module__', '')}.{getattr(note, '__name__', note)}"
+    of_default = (
+        ("random", taken.default is random or isinstance(taken.default, random.Random)),
+        (
+            "RandomState",
+            taken.default is np.random or isinstance(taken.default, np.random.RandomState),
+        ),
     )
-    integer_default = type(taken.default) is int
-    if taken.default is random or isinstance(taken.default, random.Random):
-        return lambda rng: random.Random(_seed(rng))
-    if (
-        taken.default is np.random
-        or isinstance(taken.default, np.random.RandomState)
-        or "RandomState" in text
-        or (taken.name == "rs" and "int" not in text and not integer_default)
-    ):
-        return lambda rng: np.random.RandomState(_seed(rng))
-    if "random.Random" in text or text == "Random":
-        return lambda rng: random.Random(_seed(rng))
-    if "torch" in text:
-        return lambda rng: sys.modules["torch"].Generator().manual_seed(_seed(rng))
-    if taken.name == "key" and "jax" in sys.modules:
-        return lambda rng: sys.modules["jax"].random.PRNGKey(_seed(rng))
-    if taken.name in GENERATORS and not integer_default and text.rpartition(".")[2] != "int":
-        return lambda rng: rng
-    return _seed
+    of_annotation = (
+        ("RandomState", "RandomState" in note),
+        ("random", "random.Random" in note or note == "Random"),
+        ("torch", "torch" in note),
+        ("jax", taken.name == "key" and "jax" in sys.modules),
+        ("seed", type(taken.default) is int or note.rpartition(".")[2] == "int"),
+    )
+    of_name = (
+        ("RandomState", taken.name == "rs" and "int" not in note),
+        ("generator", taken.name in GENERATORS),
+    )
+    rules = (*of_default, *of_annotation, *of_name, ("seed", True))
+    return next(kind for kind, holds in rules if holds)
 
 
 def seeding_notes(function: Any, name: str) -> Tuple[str, ...]:
@@ -103,32 +114,30 @@ def seeding_notes(function: Any, name: str) -> Tuple[str, ...]:
         return (
             f"{name} takes no seed; numpy.random, random, secrets and torch were seeded globally",
         )
-    return (
-        f"{name} is given {found}"
-        + ("" if found in GENERATORS else ", with a new value for each run"),
-    )
+    renewed = "" if found in GENERATORS else ", with a new value for each run"
+    return (f"{name} is given {found}{renewed}",)
 
 
 def missing(function: Any, first: int = 1) -> List[str]:
     """Return the names of the required parameters that are neither among the first ones nor receive
     randomness.
     """
-    open_parameters, seed_name = parameters(function) or [], keyword(function)
-    positional = [p for p in open_parameters if p.kind in _POSITIONAL_KINDS][:first]
-    kinds = (*_POSITIONAL_KINDS, inspect.Parameter.KEYWORD_ONLY)
-    required = [
+    taken, seed_name = parameters(function) or [], keyword(function)
+    first_ones = [p.name for p in taken if p.kind in POSITIONAL_KINDS][:first]
+    return [
         p.name
-        for p in open_parameters
-        if p not in positional and p.default is p.empty and p.kind in kinds
+        for p in taken
+        if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        and p.default is p.empty
+        and p.name not in (seed_name, *first_ones)
     ]
-    return [name for name in required if name != seed_name]
 
 
 def takes_labels(function: Any) -> bool:
     """Return whether the second parameter is required and has a name for labels, as in ``fit(X,
     y)``.
     """
-    positional = [p for p in parameters(function) or [] if p.kind in _POSITIONAL_KINDS]
+    positional = [p for p in parameters(function) or [] if p.kind in POSITIONAL_KINDS]
     return (
         len(positional) > 1
         and positional[1].name in ("y", "label", "labels", "target", "targets")
@@ -140,28 +149,31 @@ def dataset_converter(function: Any) -> Callable[[Any], Any]:
     """Return a function that converts a dataset to the annotated type of the first parameter: a
     list, a pandas Series or DataFrame.
     """
-    positional = [p for p in parameters(function) or [] if p.kind in _POSITIONAL_KINDS]
+    positional = [p for p in parameters(function) or [] if p.kind in POSITIONAL_KINDS]
     note = positional[0].annotation if positional else ""
     text = note if isinstance(note, str) else str(getattr(note, "__name__", note))
     text = text.partition("[")[0].rpartition(".")[2]
-    if text in ("Series", "DataFrame"):
+    if text not in _CONVERTERS:
+        return lambda dataset: dataset
+    plain, convert = _CONVERTERS[text]
+    return lambda dataset: convert(dataset) if isinstance(dataset, plain) else dataset
 
-        def frame(dataset: Any) -> Any:
-            import pandas
 
-            return (
-                getattr(pandas, text)(dataset)
-                if isinstance(dataset, (np.ndarray, list))
-                else dataset
-            )
+def _pandas(name: str) -> Callable[[Any], Any]:
+    """Return a function that makes a Series or a DataFrame."""
 
-        return frame
-    if text in ("list", "List", "Sequence", "tuple", "Tuple"):
-        kind = tuple if text in ("tuple", "Tuple") else list
-        return lambda dataset: (
-            kind(dataset.tolist()) if isinstance(dataset, np.ndarray) else dataset
-        )
-    return lambda dataset: dataset
+    def convert(data: Any) -> Any:
+        return getattr(importlib.import_module("pandas"), name)(data)
+
+    return convert
+
+
+# name of an annotation -> classes of datasets that are converted, conversion
+_CONVERTERS: Dict[str, Tuple[Any, Callable[[Any], Any]]] = {
+    **{name: ((np.ndarray, list), _pandas(name)) for name in ("Series", "DataFrame")},
+    **dict.fromkeys(("list", "List", "Sequence"), (np.ndarray, lambda data: data.tolist())),
+    **dict.fromkeys(("tuple", "Tuple"), (np.ndarray, lambda data: tuple(data.tolist()))),
+}
 
 
 def check_names(
@@ -172,13 +184,13 @@ def check_names(
     if taken is None or any(p.kind is p.VAR_KEYWORD for p in taken):
         return
     names = [p.name for p in taken if p.kind in _KEYWORD_KINDS]
-    for key in arguments:
-        if key not in names:
-            similar = difflib.get_close_matches(key, names, 1)
-            hint = f"did you mean {similar[0]!r}?" if similar else f"it takes {', '.join(names)}"
-            raise InvalidArgument(
-                f"{owner}: {name} has no argument {key!r}; {hint if names else 'it takes none'}"
-            )
+    unknown = [key for key in arguments if key not in names]
+    if unknown:
+        similar = difflib.get_close_matches(unknown[0], names, 1)
+        hint = f"it takes {', '.join(names) or 'none'}"
+        if similar:
+            hint = f"did you mean {similar[0]!r}?"
+        raise InvalidArgument(f"{owner}: {name} has no argument {unknown[0]!r}; {hint}")
 
 
 def bound(
@@ -203,38 +215,27 @@ def parts(dataset: Any, label: Optional[int], labeled: bool = False) -> Tuple[An
     """Return X and y of a dataset; y is None without labels. With `labeled`, the last column of an
     array is y.
     """
-    fields = (
-        dataset
-        if isinstance(dataset, dict)
-        else {key: getattr(dataset, key) for key in ("x", "y") if hasattr(dataset, key)}
-    )
+    fields = dataset
+    if not isinstance(dataset, dict):
+        keys = ("x", "y", "multiplicity")
+        fields = {key: getattr(dataset, key) for key in keys if hasattr(dataset, key)}
     if {"x", "y"} <= set(fields):
-        counts = fields.get("multiplicity", getattr(dataset, "multiplicity", None))
-        x, y = np.asarray(fields["x"]), np.asarray(fields["y"])
+        x, y, counts = np.asarray(fields["x"]), np.asarray(fields["y"]), fields.get("multiplicity")
         return (x, y) if counts is None else (np.repeat(x, counts, axis=0), np.repeat(y, counts))
-    if (
-        isinstance(dataset, (tuple, list))
-        and len(dataset) == 2
-        and all(isinstance(part, np.ndarray) for part in dataset)
-    ):
+    is_pair = isinstance(dataset, (tuple, list)) and len(dataset) == 2
+    if is_pair and all(isinstance(part, np.ndarray) for part in dataset):
         return dataset[0], dataset[1]
-    if labeled and label is None and hasattr(dataset, "iloc") and getattr(dataset, "ndim", 0) == 2:
+    if labeled and label is None and hasattr(dataset, "iloc") and np.ndim(dataset) == 2:
         return dataset.iloc[:, :-1], dataset.iloc[:, -1]
     rows = np.array(dataset)
     if rows.ndim == 1:
         rows = rows[:, None]
-    if labeled and label is None:
-        if rows.shape[1] < 2:
-            raise MechanismFailed(
-                "labels are required: give rows with the label in the last column, or (X, "
-                f"y); got shape {rows.shape}"
-            )
-        label = -1
-    if label is None:
+    if label is None and not labeled:
         return rows, None
-    if not -rows.shape[1] <= label < rows.shape[1]:
+    column, columns = -1 if label is None else label, rows.shape[1]
+    if columns < 2 or not -columns <= column < columns:
         raise MechanismFailed(
-            f"from_estimator: label must be a column of the dataset, got {label} for shape "
-            f"{rows.shape}"
+            f"labels are required: give rows with the label in column {column} and at least one "
+            f"other column, or (X, y); got shape {rows.shape}"
         )
-    return np.delete(rows, label, axis=1), rows[:, label]
+    return np.delete(rows, column, axis=1), rows[:, column]

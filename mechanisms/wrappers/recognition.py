@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 
 from dpwitness.core.values.validation import InvalidArgument, MechanismFailed
 
 from .arguments import (
+    POSITIONAL_KINDS,
     SEEDS,
     check_names,
     keyword,
@@ -40,7 +41,7 @@ SIZES = (
 )
 # these names may also mean something else
 SHORT_SIZES = ("n", "m", "k", "count", "num", "samples", "draws", "batch")
-_NAMES = (
+DATA = (
     "data",
     "dataset",
     "database",
@@ -56,8 +57,8 @@ _NAMES = (
     "table",
     "array",
     "series",
+    *("value", "item", "items", "input", "inputs", "true_value"),
 )
-DATA = (*_NAMES, "value", "item", "items", "input", "inputs", "true_value")
 # Names of methods that release an output.
 RELEASES = (
     "release",
@@ -71,7 +72,6 @@ RELEASES = (
     "respond",
     "run",
 )
-_POSITIONAL_KINDS = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 BOOKKEEPING = (
     "n_features_in_",
     "feature_names_in_",
@@ -95,25 +95,21 @@ def formed(found: Any, kwargs: Dict[str, Any], form: str) -> Any:
     an unknown form.
     """
     kind, _, detail = form.partition(".")
-    if kind == "batch" and not detail:
-        mechanism: Any = _Batch(found, kwargs)
-    elif kind == "run" and not detail:
-        mechanism = one_run(found, **kwargs)
-    elif kind == "object":
-        mechanism = fresh(found, detail or None, **kwargs)
-    elif kind == "estimator" and detail:
-        mechanism = from_estimator(found, detail, **kwargs)
-    else:
+    builders: Dict[Tuple[str, bool], Callable[[], Any]] = {
+        ("batch", False): lambda: _Batch(found, kwargs),
+        ("run", False): lambda: one_run(found, **kwargs),
+        ("object", False): lambda: fresh(found, **kwargs),
+        ("object", True): lambda: fresh(found, detail, **kwargs),
+        ("estimator", True): lambda: from_estimator(found, detail, **kwargs),
+    }
+    if (kind, bool(detail)) not in builders:
         raise InvalidArgument(
             f"form must be batch, run, object, object.METHOD or estimator.ATTRIBUTE, got {form!r}"
         )
+    mechanism = builders[kind, bool(detail)]()
     for key in DECLARABLE_ATTRIBUTES:
         value = inspect.getattr_static(found, key, None)
-        if (
-            value is not None
-            and not isinstance(value, (property, staticmethod, classmethod))
-            and not callable(value)
-        ):
+        if value is not None and not hasattr(value, "__get__") and not callable(value):
             setattr(mechanism, key, value)
     return mechanism
 
@@ -157,27 +153,20 @@ def recognize(
     form = _function_form(run, name, dataset)
     if form == "run":
         seed = keyword(run)
-        seeding = (
-            f"its randomness is {seed}"
-            if seed
-            else "numpy.random, random, secrets and torch are seeded globally"
-        )
-        state = (
-            ""
-            if inspect.isroutine(found) or isinstance(found, functools.partial)
-            else "; runs share the state of this object"
-        )
-        return (
-            form,
-            f"{name} is called once for each run; {seeding}{state}. To override: --as batch, "
-            "for f(dataset, size, rng)",
+        seeding = "numpy.random, random, secrets and torch are seeded globally"
+        if seed:
+            seeding = f"its randomness is {seed}"
+        if not inspect.isroutine(found) and not isinstance(found, functools.partial):
+            seeding += "; runs share the state of this object"
+        return form, (
+            f"{name} is called once for each run; {seeding}. To override: --as batch, for "
+            "f(dataset, size, rng)"
         )
     if form == "batch":
         size = _Batch(found, kwargs).size
-        return (
-            form,
+        return form, (
             f"{name} returns {size} outputs in one call, each is taken as one run. "
-            f"If {size} is an argument of one run, give it: --kwargs '{{\"{size}\": ...}}'",
+            f"If {size} is an argument of one run, give it: --kwargs '{{\"{size}\": ...}}'"
         )
     return "", ""
 
@@ -196,84 +185,59 @@ def _function_form(run: Any, name: str, dataset: Any) -> str:
     """Return the form of a function whose arguments are bound; a trial call decides where the names
     are ambiguous.
     """
-    open_parameters = parameters(run)
-    if open_parameters is not None:
-        _require_dataset_first(open_parameters, name)
-    positional = [p for p in open_parameters or [] if p.kind in _POSITIONAL_KINDS]
+    found = parameters(run)
+    if found is not None:
+        _require_dataset_first(found, name)
+    positional = [p for p in found or [] if p.kind in POSITIONAL_KINDS]
     if not positional:
         return "" if _is_batch(run, dataset) else "run"
     names = [p.name for p in positional]
-    sized = len(names) >= 3 and positional[1].default is inspect.Parameter.empty
-    if sized and (names[1] in SIZES or (names[1] in SHORT_SIZES and names[2] in SEEDS)):
-        return ""  # f(dataset, size, rng), which the caller validates
-    return _form_by_required_arguments(run, name, dataset)
+    required = [p.name for p in positional if p.default is p.empty]
+    if names[1:2] == required[1:2] and len(names) >= 3:
+        second, third = names[1:3]
+        if second in SIZES or (second in SHORT_SIZES and third in SEEDS):
+            return ""  # f(dataset, size, rng), which the caller validates
+    return _form_by_required_arguments(run, name, required, dataset)
 
 
-def _require_dataset_first(open_parameters: List[inspect.Parameter], name: str) -> None:
+def _form_by_required_arguments(run: Any, name: str, required: List[str], dataset: Any) -> str:
+    """Return the form of a function that takes the dataset first; `required` are its positional
+    parameters without defaults.
+    """
+    lacking, batch = missing(run, 2 if takes_labels(run) else 1), _Batch(run, {})
+    size = batch.size
+    if size is not None and lacking in ([], [size]) and _is_batch(batch, dataset):
+        if not lacking and (dataset is None or size in SHORT_SIZES):
+            raise InvalidArgument(
+                f"{name}: {size} may be the number of runs or an argument of one run: give --as "
+                f"batch, or --as run (with --kwargs '{{\"{size}\": ...}}')"
+            )
+        return "batch"
+    if not lacking:
+        return "run"
+    is_triple = len(required) == 3 and {*lacking} <= {*required} and lacking != [size]
+    if is_triple and _is_batch(run, dataset):
+        return ""
+    raise _missing_argument_error(name, lacking)
+
+
+def _require_dataset_first(found: List[inspect.Parameter], name: str) -> None:
     """Raise InvalidArgument unless the first parameter of a function, or ``*args``, can receive the
     dataset.
     """
-    names = [p.name for p in open_parameters if p.kind in _POSITIONAL_KINDS]
-    if len(names) > 1 and names[0] in SEEDS and names[1].lower() in DATA:
-        raise InvalidArgument(_dataset_first_message(name, names[1]))
-    unpacked = next((p.name for p in open_parameters if p.kind is p.VAR_POSITIONAL), "")
-    if not names and not unpacked:
-        late = [p.name for p in open_parameters if p.default is inspect.Parameter.empty]
+    names = [p.name for p in found if p.kind in POSITIONAL_KINDS]
+    unpacked = [p.name for p in found if p.kind is p.VAR_POSITIONAL]
+    is_swapped = len(names) > 1 and names[0] in SEEDS and names[1].lower() in DATA
+    if is_swapped or not names + unpacked:
         raise InvalidArgument(
-            _dataset_first_message(name, late[0])
-            if late
-            else f"{name} takes no dataset: its first parameter receives the dataset"
+            f"{name} takes no dataset as its first parameter: the dataset must be the first "
+            f"parameter; reorder, or audit a function, def f(data): return {name}(..., data)"
         )
-    if not names and unpacked.lower() in DATA:
+    if not names and unpacked[0].lower() in DATA:
         raise InvalidArgument(
-            f"{name} takes the records as separate arguments, *{unpacked}: audit a "
+            f"{name} takes the records as separate arguments, *{unpacked[0]}: audit a "
             f"function, def f(data): return {name}(*data)"
         )
-
-
-def _form_by_required_arguments(run: Any, name: str, dataset: Any) -> str:
-    """Return the form of a function that takes the dataset first, from the other arguments that it
-    requires.
-    """
-    missing_names = missing(run, 2 if takes_labels(run) else 1)
-    open_parameters = parameters(run) or []
-    sizes = [p.name for p in open_parameters[1:] if p.name in (*SIZES, *SHORT_SIZES)]
-    if not missing_names:
-        return _form_with_optional_size(run, name, sizes[0], dataset) if sizes else "run"
-    needs_size = missing_names == sizes[:1]
-    if needs_size and _is_batch(_Batch(run, {}), dataset):
-        return "batch"
-    required = [
-        p.name for p in open_parameters if p.kind in _POSITIONAL_KINDS and p.default is p.empty
-    ]
-    is_triple = len(required) == 3 and set(missing_names) <= set(required)
-    if is_triple and not needs_size and _is_batch(run, dataset):
-        return ""
-    raise _missing_argument_error(name, missing_names)
-
-
-def _form_with_optional_size(run: Any, name: str, size: str, dataset: Any) -> str:
-    """Return the form of a function that runs without its argument `size`, which may be the number
-    of runs.
-    """
-    if not _is_batch(_Batch(run, {}), dataset):
-        return "run"
-    if dataset is not None and size in SIZES:
-        return "batch"
-    raise InvalidArgument(
-        f"{name}: {size} may be the number of runs or an argument of one run: give --as batch, or "
-        f"--as run (with --kwargs '{{\"{size}\": ...}}')"
-    )
-
-
-def _dataset_first_message(name: str, data: str) -> str:
-    """Return the message that a mechanism must take its dataset, named `data`, as the first
-    parameter.
-    """
-    return (
-        f"{name}: the dataset must be the first parameter: reorder, or audit a function, def "
-        f"f({data}): return {name}(..., {data})"
-    )
 
 
 def _is_batch(run: Any, dataset: Any) -> bool:
@@ -308,69 +272,51 @@ def _class_form(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> 
         raise _missing_argument_error(name, missing_names)
     if callable(getattr(found, "fit", None)):
         output = _learned_attributes(found, name, class_arguments, dataset)
-        fit = parameters(found.fit) or []
-        labeled = len(fit) > 2 and fit[2].default is inspect.Parameter.empty
+        labeled = takes_labels(functools.partial(found.fit, None))
         note = "; y is the second part of the dataset, or its last column" if labeled else ""
-        return (
-            f"estimator.{output}",
+        return f"estimator.{output}", (
             f"{name} is fitted for each run, and {output} is its output{note}. To override: --as "
-            "estimator.ATTRIBUTE",
+            "estimator.ATTRIBUTE"
         )
-    if "__call__" in dir(found) and inspect.isroutine(
-        inspect.getattr_static(found, "__call__", None)
-    ):
+    # every class has the __call__ of its metaclass, which `dir` omits
+    if "__call__" in dir(found) and inspect.isroutine(inspect.getattr_static(found, "__call__")):
         call = functools.partial(found.__call__, None, **method_arguments)
         if _function_form(call, name, None) == "":
             return "", ""
-        return (
-            "object",
-            f"{name} is created for each run, and called. To override: --as object.METHOD",
-        )
-    method = _release_method(found, name)
-    return (
-        f"object.{method}",
-        f"{name} is created for each run, and its method {method} is called. To "
-        "override: --as object.METHOD",
-    )
+        form, how = "object", "called"
+    else:
+        method = _release_method(found, name)
+        form, how = f"object.{method}", f"its method {method} is called"
+    return form, f"{name} is created for each run, and {how}. To override: --as object.METHOD"
 
 
 def _release_method(found: Any, name: str) -> str:
     """Return the name of the only method of a class that takes a dataset; raise InvalidArgument if
     there is not exactly one.
     """
-    methods = [
-        key
-        for key, function in inspect.getmembers(found, inspect.isfunction)
-        if _takes_dataset(found, key, function)
-    ]
+    members = {key: inspect.getattr_static(found, key) for key in dir(found) if key[0] != "_"}
+    methods = [key for key, value in members.items() if _takes_dataset(key, value)]
     methods = [key for key in methods if key in RELEASES] or methods
     if len(methods) == 1:
         return methods[0]
-    if methods:
-        has = f"it has {', '.join(methods)}: choose one, as in {name}.{methods[0]}"
-    else:
-        unbound = [
-            key
-            for key in dir(found)
-            if key[0] != "_"
-            and isinstance(inspect.getattr_static(found, key), (staticmethod, classmethod))
-        ]
-        has = "give it one, or a method __call__" + (
-            f"; or audit {name}.{unbound[0]}" if unbound else ""
-        )
-    raise InvalidArgument(f"{name} must have one method that takes a dataset, {has}")
+    unbound = [k for k, v in members.items() if isinstance(v, (staticmethod, classmethod))]
+    hint = "".join(f"; or audit {name}.{key}" for key in unbound[:1])
+    has = f"it has {', '.join(methods) or 'none'}"
+    raise InvalidArgument(
+        f"{name} must have one method that takes a dataset, {has}: name it as in {name}.METHOD, or "
+        f"define __call__{hint}"
+    )
 
 
-def _takes_dataset(found: Any, key: str, function: Any) -> bool:
+def _takes_dataset(name: str, function: Any) -> bool:
     """Return whether a method takes a dataset, by the name of its first parameter or by its own
     name.
     """
-    accepted = (parameters(function) or [])[1:]  # after self
-    if key[0] == "_" or not accepted or accepted[0].name in SEEDS:
+    after_self = (parameters(function) or [])[1:] if inspect.isfunction(function) else []
+    if not after_self or after_self[0].name in SEEDS:
         return False
-    is_release = key in RELEASES and accepted[0].default is inspect.Parameter.empty
-    is_static = isinstance(inspect.getattr_static(found, key), staticmethod)
-    return not is_static and (accepted[0].name.lower() in DATA or is_release)
+    is_release = name in RELEASES and after_self[0].default is inspect.Parameter.empty
+    return is_release or after_self[0].name.lower() in DATA
 
 
 def _learned_attributes(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> str:
@@ -388,20 +334,20 @@ def _learned_attributes(found: Any, name: str, kwargs: Dict[str, Any], dataset: 
         (estimator,) = from_estimator(found, lambda fitted: fitted, **kwargs)(dataset, 1, rng)
     except MechanismFailed as error:
         raise InvalidArgument(f"{name}: {error}") from None
+    numeric = (int, float, np.ndarray, np.generic, list, tuple)
     has = [
         key
-        for key in vars(estimator)
-        if key[0] != "_"
-        and key[-1] == "_"
-        and key not in before
-        and key not in BOOKKEEPING
-        and isinstance(getattr(estimator, key), (int, float, np.ndarray, np.generic, list, tuple))
+        for key, value in vars(estimator).items()
+        if key.endswith("_")
+        and key[0] != "_"
+        and key not in {*before, *BOOKKEEPING}
+        and isinstance(value, numeric)
     ]
     if "coef_" in has:
-        return "coef_,intercept_" if "intercept_" in has else "coef_"
-    if len(has) == 1:
-        return str(has[0])
-    raise InvalidArgument(
-        f"{name} has learned {', '.join(has) or 'no attribute NAME_'}: name the released "
-        "attribute, --as estimator.ATTRIBUTE"
-    )
+        has = ["coef_,intercept_" if "intercept_" in has else "coef_"]
+    if len(has) != 1:
+        raise InvalidArgument(
+            f"{name} has learned {', '.join(has) or 'no attribute NAME_'}: name the released "
+            "attribute, --as estimator.ATTRIBUTE"
+        )
+    return str(has[0])

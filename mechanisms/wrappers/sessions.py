@@ -8,8 +8,9 @@ it.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Generator, List, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Protocol, Sequence
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from dpwitness.core.values.validation import (
     MechanismFailed,
     require_callable,
     require_integer,
+    require_numbers,
+    require_positive,
     require_type,
     short_repr,
 )
@@ -59,10 +62,12 @@ class Adversary:
     usual: str = ""
 
     def __post_init__(self) -> None:
-        good = isinstance(self.stages, (list, tuple)) and all(
-            isinstance(s, (list, tuple, np.ndarray)) and len(s) for s in self.stages
-        )
-        if not good or not self.stages:
+        lists = (list, tuple, np.ndarray)
+        if (
+            not isinstance(self.stages, (list, tuple))
+            or not self.stages
+            or not all(isinstance(stage, lists) and len(stage) for stage in self.stages)
+        ):
             raise InvalidArgument(
                 "Adversary: stages must be a non-empty list of non-empty lists of queries, "
                 f"got {short_repr(self.stages)}"
@@ -72,35 +77,24 @@ class Adversary:
 
     def __call__(self, answers: List[Any]) -> Any:
         """Return the next query; None at the end."""
-        generator = self.turns()
-        query = next(generator)
-        for answer in answers:
-            try:
-                query = generator.send(answer)
-            except StopIteration:
-                return None
-        return query
+        return next(itertools.islice(self.turns(answers), len(answers), None), None)
 
-    def turns(self) -> Generator[Any, Any, None]:
-        """Yield the queries one after the other; `send` receives the answer to each."""
+    def turns(self, answers: List[Any]) -> Iterator[Any]:
+        """Yield the queries one after the other; the caller appends each answer to `answers`."""
         stage = stage_start = 0
         for number in range(self.rounds):
-            stage_queries = self.stages[stage]
-            answer = yield stage_queries[(number - stage_start) % len(stage_queries)]
-            if self.usual and stage + 1 < len(self.stages) and answer_kind(answer) != self.usual:
+            queries = self.stages[stage]
+            yield queries[(number - stage_start) % len(queries)]
+            is_last = not self.usual or stage + 1 == len(self.stages)
+            if not is_last and answer_kind(answers[number]) != self.usual:
                 stage, stage_start = stage + 1, number + 1
 
     def to_dict(self) -> Dict[str, Any]:
         """Return the adversary as a JSON object, as in the keyword `adversary` of a target, in a
         witness or on a command line.
         """
-        stages = [
-            [
-                query.tolist() if isinstance(query, (np.ndarray, np.generic)) else query
-                for query in stage
-            ]
-            for stage in self.stages
-        ]
+        arrays = (np.ndarray, np.generic)
+        stages = [[q.tolist() if isinstance(q, arrays) else q for q in s] for s in self.stages]
         return {"stages": stages, "rounds": int(self.rounds), "usual": self.usual}
 
 
@@ -134,21 +128,18 @@ def answer_kind(answer: Any) -> str:
     >>> [answer_kind(answer) for answer in (True, None, "stop", 0.3, (False, 2.5), ValueError("x"))]
     ['True', 'None', 'stop', 'number', '(False, number)', 'raises ValueError']
     """
-    if isinstance(answer, (bool, np.bool_)):
-        return str(bool(answer))
-    if isinstance(answer, (int, np.integer)):
-        # each integer up to this absolute value is a separate kind
-        return str(int(answer)) if abs(int(answer)) <= 16 else "number"
-    if isinstance(answer, (float, np.floating)):
-        return "number"
+    if isinstance(answer, np.generic):
+        answer = answer.item()
+    if isinstance(answer, (list, tuple)):
+        return f"({', '.join(map(answer_kind, answer))})"
     if isinstance(answer, BaseException):
         return f"raises {type(answer).__name__}"
-    if isinstance(answer, (list, tuple)):
-        parts: Tuple[str, ...] = tuple(answer_kind(part) for part in answer)
-        return f"({', '.join(parts)})"
-    return (
-        answer if isinstance(answer, str) else "None" if answer is None else type(answer).__name__
-    )
+    # each integer up to 16 is a separate kind
+    if isinstance(answer, float) or (isinstance(answer, int) and abs(answer) > 16):
+        return "number"
+    if answer is None or isinstance(answer, (int, str)):
+        return str(answer)
+    return type(answer).__name__
 
 
 class Session(Protocol):
@@ -177,39 +168,34 @@ class Interactive(PerRun):
     ) -> None:
         make_session = made("interactive", session)
         self.adversary, self.queries, self.rounds, self.base = adversary, queries, rounds, base
-        self._declared = declared
 
         def once(dataset: Any, rng: Any) -> List[Any]:
             return transcript(make_session(rng), dataset, rng, self.adversary)
 
-        rebuilt = (interactive, (session, adversary), {"queries": queries, "rounds": rounds})
-        super().__init__(
-            named(session) if base is None else base.__name__,
-            once,
-            rebuilt,
-            ("the session receives the audit's generator, and each run creates a new session",),
-            60.0,
-            declared,
-        )
+        options = {"queries": queries, "rounds": rounds}
+        super().__init__(interactive, (session, adversary), options, once, declared)
+        self._declared = declared
+        if base is not None:
+            self._name = base.__name__
+        note = "the session receives the audit's generator, and each run creates a new session"
+        self.notes = (note, *self.notes[1:])
 
     def __getattr__(self, name: str) -> Any:
         if name == "__qualname__" and self.base is not None:
             raise AttributeError(name)
-        return PerRun.__getattr__(self, name)
+        return super().__getattr__(name)
 
     def __call__(
         self, dataset: Any, size: int, rng: np.random.Generator, adversary: Any = None
     ) -> Any:
-        return PerRun.__call__(
-            self if adversary is None else self.against(adversary), dataset, size, rng
-        )
+        if adversary is not None:
+            return self.against(adversary)(dataset, size, rng)
+        return super().__call__(dataset, size, rng)
 
     def __reduce__(self) -> Any:
-        return (
-            PerRun.__reduce__(self)
-            if self.base is None
-            else (Interactive.against, (self.base, self.adversary))
-        )
+        if self.base is None:
+            return super().__reduce__()
+        return Interactive.against, (self.base, self.adversary)
 
     def against(self, adversary: Any) -> Interactive:
         """Return the same session against another adversary.
@@ -218,9 +204,8 @@ class Interactive(PerRun):
         `Adversary`.
         """
         base = self if self.base is None else self.base
-        session = self._rebuilt[1][0]
         return Interactive(
-            session, as_adversary(adversary), self.queries, self.rounds, base, self._declared
+            self.wrapped, as_adversary(adversary), self.queries, self.rounds, base, self._declared
         )
 
 
@@ -276,30 +261,22 @@ def interactive(
     require_callable("session", session, "interactive")
     if queries is not None:
         require_queries(queries)
+    if rounds is not None:
+        require_integer("rounds", rounds, "interactive", most=_MOST_ROUNDS)
     if adversary is None and queries is None:
         raise InvalidArgument(
             "interactive: an adversary must be given, or queries from which a search can "
             "make one, got neither"
         )
-    if rounds is not None:
-        require_integer("rounds", rounds, "interactive", most=_MOST_ROUNDS)
     if adversary is None:
-        query_list = list(queries) if not isinstance(queries, dict) else [corner(queries)]
+        query_list = [corner(queries)] if isinstance(queries, dict) else list(queries)
         adversary = Adversary([query_list], rounds or max(10, len(query_list)))
     adversary = as_adversary(adversary)
-    return Interactive(
-        session,
-        adversary,
-        queries,
-        int(rounds if rounds is not None else getattr(adversary, "rounds", 10)),
-        None,
-        declared,
-    )
+    total = int(getattr(adversary, "rounds", 10) if rounds is None else rounds)
+    return Interactive(session, adversary, queries, total, None, declared)
 
 
-def transcript(
-    session: Any, dataset: Any, rng: Any, adversary: Callable[[List[Any]], Any]
-) -> List[Any]:
+def transcript(session: Any, dataset: Any, rng: Any, adversary: Any) -> List[Any]:
     """Return the list of answers of a session to an adversary."""
     for name in ("start", "ask"):
         if not callable(getattr(session, name, None)):
@@ -309,67 +286,49 @@ def transcript(
             )
     session.start(dataset, rng)
     answers: List[Any] = []
-    generator = (
-        adversary.turns() if isinstance(adversary, Adversary) else _function_turns(adversary)
-    )
-    query = next(generator, None)
-    while query is not None:
+    given = isinstance(adversary, Adversary)
+    for query in adversary.turns(answers) if given else _turns_of_function(adversary, answers):
+        if query is None:
+            break
         try:
             answers.append(session.ask(query))
         except MechanismFailed:
             raise
         except Exception as error:
             answers.append(error.with_traceback(None))
-        try:
-            query = generator.send(answers[-1])
-        except StopIteration:
-            break
     return answers
 
 
-def _function_turns(adversary: Callable[[List[Any]], Any]) -> Generator[Any, Any, None]:
-    """Yield the queries of a function of the answers, with the protocol of `Adversary.turns`."""
-    answers: List[Any] = []
-    while (query := adversary(list(answers))) is not None:
-        if len(answers) == _MAX_QUERIES:
-            raise MechanismFailed(
-                f"interactive: an adversary must return None at the end, {named(adversary)} "
-                f"has asked {_MAX_QUERIES} queries"
-            )
-        answers.append((yield query))
+def _turns_of_function(adversary: Callable[[List[Any]], Any], answers: List[Any]) -> Iterator[Any]:
+    """Yield the queries of a function of the answers, as `Adversary.turns` does."""
+    while len(answers) <= _MAX_QUERIES:
+        yield adversary(list(answers))
+    raise MechanismFailed(
+        f"interactive: an adversary must return None at the end, {named(adversary)} has asked "
+        f"{_MAX_QUERIES} queries"
+    )
 
 
 def require_queries(queries: Any) -> None:
     """Raise InvalidArgument unless `queries` is a list of queries, a ball or a box."""
-    if isinstance(queries, dict):
-        numbers = [
-            np.asarray(value, dtype=float)
-            for value in queries.values()
-            if isinstance(value, (int, float, list, tuple, np.ndarray))
-        ]
-        ball = (
-            set(queries) == {"ball", "dimension"}
-            and len(numbers) == 2
-            and numbers[0] > 0
-            and 1 <= numbers[1] == int(numbers[1])
-        )
-        box = (
-            set(queries) == {"low", "high"}
-            and len(numbers) == 2
-            and numbers[0].shape == numbers[1].shape
-            and numbers[0].ndim == 1
-        )
-        if (ball or (box and len(numbers[0]) and np.all(numbers[0] <= numbers[1]))) and all(
-            np.all(np.isfinite(n)) for n in numbers
-        ):
-            return
-    elif isinstance(queries, (list, tuple, np.ndarray)) and len(queries):
+    keys = set(queries) if isinstance(queries, dict) else None
+    if keys == {"ball", "dimension"}:
+        require_positive("queries['ball']", queries["ball"], "interactive")
+        require_integer("queries['dimension']", queries["dimension"], "interactive")
         return
-    raise InvalidArgument(
-        'interactive: queries must be a non-empty list, {"ball": radius, "dimension": d} or '
-        '{"low": [...], "high": [...]}, '
-        f"got {short_repr(queries)}"
-    )
+    good = isinstance(queries, (list, tuple, np.ndarray)) and len(queries)
+    if keys == {"low", "high"}:
+        low, high = (
+            require_numbers(f"queries[{key!r}]", queries[key], "interactive")
+            for key in ("low", "high")
+        )
+        is_vector = np.ndim(queries["low"]) == 1 and len(low)
+        good = is_vector and low.shape == high.shape and (low <= high).all()
+    if not good:
+        raise InvalidArgument(
+            'interactive: queries must be a non-empty list, {"ball": radius, "dimension": d} or '
+            f'{{"low": [...], "high": [...]}}, got {short_repr(queries)}'
+        )
 
 
 def corner(queries: Dict[str, Any]) -> List[float]:

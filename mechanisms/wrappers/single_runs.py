@@ -16,7 +16,7 @@ import inspect
 import itertools
 import os
 import sys
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import numpy as np
 
@@ -51,18 +51,20 @@ Once = Callable[[Any, Any], Any]  # (dataset, rng) -> output
 class PerRun:
     """A mechanism ``f(dataset, size, rng)`` that makes its runs one by one. Pickling refers to its
     name in its module.
+
+    `build` is the function that makes the mechanism again from `given`, whose first part is the
+    wrapped function or class, and `options`.
     """
 
     def __init__(
         self,
-        name: str,
+        build: Callable[..., Any],
+        given: Tuple[Any, ...],
+        options: Dict[str, Any],
         once: Once,
-        rebuilt: Tuple[Any, ...],
-        notes: Sequence[str],
-        limit: float,
         declared: Dict[str, Any],
     ) -> None:
-        owner = rebuilt[0].__name__
+        owner, limit = build.__name__, options.get("time_limit", 60.0)
         if not isinstance(limit, (int, float)) or isinstance(limit, bool) or not 0 < limit < 1e9:
             raise InvalidArgument(
                 f"{owner}: time_limit must be positive and below 1e9 seconds, got "
@@ -75,13 +77,18 @@ class PerRun:
                     f"{', '.join(DECLARABLE_ATTRIBUTES)}"
                 )
             setattr(self, key, value)
-        self._name, self._once, self._rebuilt, self._limit = name, once, rebuilt, float(limit)
-        self.notes = (*notes, "runs are single calls, one after the other")
+        self.wrapped = given[0]  # the function or class that makes the runs
+        self._name, self._once, self._limit = named(given[0]), once, float(limit)
+        self._rebuilt = build, given, options
+        self.notes = (
+            *seeding_notes(given[0], self._name),
+            "runs are single calls, one after the other",
+        )
         frame: Any = sys._getframe(1)  # the first one outside of this folder
         while frame.f_back is not None and frame.f_globals.get("__package__") == __package__:
             frame = frame.f_back
         self.__module__ = str(frame.f_globals.get("__name__", "__main__"))
-        self.__doc__ = inspect.getdoc(unbound(rebuilt[1][0]))
+        self.__doc__ = inspect.getdoc(unbound(given[0]))
 
     def __getattr__(self, name: str) -> Any:
         """Return `__qualname__`, the name of the mechanism in its module."""
@@ -95,11 +102,6 @@ class PerRun:
     def __name__(self) -> str:
         return getattr(self, "__qualname__", self._name)
 
-    @property
-    def wrapped(self) -> Any:
-        """The function or class that makes the runs."""
-        return self._rebuilt[1][0]
-
     def __repr__(self) -> str:
         return f"<{self._rebuilt[0].__name__} of {self._name}>"
 
@@ -108,40 +110,38 @@ class PerRun:
         if found is not None and self.__module__ != "__main__":
             return found  # by reference, as functions are
         declared = {key: getattr(self, key) for key in DECLARABLE_ATTRIBUTES if hasattr(self, key)}
-        build, arguments, options = self._rebuilt
-        return functools.partial(build, *arguments, **options, **declared), ()
+        build, given, options = self._rebuilt
+        return functools.partial(build, *given, **options, **declared), ()
 
     def __call__(self, dataset: Any, size: int, rng: np.random.Generator) -> Any:
-        found: List[Any] = []
-        process = os.getpid()
-        with _EventLoop(self._name, self._limit) as loop:
-            for _ in range(size):
-                value = self._once(dataset, rng)
-                if os.getpid() != process:
-                    raise SystemExit(
-                        "a forked child of the function returned: it must not make the other runs"
-                    )
-                if type(value) in _FINISHED:
-                    found.append(value)
-                    continue
-                yields = inspect.isasyncgen(value) or inspect.isgenerator(value)
-                if inspect.isasyncgen(value):
-                    value = _async_values(value)
-                elif yields:
-                    value = list(itertools.islice(value, _MAX_VALUES + 1))
-                if inspect.isawaitable(value):
-                    value = loop.result(value)
-                if yields and len(value) > _MAX_VALUES:
-                    raise MechanismFailed(
-                        f"{self._name} yields more than {_MAX_VALUES:,} values in one run: let it "
-                        "end, or return a list"
-                    )
-                is_tensor = hasattr(value, "detach") and hasattr(value, "cpu")
-                found.append(value.detach().cpu().numpy() if is_tensor else value)
+        process, found = os.getpid(), []
+        for _ in range(size):
+            value = self._once(dataset, rng)
+            if os.getpid() != process:
+                raise SystemExit(
+                    "a forked child of the function returned: it must not make the other runs"
+                )
+            found.append(value if type(value) in _FINISHED else self._output(value))
         if not found or type(found[0]) is not np.ndarray or not found[0].ndim:
             return found
         kinds = {(v.dtype, v.shape) if type(v) is np.ndarray else None for v in found}
         return np.stack(found) if len(kinds) == 1 else found
+
+    def _output(self, value: Any) -> Any:
+        """Return the output for a returned value: the values of a generator, the result of a
+        coroutine, the array of a tensor.
+        """
+        if inspect.isgenerator(value):
+            value = list(itertools.islice(value, _MAX_VALUES + 1))
+            if len(value) > _MAX_VALUES:
+                raise MechanismFailed(
+                    f"{self._name} yields more than {_MAX_VALUES:,} values in one run: let it "
+                    "end, or return a list"
+                )
+        elif inspect.isawaitable(value):
+            value = _awaited(value, self._name, self._limit)
+        is_tensor = hasattr(value, "detach") and hasattr(value, "cpu")
+        return value.detach().cpu().numpy() if is_tensor else value
 
 
 def one_run(function: Callable[..., Any], *, time_limit: float = 60.0, **arguments: Any) -> PerRun:
@@ -184,17 +184,9 @@ def one_run(function: Callable[..., Any], *, time_limit: float = 60.0, **argumen
     3
     """
     require_callable("function", function, "one_run")
-    own_arguments, declared = split("one_run", function, arguments)
+    own_arguments, declared = _split(function, arguments)
     run = single_run_call("one_run", function, own_arguments)
-    rebuilt = (one_run, (function,), {"time_limit": time_limit, **own_arguments})
-    return PerRun(
-        named(function),
-        run,
-        rebuilt,
-        seeding_notes(function, named(function)),
-        time_limit,
-        declared,
-    )
+    return PerRun(one_run, (function,), {"time_limit": time_limit, **own_arguments}, run, declared)
 
 
 def fresh(
@@ -244,12 +236,9 @@ def fresh(
     require_callable("factory", factory, "fresh")
     if method is not None and not isinstance(method, str):
         require_callable("method", method, "fresh")
-    own_arguments, others = split("fresh", factory, arguments)
-    declared = {key: value for key, value in others.items() if key in DECLARABLE_ATTRIBUTES}
-    method_arguments = {
-        key: value for key, value in others.items() if key not in DECLARABLE_ATTRIBUTES
-    }
-    if method_arguments and not isinstance(method, (str, type(None))):
+    own_arguments, others = _split(factory, arguments)
+    method_arguments = {k: v for k, v in others.items() if k not in DECLARABLE_ATTRIBUTES}
+    if method_arguments and callable(method):
         raise InvalidArgument(
             f"fresh: {', '.join(method_arguments)} must be arguments of {named(factory)}, "
             "which does not take them"
@@ -258,31 +247,19 @@ def fresh(
 
     def once(dataset: Any, rng: Any) -> Any:
         found = make(rng)
-        if method is not None and not isinstance(method, str):
+        if callable(method):
             return method(found, dataset)
-        if method is not None and not callable(getattr(found, method, None)):
+        run = found if method is None else getattr(found, method, None)
+        if not callable(run):
             raise MechanismFailed(
-                f"fresh: method must be one of {type(found).__name__}, got {method!r}, which "
-                "it does not have"
+                f"fresh: an object of {type(found).__name__} has no method "
+                f"{method or '__call__'}: name the method to run, method='...'"
             )
-        if method is None and not callable(found):
-            raise MechanismFailed(
-                f"fresh: an object of {type(found).__name__} cannot be called: name the "
-                "method to run, method='...'"
-            )
-        return single_run_call(
-            "fresh", found if method is None else getattr(found, method), method_arguments
-        )(dataset, rng)
+        return single_run_call("fresh", run, method_arguments)(dataset, rng)
 
     options = {"time_limit": time_limit, **own_arguments, **method_arguments}
-    return PerRun(
-        named(factory),
-        once,
-        (fresh, (factory, method), options),
-        seeding_notes(factory, named(factory)),
-        time_limit,
-        declared,
-    )
+    declared = {k: v for k, v in others.items() if k not in method_arguments}
+    return PerRun(fresh, (factory, method), options, once, declared)
 
 
 def from_estimator(
@@ -344,7 +321,7 @@ def from_estimator(
         raise InvalidArgument(
             f"from_estimator: label must be the number of a column, got {short_repr(label)}"
         )
-    factory_arguments, declared = split("from_estimator", factory, arguments)
+    factory_arguments, declared = _split(factory, arguments)
     make = made("from_estimator", factory, factory_arguments)
     points = None if at is None else np.asarray(at)
 
@@ -365,14 +342,7 @@ def from_estimator(
         return _read_output(estimator, output, points)
 
     options = {"at": at, "label": label, "time_limit": time_limit, **factory_arguments}
-    return PerRun(
-        named(factory),
-        run,
-        (from_estimator, (factory, output), options),
-        seeding_notes(factory, named(factory)),
-        time_limit,
-        declared,
-    )
+    return PerRun(from_estimator, (factory, output), options, run, declared)
 
 
 def _read_output(estimator: Any, output: Union[str, Callable[[Any], Any]], points: Any) -> Any:
@@ -383,13 +353,10 @@ def _read_output(estimator: Any, output: Union[str, Callable[[Any], Any]], point
         return tuple(_read_output(estimator, part.strip(), points) for part in output.split(","))
     name = type(estimator).__name__
     if not hasattr(estimator, output):
-        learned = (
-            ", ".join(key for key in vars(estimator) if key.endswith("_") and key[0] != "_")
-            or "nothing"
-        )
+        learned = [key for key in vars(estimator) if key.endswith("_") and key[0] != "_"]
         raise MechanismFailed(
             f"from_estimator: output must exist after fit, {name} has no {output!r}; it has "
-            f"learned {learned}"
+            f"learned {', '.join(learned) or 'nothing'}"
         )
     value = getattr(estimator, output)
     if not callable(value):
@@ -402,20 +369,16 @@ def _read_output(estimator: Any, output: Union[str, Callable[[Any], Any]], point
     return value(points)
 
 
-def split(
-    owner: str, function: Any, arguments: Dict[str, Any]
-) -> Tuple[Dict[str, Any], Dict[str, Any]]:
-    """Return the keywords split into arguments of the function and attributes of the mechanism."""
+def _split(function: Any, arguments: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+    """Return the arguments of the function, and the other ones: attributes of the mechanism."""
     taken = parameters(unbound(function)) or []
     takes_any = any(p.kind is p.VAR_KEYWORD for p in taken)
-    own_arguments = {
-        key: value
-        for key, value in arguments.items()
-        if key not in DECLARABLE_ATTRIBUTES and (takes_any or key in [p.name for p in taken])
-    }
-    return own_arguments, {
-        key: value for key, value in arguments.items() if key not in own_arguments
-    }
+    own = {*arguments} if takes_any else {p.name for p in taken}
+    own -= {*DECLARABLE_ATTRIBUTES}
+    return (
+        {key: value for key, value in arguments.items() if key in own},
+        {key: value for key, value in arguments.items() if key not in own},
+    )
 
 
 def made(
@@ -427,24 +390,19 @@ def made(
     Raises MechanismFailed for an object that the factory has returned before.
     """
     factory = functools.partial(factory, **arguments) if arguments else factory
-    seeded, previous = (
-        randomness_argument(factory),
-        [None, None],
-    )  # the first and the last object: a factory that cycles returns the first again
+    seeded = randomness_argument(factory)
+    # the first and the last object: a factory that cycles returns the first again
+    earlier: List[Any] = []
 
     def make(rng: Any) -> Any:
         found = factory(**seeded(rng))
-        if found is None or found is previous[0] or found is previous[1]:
-            what = (
-                "None"
-                if found is None
-                else "the same object twice, whose state would leak from run to run"
-            )
+        if found is None or any(found is each for each in earlier):
+            what = "None" if found is None else "the same object twice, whose state would leak"
             raise MechanismFailed(
-                f"{owner}: factory must return a new object each time, {named(factory)} "
+                f"{owner}: factory must return a new object for each run, {named(factory)} "
                 f"returned {what}"
             )
-        previous[:] = [found if previous[0] is None else previous[0], found]
+        earlier[1:] = [found]
         return found
 
     return make
@@ -475,16 +433,6 @@ def single_run_call(owner: str, function: Any, arguments: Optional[Dict[str, Any
 _MAX_VALUES = 10_000  # values that a generator may yield in one run
 
 
-async def _async_values(values: Any) -> List[Any]:
-    """Return the values of an asynchronous generator, at most one more than are allowed."""
-    found: List[Any] = []
-    async for value in values:
-        found.append(value)
-        if len(found) > _MAX_VALUES:
-            break
-    return found
-
-
 def unbound(found: Any) -> Any:
     """Return the function or class inside of partials."""
     for _ in range(8):
@@ -498,56 +446,24 @@ def named(found: Any) -> str:
     return str(getattr(found, "__name__", type(found).__name__))
 
 
-class _EventLoop:
-    """An event loop for the coroutines of a batch, started with the first coroutine."""
+def _awaited(awaitable: Any, name: str, limit: float) -> Any:
+    """Return the result of an awaitable in a new event loop; raise MechanismFailed after `limit`
+    seconds.
+    """
 
-    def __init__(self, name: str, limit: float) -> None:
-        self._name, self._limit, self._loop = name, limit, None  # type: Any, float, Any
-
-    def __enter__(self) -> _EventLoop:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        if self._loop is not None:
-            self._run_outside_loop(self._close)
-
-    def result(self, awaitable: Any) -> Any:
-        """Return the result of an awaitable, or raise its exception; raise MechanismFailed after
-        the time limit.
-        """
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-        return self._run_outside_loop(
-            lambda: self._loop.run_until_complete(self._limited(awaitable))
-        )
-
-    async def _limited(self, awaitable: Any) -> Any:
-        """Return the result of an awaitable; raise MechanismFailed after the time limit."""
+    async def limited() -> Any:
         task = asyncio.ensure_future(awaitable)
-        done, _ = await asyncio.wait({task}, timeout=self._limit)
+        done, _ = await asyncio.wait({task}, timeout=limit)
         if not done:
-            task.cancel()
             raise MechanismFailed(
-                f"a coroutine of {self._name} took longer than time_limit = {self._limit:g} s"
+                f"a coroutine of {name} took longer than time_limit = {limit:g} s"
             )
         return task.result()
 
-    def _close(self) -> None:
-        """Cancel the remaining tasks and close the event loop."""
-        left = asyncio.all_tasks(self._loop)
-        for task in left:
-            task.cancel()
-        if left:
-            self._loop.run_until_complete(asyncio.wait(left, timeout=1.0))
-        self._loop.close()
-
-    def _run_outside_loop(self, work: Callable[[], Any]) -> Any:
-        """Return the result of `work`, called in a new thread if this thread already runs an event
-        loop, as in a notebook.
-        """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return work()
-        with concurrent.futures.ThreadPoolExecutor(1) as executor:
-            return executor.submit(work).result()
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(limited())
+    # this thread runs an event loop already, as in a notebook
+    with concurrent.futures.ThreadPoolExecutor(1) as executor:
+        return executor.submit(asyncio.run, limited()).result()

@@ -87,9 +87,10 @@ def test_targets_that_cannot_be_checked_are_told_and_the_others_are_checked(shel
     text = TEMPLATE + "def bad(d, n, r): return r.random(n)\nbad.claim = 'pure:inf'\n"
     (shell.folder / "two.py").write_text(text + "again = noisy_sum\n")
     every = shell.dpwitness("check", "two.py", "-k", "one_output")
-    assert every.returncode == 2 and "bad: two:bad: claim must be finite" in every.stdout, (
-        every.stdout
-    )
+    assert (
+        every.returncode == 2
+        and "bad: two:bad: PureDP: epsilon must be positive and finite" in every.stdout
+    ), every.stdout
     assert "two:noisy_sum: 1 passed" in every.stdout and "two:again: 1 passed" in every.stdout
 
 

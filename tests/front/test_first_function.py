@@ -203,7 +203,7 @@ def test_what_is_ambiguous_is_refused_with_the_remedy(found, text):
 
 
 def test_a_class_with_two_releases_names_them():
-    with pytest.raises(InvalidArgument, match=r"it has mean, total: choose one, as in Two\.mean"):
+    with pytest.raises(InvalidArgument, match=r"it has mean, total: name it as in Two\.METHOD"):
         recognize(Two, "Two", {}, DATA)
 
 

@@ -2,7 +2,7 @@
 
 `confined` returns the command line. The launcher itself runs as a script in this interpreter::
 
-    python confinement.py JSON PROGRAM ARGUMENTS...
+    python confinement.py FOLDER PROGRAM ARGUMENTS...
 
 Each limit survives the start of the program. The program may write below one folder only (Landlock,
 Linux 5.13), has a loopback device as its only network (a network namespace), and has its home, its
@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import json
 import os
 import resource
 import socket
@@ -50,14 +49,7 @@ def confined(folder: str, command: list[str]) -> list[str]:
     """Return the command line that runs `command` under limits; it may write below
     `folder` only.
     """
-    return [
-        sys.executable,
-        "-I",
-        "-S",
-        os.path.abspath(__file__),
-        json.dumps({"folder": folder}),
-        *command,
-    ]
+    return [sys.executable, "-I", "-S", os.path.abspath(__file__), folder, *command]
 
 
 @functools.cache
@@ -77,20 +69,17 @@ def offered() -> tuple[str, ...]:
 
 def described() -> str:
     """Return one sentence on the limits that hold, and on those that this system does not offer."""
-    has = offered()
-    missing = [name for name in LIMITS if name not in has]
     effects = {
         "files": "no file is written outside of the working folder",
         "network": "the network is cut off",
         "size of files": "a file has at most 2 GiB",
     }
-    sentence = (
-        "; ".join(effects[name] for name in has)
-        or "imports and calls run without limits on files and network"
-    )
-    return sentence + (
-        f" (this system does not limit: {', '.join(missing)})" if missing and has else ""
-    )
+    has = offered()
+    if not has:
+        return "imports and calls run without limits on files and network"
+    missing = ", ".join(name for name in LIMITS if name not in has)
+    sentence = "; ".join(effects[name] for name in has)
+    return f"{sentence} (this system does not limit: {missing})" if missing else sentence
 
 
 def _call(number: int, *arguments: Any) -> int:
@@ -162,8 +151,7 @@ def main() -> None:
     """Set the limits that the system offers, and replace this process by the program; without a
     program, print the names of the limits.
     """
-    options = json.loads(sys.argv[1])
-    folder, command = options["folder"], sys.argv[2:]
+    folder, command = sys.argv[1], sys.argv[2:]
     os.environ.update(dict.fromkeys(_VARIABLES, folder), PYTHONDONTWRITEBYTECODE="1")
     size = (_FILE_BYTES, _FILE_BYTES)
     limits: dict[str, Callable[[], None]] = {

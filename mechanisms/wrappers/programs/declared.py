@@ -79,8 +79,6 @@ def declarations(
         time_limit,
         f"{file}: TARGETS could not be read",
     )
-    if "error" in reply:
-        raise TargetError(f"{os.path.basename(file)}: {reply['error']}", reply["traceback"])
     found: dict[str, Json] = codec.unpack(reply["declared"], blobs)
     return found
 
@@ -200,24 +198,29 @@ class Declared:
     def __post_init__(self) -> None:
         found, keys = self.declaration, ("kind", *self.KEYS)
         where = f"{os.path.basename(self.target.file)}:{self.target.name}"
+        unknown = [key for key in found if key not in keys]
+        lacking = [key for key in self.NEEDED if key not in found]
+        unnamed = [key for key in self.FUNCTIONS if not isinstance(found.get(key, ""), str)]
+        misspelled = {k: difflib.get_close_matches(str(k), keys, 1, 0.85) for k in unknown}
+        faults = [
+            *(
+                f"the kind {self.KIND!r} needs the key {key!r}; its keys are {', '.join(keys)}"
+                for key in lacking
+            ),
+            *(
+                f"key {key!r} is unknown; did you mean {near[0]!r}?"
+                for key, near in misspelled.items()
+                if near
+            ),
+            *(
+                f"{key} must name a function of the file, got {short_repr(found[key])}"
+                for key in unnamed
+            ),
+        ]
         if found.get("kind") != self.KIND:
-            raise InvalidArgument(
-                f'{where}: kind must be "{self.KIND}", got {short_repr(found.get("kind"))}'
-            )
-        for key in self.NEEDED:
-            if key not in found:
-                raise InvalidArgument(
-                    f"{where}: the kind {self.KIND!r} needs the key {key!r}; its keys are "
-                    f"{', '.join(keys)}"
-                )
-        for key in found:
-            if key not in keys and (near := difflib.get_close_matches(str(key), keys, 1, 0.85)):
-                raise InvalidArgument(f"{where}: key {key!r} is unknown; did you mean {near[0]!r}?")
-        for key in self.FUNCTIONS:
-            if not isinstance(found.get(key, ""), str):
-                raise InvalidArgument(
-                    f"{where}: {key} must name a function of the file, got {short_repr(found[key])}"
-                )
+            faults = [f'kind must be "{self.KIND}", got {short_repr(found.get("kind"))}']
+        if faults:
+            raise InvalidArgument(f"{where}: {faults[0]}")
         object.__setattr__(self, "calls", Calls(self.target))
 
     @property

@@ -50,9 +50,6 @@ _SHELL_OPERATORS = frozenset(
 _INTERPRETER = re.compile(
     r"(python|node|deno|bun|java|Rscript|ruby|julia|perl|php|lua|sh|bash)[\d.]*"
 )
-_SHELL_COMMANDS = frozenset(
-    ["cd", "export", "source", ".", "alias", "set", "eval", "exec", "ulimit", "umask", "unset"]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,20 +121,21 @@ def dataset_json(value: Any) -> Any:
     """
     if value is None or isinstance(value, bool | str):
         return value
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return float(value)
+        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(float(value))]
+    if isinstance(value, int):
+        return int(value)
     if library_name(value):
         parts = to_parts(value)
         if "nodes" in parts:
-            return {"nodes": dataset_json(parts["nodes"]), "edges": dataset_json(parts["edges"])}
+            return {key: dataset_json(parts[key]) for key in ("nodes", "edges")}
         return {str(name): dataset_json(column) for name, column in values_of(parts).items()}
     if isinstance(value, np.datetime64 | np.timedelta64 | datetime.date):
         return str(value)
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "fiubU":
         return dataset_json(value.tolist())
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        special = "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
-        return float(value) if math.isfinite(value) else special
     if isinstance(value, list | tuple):
         return [dataset_json(part) for part in value]
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
@@ -222,60 +220,47 @@ def parse_hello(line: bytes) -> Json:
     found = parse_message(line, "hello")
     if found.get("protocol") != PROTOCOL and type(found.get("protocol")) is int:
         raise ProtocolViolation(f"speaks protocol {found['protocol']}, this dpwitness {PROTOCOL}")
-    faults = [
-        f"hello has no {key}"
-        for key, (needed, _, _) in _HELLO_RULES.items()
-        if needed and key not in found
+    required = [key for key, (is_required, _, _) in _HELLO_RULES.items() if is_required]
+    unknown = [key for key in found if key not in _HELLO_RULES]
+    faults = [f"hello has no {key}" for key in required if key not in found]
+    faults += [
+        f"hello has an unknown key {key!r}; known keys are {', '.join(_HELLO_RULES)}"
+        for key in unknown
     ]
-    for key, value in found.items():
-        _, rule, holds = _HELLO_RULES.get(key, (False, "", None))
-        if holds is None:
-            names = ", ".join(_HELLO_RULES)
-            faults.append(f"hello has an unknown key {key!r}; known keys are {names}")
-        elif value is not None and not holds(value):
-            faults.append(f"hello: {key} must be {rule}, got {excerpt(repr(value))}")
+    faults += [
+        f"hello: {key} must be {rule}, got {excerpt(repr(found[key]))}"
+        for key, (_, rule, holds) in _HELLO_RULES.items()
+        if found.get(key) is not None and not holds(found[key])
+    ]
     if faults:
         raise ProtocolViolation("; ".join(faults))
-    defaults = dict.fromkeys(("claim", "domain", "batch", "trials", "tested", "queries", "rounds"))
     return {
-        **defaults,
-        "version": "",
-        "expected_findings": {},
-        "notes": [],
-        "features": False,
-        "guessed": "",
-    } | (
-        found
-        | {
-            "seeded": found["seedable"],
-            "library": found["name"],
-            "expected_failures": found.get("expected_failures") or {},
-        }
-    )
+        **dict.fromkeys(("claim", "domain", "batch", "trials", "tested", "queries", "rounds")),
+        **{"version": "", "expected_findings": {}, "notes": [], "features": False, "guessed": ""},
+        **found,
+        "seeded": found["seedable"],
+        "library": found["name"],
+        "expected_failures": found.get("expected_failures") or {},
+    }
 
 
 def program_note(about: Json, text: str) -> str:
     """Return the note for reports on a program."""
-    if text:
-        each = "run" if text == "one" else "batch of runs"
-        return (
-            f"{about['name']}, a program that prints its outputs: it is started again for each "
-            f"{each}, which takes most of its time"
-        )
+    if not text:
+        version = about["version"] or "of unknown version"
+        return f"{about['name']} {version}, a program (protocol {about['protocol']})"
     return (
-        f"{about['name']} {about['version'] or 'of unknown version'}, a program (protocol "
-        f"{about['protocol']})"
+        f"{about['name']}, a program that prints its outputs: it is started again for each "
+        f"{'run' if text == 'one' else 'batch of runs'}, which takes most of its time"
     )
 
 
 def excerpt(value: str | bytes, most: int = 120) -> str:
     """Return the beginning of a value for a message."""
-    text = value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
-    return (
-        repr(text if len(text) <= most else f"{text[:most]}...")
-        if isinstance(value, bytes)
-        else text[:most]
-    )
+    if isinstance(value, str):
+        return value[:most]
+    text = value.decode(errors="backslashreplace")
+    return repr(text if len(text) <= most else f"{text[:most]}...")
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,30 +296,26 @@ def resolved(command: Sequence[str], cwd: str) -> str:
     TargetError
         If the program does not exist or cannot be executed, or if the command needs a shell.
     """
-    name = command[0]
-    for part in command:
-        if part in _SHELL_OPERATORS:
-            raise TargetError(
-                f"command is run without a shell, got {part!r} in it; to use a shell, write: "
-                "sh -c '...'"
-            )
-    path = os.path.join(cwd, os.path.expanduser(name)) if os.sep in name else shutil.which(name)
-    if path is None or not os.path.exists(path):
-        hint = ""
-        if name in _SHELL_COMMANDS or "=" in name:
-            hint = "; shell commands need a shell: sh -c '...'"
-        elif " " in name:
-            hint = "; give each argument as a separate text"
-        elif os.path.exists(os.path.join(cwd, name)):
-            hint = f"; for the file in the folder {cwd or '.'} write ./{name}"
-        raise TargetError(f"command must name a program that exists, got {name!r}{hint}")
-    if os.path.isdir(path):
-        raise TargetError(f"command must name a program, got {name!r}, which is a folder")
-    if not os.access(path, os.X_OK):
-        raise TargetError(
-            f"command must name an executable program, got {name!r}; make it executable: "
+    name, problem = command[0], ""
+    operator = next((part for part in command if part in _SHELL_OPERATORS), "")
+    path = shutil.which(name)
+    if os.sep in name:
+        path = os.path.join(cwd, os.path.expanduser(name))
+    if operator:
+        problem = f"is run without a shell, got {operator!r} in it; to use a shell: sh -c '...'"
+    elif path is None or not os.path.exists(path):
+        problem = (
+            f"must name a program that exists, got {name!r}; give each argument as a separate "
+            f"text, write ./{name} for a file in the folder {cwd or '.'}, and sh -c '...' for "
+            "commands of a shell"
+        )
+    elif os.path.isdir(path) or not os.access(path, os.X_OK):
+        problem = (
+            f"must name an executable program, got {name!r}, which is a folder or not executable: "
             f"chmod +x {name}"
         )
+    if path is None or problem:
+        raise TargetError(f"command {problem}")
     return path
 
 
@@ -342,19 +323,10 @@ def command_script(command: Sequence[str], cwd: str) -> Path | None:
     """Return the file with the mechanism: the program, or an interpreter's first argument that is a
     file; None if there is none.
     """
-    parts = (
-        command[1:]
-        if _INTERPRETER.fullmatch(os.path.basename(command[0])) or os.sep not in command[0]
-        else command[:1]
-    )
-    return next(
-        (
-            path
-            for path in (Path(cwd, os.path.expanduser(part)) for part in parts)
-            if path.is_file()
-        ),
-        None,
-    )
+    is_interpreter = _INTERPRETER.fullmatch(os.path.basename(command[0]))
+    parts = command[1:] if is_interpreter or os.sep not in command[0] else command[:1]
+    paths = (Path(cwd, os.path.expanduser(part)) for part in parts)
+    return next((path for path in paths if path.is_file()), None)
 
 
 class Program(Process):
@@ -371,15 +343,12 @@ class Program(Process):
             )
         except WorkerDied as error:
             self.close()
-            if "Exec format error" in str(error):
-                why = (
-                    "it is neither a program nor a script whose first line names its "
-                    "interpreter, such as #!/bin/sh"
-                )
-                raise TargetError(
-                    f"command must name a program, got {slot.command[0]!r}: {why}"
-                ) from None
-            raise
+            if "Exec format error" not in str(error):
+                raise
+            raise TargetError(
+                f"command must name a program, got {slot.command[0]!r}: it is neither a program "
+                "nor a script whose first line names its interpreter, such as #!/bin/sh"
+            ) from None
 
     def run(
         self, sent: Sent, sizes: Sequence[int], seeds: Sequence[Sequence[int]], time_limit: float
@@ -417,10 +386,8 @@ class Program(Process):
         """
         head = parse_message(self.line(HEADER, deadline, "an answer"), "an answer")
         if "failed" in head:
-            raise MechanismFailed(
-                "the program says: "
-                f"{error_text(Exception(head['failed'])).removeprefix('Exception: ')}"
-            )
+            text = error_text(Exception(head["failed"])).removeprefix("Exception: ")
+            raise MechanismFailed(f"the program says: {text}")
         if "raised" in head:
             name, text = head["raised"], head.get("text", "")
             if name == "" or not _is_name(name) or not isinstance(text, str):
@@ -440,17 +407,17 @@ class Program(Process):
         if kind == "json":
             names = [f"output {i + 1}" for i in range(size)]
             return [_parse_output(self.line(LINE, deadline, name), name) for name in names]
-        columns = head.get("columns")
-        if (
-            type(columns) is not int
-            or not 0 <= columns <= _MAX_COLUMNS
-            or 8 * rows * columns > _MAX_BLOCK_BYTES
-        ):
+        return self._block(size, head.get("columns"), BLOCKS[str(kind)], deadline)
+
+    def _block(self, rows: int, columns: Any, dtype: str, deadline: float) -> Any:
+        """Return the array of a block that follows its header."""
+        most = min(_MAX_COLUMNS, _MAX_BLOCK_BYTES // max(8 * rows, 1))
+        if type(columns) is not int or not 0 <= columns <= most:
             raise ProtocolViolation(
-                f"columns must be a whole number, of a block of at most {_MAX_BLOCK_BYTES} "
-                f"bytes, got {excerpt(repr(columns))}"
+                f"columns must be a whole number, at most {most} for {rows} rows, got "
+                f"{excerpt(repr(columns))}"
             )
-        found = np.empty((rows, columns), dtype=BLOCKS[str(kind)])
+        found = np.empty((rows, columns), dtype=dtype)
         if found.size:
             self.fill(memoryview(found.data).cast("B"), deadline)
         return found[:, 0] if columns == 1 else found

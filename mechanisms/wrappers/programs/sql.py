@@ -8,6 +8,7 @@ tries to write is refused.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import importlib
 import math
@@ -15,10 +16,9 @@ import pickle
 import re
 import sqlite3
 import threading
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 from urllib.parse import quote
 
 import numpy as np
@@ -42,7 +42,6 @@ from dpwitness.core.values.validation import (
 )
 from dpwitness.mechanisms.wrappers.programs.worker_pool import build_domain
 
-ENGINES = ("sqlite", "duckdb")
 _THREAD = threading.local()
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,60}")
 _READ_ACTIONS = {
@@ -97,28 +96,28 @@ class Query:
         for name in ("dsn", "query", "table", "setup"):
             require_type(name, getattr(self, name), str, "be a text", "Query")
         engine, _, file = self.dsn.partition(":///")
-        if engine not in ENGINES or not file:
-            raise InvalidArgument(
-                "Query: dsn must be sqlite:///FILE or duckdb:///FILE, FILE may be :memory:, "
-                f"got {short_repr(self.dsn)}"
-            )
-        if not _NAME.fullmatch(self.table):
-            raise InvalidArgument(
-                f"Query: table must be a plain name, got {short_repr(self.table)}"
-            )
-        if not self.query.strip():
-            raise InvalidArgument("Query: query must be a SELECT, got nothing")
+        rules = (
+            (
+                "dsn",
+                "be sqlite:///FILE or duckdb:///FILE, FILE may be :memory:",
+                engine in ENGINES and file,
+            ),
+            ("table", "be a plain name", _NAME.fullmatch(self.table)),
+            ("query", "be a SELECT", self.query.strip()),
+        )
+        for name, rule, holds in rules:
+            if not holds:
+                raise InvalidArgument(
+                    f"Query: {name} must {rule}, got {short_repr(getattr(self, name))}"
+                )
         if engine == "duckdb":
             _import_duckdb()
         if isinstance(self.claim, str):
             object.__setattr__(self, "claim", parse_claim(self.claim))
         if isinstance(self.domain, dict):
             object.__setattr__(self, "domain", build_domain(self.domain, "Query"))
-        if not isinstance(self.claim, Claim | None) or not isinstance(self.domain, Domain | None):
-            raise InvalidArgument(
-                "Query: claim must be a claim and domain a domain, got "
-                f"{short_repr(self.claim)} and {short_repr(self.domain)}"
-            )
+        require_type("claim", self.claim, Claim, "be a claim", "Query", optional=True)
+        require_type("domain", self.domain, Domain, "be a domain", "Query", optional=True)
 
     @property
     def seeded(self) -> bool:
@@ -147,17 +146,17 @@ class Query:
         except Exception as error:
             # DuckDB runs no further statement after an error
             _THREAD.kept = [each for each in _THREAD.kept if each[2] is not base]
-            if isinstance(error, RefusedStatement) or base.refuses(error):
-                raise MechanismFailed(f"the query must only read: {error_text(error)}") from None
-            raise MechanismFailed(f"the query cannot be run: {error_text(error)}") from None
+            problem = "cannot be run"
+            if isinstance(error, RefusedStatement) or base.REFUSAL.search(str(error)):
+                problem = "must only read"
+            raise MechanismFailed(f"the query {problem}: {error_text(error)}") from None
         # an array if each run returned one number, otherwise a list of runs, each a list of rows
-        single = all(
-            len(rows) == 1 and len(rows[0]) == 1 and isinstance(rows[0][0], int | float)
-            for rows in found
-        )
-        return np.array([rows[0][0] for rows in found], dtype=float) if single else found
+        cells = [rows[0][0] for rows in found if len(rows) == 1 and len(rows[0]) == 1]
+        if len(cells) == size and all(isinstance(cell, int | float) for cell in cells):
+            return np.array(cells, dtype=float)
+        return found
 
-    def _database(self, columns: dict[str, list[Any]]) -> _SQLite | _DuckDB:
+    def _database(self, columns: dict[str, list[Any]]) -> _Database:
         """Return the database with the dataset loaded, cached for the next batches of
         this thread.
         """
@@ -168,25 +167,22 @@ class Query:
         kept, fingerprint = _THREAD.__dict__.setdefault("kept", []), pickle.dumps(columns)
         for query, known, loaded in kept:
             if query is self and known == fingerprint:
-                return cast(_SQLite, loaded)
+                return cast(_Database, loaded)
         engine, _, file = self.dsn.partition(":///")
-        base: _SQLite | _DuckDB = (_SQLite if engine == "sqlite" else _DuckDB)(file)
-        try:
-            base.run(self.setup)
-        except Exception as error:
-            raise MechanismFailed(f"the setup of the query raises {error_text(error)}") from None
-        if base.has(self.table):
-            raise MechanismFailed(
-                f"the table {self.table} must be the dataset, but this name is taken by the "
-                "database or the setup: choose another"
-            )
-        try:
-            base.load(self.table, columns)
-            base.lock()
-        except Exception as error:
-            raise MechanismFailed(
-                f"the dataset cannot be made the table {self.table}: {error_text(error)}"
-            ) from None
+        base = ENGINES[engine]()
+        stages: tuple[tuple[str, Callable[[], Any]], ...] = (
+            (f"the database {file} cannot be read", lambda: base.open(file)),
+            ("the setup of the query raises", lambda: base.run(self.setup)),
+            (
+                f"the dataset cannot be made the table {self.table}",
+                lambda: base.load(self.table, columns),
+            ),
+        )
+        for problem, stage in stages:
+            try:
+                stage()
+            except Exception as error:
+                raise MechanismFailed(f"{problem}: {error_text(error)}") from None
         kept.append((self, fingerprint, base))
         # a thread keeps at most 4 databases loaded
         if len(kept) > 4:
@@ -198,79 +194,60 @@ class RefusedStatement(Exception):
     """Error of a statement that does more than read; the text is the reason."""
 
 
-class _Base:
-    """Base class of in-memory databases; `run` runs several statements, and `lock` refuses all
-    writes from then on.
+class _Database:
+    """Base class of in-memory databases; `run` runs several statements, and `load` makes the table
+    and refuses all writes from then on.
     """
 
     held: Any
+    REFUSAL: ClassVar[re.Pattern[str]]  # of the engine's errors of statements that write
+    OTHER_TYPE: ClassVar[str]  # of a column of several types
+    ERROR: type[Exception]  # base class of the engine's errors
 
     def rows(self, query: str) -> Rows:
         """Return the rows of a query."""
         found: Rows = self.held.execute(query).fetchall()
         return found
 
-    def has(self, table: str) -> bool:
-        """Return whether a table or view of this name exists."""
-        try:
-            self.rows(f'SELECT 1 FROM "{table}" LIMIT 1')
-        except Exception:
-            return False
-        return True
-
     def check(self, query: str) -> None:
         """Raise RefusedStatement unless the query is one SELECT."""
-
-    def refuses(self, error: Exception) -> bool:
-        """Return whether an error of the engine means that a statement tried to write."""
-        return "read-only" in str(error)
 
     def seed(self, number: float) -> None:
         """Seed the engine's random(), if it takes a seed."""
 
-    def load(self, table: str, columns: dict[str, list[Any]]) -> None:
-        """Create the table and insert the rows."""
-        names = ", ".join(
-            f'"{name.replace(chr(34), 2 * chr(34))}" {self.type_of(values)}'
-            for name, values in columns.items()
-        )
-        self.held.execute(f'CREATE TABLE "{table}" ({names})')
-        self.fill(table, list(columns.values()))
-
-    def fill(self, table: str, columns: list[list[Any]]) -> None:
-        """Insert the rows into the table."""
-        self.held.executemany(
-            f'INSERT INTO "{table}" VALUES ({", ".join("?" * len(columns))})',
-            zip(*columns, strict=True),
-        )
-
-    def type_of(self, values: Sequence[Any]) -> str:
-        """Return the SQL type of a column, from the types of its values."""
-        kinds = {type(value) for value in values if value is not None}
-        names = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", datetime.date: "DATE"}
-        return names.get(kinds.pop(), "VARCHAR") if len(kinds) == 1 else ""
+    def create(self, table: str, columns: dict[str, list[Any]]) -> None:
+        """Create an empty table, whose types follow from the values. Raise ValueError for a name
+        that the database or the setup has taken, also for a temporary view.
+        """
+        with contextlib.suppress(self.ERROR):  # no table has the name
+            self.held.execute(f'SELECT 1 FROM "{table}" LIMIT 1')
+            raise ValueError("the database or the setup has this name already: choose another")
+        types = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", datetime.date: "DATE"}
+        names = []
+        for name, values in columns.items():
+            kinds = {type(value) for value in values if value is not None}
+            kind = types.get(kinds.pop(), "VARCHAR") if len(kinds) == 1 else self.OTHER_TYPE
+            names.append(f'"{name.replace(chr(34), 2 * chr(34))}" {kind}')
+        self.held.execute(f'CREATE TABLE "{table}" ({", ".join(names)})')
 
 
-class _SQLite(_Base):
+class _SQLite(_Database):
     """In-memory SQLite database."""
 
-    def __init__(self, file: str) -> None:
+    REFUSAL = re.compile("not authorized|readonly")
+    OTHER_TYPE = ""
+    ERROR = sqlite3.Error
+
+    def open(self, file: str) -> None:
         self.held = sqlite3.connect(":memory:", isolation_level=None)
         if file != ":memory:":
-            try:
-                with closing(sqlite3.connect(f"file:{quote(file)}?mode=ro", uri=True)) as given:
-                    given.backup(self.held)
-            except sqlite3.Error as error:
-                raise MechanismFailed(
-                    f"the database {file} cannot be read: {error_text(error)}"
-                ) from None
+            with contextlib.closing(
+                sqlite3.connect(f"file:{quote(file)}?mode=ro", uri=True)
+            ) as given:
+                given.backup(self.held)
 
     def run(self, statements: str) -> None:
-        self.held.set_authorizer(
-            lambda action, *_: (
-                sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_ATTACH else sqlite3.SQLITE_OK
-            )
-        )
+        self._refuse(lambda action: action == sqlite3.SQLITE_ATTACH)
         self.held.executescript(statements)
         self.held.set_authorizer(None)
 
@@ -279,12 +256,18 @@ class _SQLite(_Base):
             name: [v.isoformat() if isinstance(v, datetime.date) else v for v in values]
             for name, values in columns.items()
         }
-        super().load(table, plain)
-
-    def lock(self) -> None:
+        self.create(table, plain)
+        self.held.executemany(
+            f'INSERT INTO "{table}" VALUES ({", ".join("?" * len(columns))})',
+            zip(*plain.values(), strict=True),
+        )
         self.held.execute("PRAGMA query_only = 1")
+        self._refuse(lambda action: action not in _READ_ACTIONS)
+
+    def _refuse(self, is_refused: Callable[[int], bool]) -> None:
+        """Refuse these actions of statements from now on."""
         self.held.set_authorizer(
-            lambda action, *_: sqlite3.SQLITE_OK if action in _READ_ACTIONS else sqlite3.SQLITE_DENY
+            lambda action, *_: sqlite3.SQLITE_DENY if is_refused(action) else sqlite3.SQLITE_OK
         )
 
     def rows(self, query: str) -> Rows:
@@ -293,73 +276,59 @@ class _SQLite(_Base):
             raise RefusedStatement("it is not a SELECT")
         return list(found)
 
-    def refuses(self, error: Exception) -> bool:
-        return "not authorized" in str(error) or "readonly" in str(error)
 
-
-class _DuckDB(_Base):
+class _DuckDB(_Database):
     """In-memory DuckDB database."""
 
-    def __init__(self, file: str) -> None:
+    REFUSAL = re.compile("read-only")
+    OTHER_TYPE = "VARCHAR"
+
+    def open(self, file: str) -> None:
+        config = {
+            "threads": 1,
+            "python_enable_replacements": False,
+            "autoinstall_known_extensions": False,
+        }
         engine = _import_duckdb()
-        try:
-            self.held = engine.connect(
-                ":memory:",
-                config={
-                    "threads": 1,
-                    "python_enable_replacements": False,
-                    "autoinstall_known_extensions": False,
-                },
+        self.held, self.ERROR = engine.connect(":memory:", config=config), engine.Error
+        if file != ":memory:":
+            path = file.replace("'", "''")
+            self.held.execute(
+                f"ATTACH '{path}' AS given (READ_ONLY); COPY FROM DATABASE given TO memory; "
+                "DETACH given"
             )
-            if file != ":memory:":
-                path = file.replace("'", "''")
-                self.held.execute(
-                    f"ATTACH '{path}' AS given (READ_ONLY); COPY FROM DATABASE given TO "
-                    "memory; DETACH given"
-                )
-        except engine.Error as error:
-            raise MechanismFailed(
-                f"the database {file} cannot be read: {error_text(error)}"
-            ) from None
 
     def run(self, statements: str) -> None:
-        if found := self._statement_types(statements) & {
-            "ATTACH",
-            "COPY",
-            "COPY_DATABASE",
-            "EXPORT",
-        }:
-            raise RefusedStatement(f"it holds {', '.join(sorted(found))}, which may write files")
+        writing = {"ATTACH", "COPY", "COPY_DATABASE", "EXPORT"} & {*self._types_of(statements)}
+        if writing:
+            raise RefusedStatement(f"it holds {', '.join(sorted(writing))}, which may write files")
         if statements.strip():
             self.held.execute(statements)
 
-    def _statement_types(self, statements: str) -> set[str]:
-        return {statement.type.name for statement in self.held.extract_statements(statements)}
-
-    def lock(self) -> None:
-        self.held.execute("BEGIN TRANSACTION READ ONLY")
+    def _types_of(self, statements: str) -> list[str]:
+        return [statement.type.name for statement in self.held.extract_statements(statements)]
 
     def check(self, query: str) -> None:
-        if (
-            self._statement_types(query) != {"SELECT"}
-            or len(self.held.extract_statements(query)) != 1
-        ):
+        types = self._types_of(query)
+        if types != ["SELECT"]:
             raise RefusedStatement(
-                "the query must be one SELECT statement, got "
-                f"{', '.join(sorted(self._statement_types(query))) or 'nothing'}"
+                f"the query must be one SELECT statement, got {', '.join(types) or 'nothing'}"
             )
 
-    def fill(self, table: str, columns: list[list[Any]]) -> None:
-        if columns[0]:  # all columns at once: row by row takes a thousand times as long
+    def load(self, table: str, columns: dict[str, list[Any]]) -> None:
+        self.create(table, columns)
+        values = list(columns.values())
+        if values[0]:  # all columns at once: row by row takes a thousand times as long
             self.held.execute(
-                f'INSERT INTO "{table}" SELECT {", ".join(["unnest(?)"] * len(columns))}', columns
+                f'INSERT INTO "{table}" SELECT {", ".join(["unnest(?)"] * len(values))}', values
             )
+        self.held.execute("BEGIN TRANSACTION READ ONLY")
 
     def seed(self, number: float) -> None:
         self.held.execute("SELECT setseed(?)", [number]).fetchall()
 
-    def type_of(self, values: Sequence[Any]) -> str:
-        return super().type_of(values) or "VARCHAR"
+
+ENGINES: dict[str, type[_SQLite | _DuckDB]] = {"sqlite": _SQLite, "duckdb": _DuckDB}
 
 
 def _import_duckdb() -> Any:
@@ -378,39 +347,27 @@ def columns_of(dataset: Any) -> dict[str, list[Any]]:
     """
     try:
         if library_name(dataset) not in ("", "networkx"):
-            found: dict[str, Any] = {
-                str(name): values for name, values in values_of(to_parts(dataset)).items()
-            }
-        elif isinstance(dataset, dict):
-            found = {
-                str(name): np.asarray(v).tolist() if isinstance(v, np.ndarray) else list(v)
-                for name, v in dataset.items()
-            }
-        elif (
-            isinstance(dataset, list)
-            and dataset
-            and all(isinstance(record, dict) for record in dataset)
-        ):
+            dataset = values_of(to_parts(dataset))
+        elif isinstance(dataset, list) and dataset and isinstance(dataset[0], dict):
             names = dict.fromkeys(name for record in dataset for name in record)
-            found = {str(name): [record.get(name) for record in dataset] for name in names}
-        else:
+            dataset = {name: [record.get(name) for record in dataset] for name in names}
+        elif not isinstance(dataset, dict):
             table = np.asarray(dataset)
             table = table[:, None] if table.ndim == 1 else table
-            found = {f"c{i}": column.tolist() for i, column in enumerate(table.T)}
-    except (UnsupportedData, TypeError, ValueError, IndexError) as error:
+            dataset = {f"c{i}": column for i, column in enumerate(table.T)}
+        found = {str(name): list(map(_plain, values)) for name, values in dataset.items()}
+    except (UnsupportedData, AttributeError, TypeError, ValueError, IndexError) as error:
         raise MechanismFailed(
             f"a query needs a table as its dataset, got {short_repr(dataset)}: {error_text(error)}"
         ) from None
     if len(set(map(len, found.values()))) > 1:
-        raise MechanismFailed(
-            "a query needs columns of one length, got "
-            f"{', '.join(f'{name}: {len(v)}' for name, v in found.items())}"
-        )
-    return {name: [_plain(value) for value in values] for name, values in found.items()}
+        lengths = ", ".join(f"{name}: {len(values)}" for name, values in found.items())
+        raise MechanismFailed(f"a query needs columns of one length, got {lengths}")
+    return found
 
 
 def _plain(value: Any) -> Any:
     """Return a value as a Python value; None for NaN."""
-    if isinstance(value, float) and math.isnan(value):
-        return None
-    return value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and math.isnan(value) else value

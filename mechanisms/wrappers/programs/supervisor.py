@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import glob
 import os
 import resource
 import select
@@ -52,12 +53,11 @@ def below(root: int) -> dict[int, list[bytes]]:
     also of ended ones.
     """
     children: dict[int, dict[int, list[bytes]]] = {}
-    with contextlib.suppress(OSError):
-        for name in filter(str.isdigit, os.listdir("/proc")):
-            with contextlib.suppress(OSError, ValueError, IndexError):  # the process has ended
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    fields = file.read().rpartition(b")")[2].split()
-                children.setdefault(int(fields[1]), {})[int(name)] = fields
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):  # the process has ended
+            with open(path, "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+            children.setdefault(int(fields[1]), {})[int(path.split("/")[2])] = fields
     found: dict[int, list[bytes]] = {}
     left = [root]
     while left:
@@ -115,16 +115,24 @@ def _has_children(worker: int) -> bool:
         return False
 
 
+def _end_if_too_many(worker: int) -> None:
+    """Kill all descendants, and end this process with exit code 70, if too many run."""
+    count = len(descendants(os.getpid())) - 1
+    if count > MOST:
+        kill_all(worker)
+        text = (
+            f"the target has started {count} processes that still run, at most {MOST} are allowed\n"
+        )
+        os.write(2, text.encode())
+        os._exit(70)
+
+
 def main() -> None:
     """Start the worker, wait for its end or the controller's, kill all descendants, and exit as the
     worker did.
     """
-    life, controller, memory, command = (
-        int(sys.argv[1]),
-        int(sys.argv[2]),
-        int(sys.argv[3]),
-        sys.argv[4:],
-    )
+    life, controller, memory = map(int, sys.argv[1:4])
+    command = sys.argv[4:]
     wake_read, wake_write = os.pipe()
     for end in (wake_read, wake_write):
         os.set_blocking(end, False)
@@ -154,39 +162,26 @@ def main() -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)  # only the worker holds the pipes, so they close when the worker ends
-    last_check = time.monotonic()
+    next_check = time.monotonic() + 1.0
     while _has_children(worker) and "worker" not in _exit_status:
         # wait at most 0.2 seconds for a signal or the end of the controller
         ready = select.select([life, wake_read], [], [], 0.2)[0]
-        received = b""
-        if wake_read in ready:
-            with contextlib.suppress(BlockingIOError):
-                received = os.read(wake_read, 4096)
+        received = os.read(wake_read, 4096) if wake_read in ready else b""
         if life in ready or any(sign in received for sign in _END_SIGNALS):
             break
         # the log of printed output is emptied above 64 MiB
         if os.fstat(2).st_size > 2**26:
             os.ftruncate(2, 0)
-        if time.monotonic() - last_check > 1.0:
-            last_check = time.monotonic()
-            count = len(descendants(os.getpid())) - 1
-            if count > MOST:
-                kill_all(worker)
-                os.write(
-                    2,
-                    f"the target has started {count} processes that still run, at most "
-                    f"{MOST} are allowed\n".encode(),
-                )
-                # exit code for too many processes
-                os._exit(70)
+        if time.monotonic() > next_check:
+            next_check = time.monotonic() + 1.0
+            _end_if_too_many(worker)
     kill_all(worker)
-    status = _exit_status.get("worker", signal.SIGKILL)
-    if os.WIFSIGNALED(status):
-        signal_number = os.WTERMSIG(status)
+    code = os.waitstatus_to_exitcode(_exit_status.get("worker", signal.SIGKILL))
+    if code < 0:
         with contextlib.suppress(OSError, ValueError):
-            signal.signal(signal_number, signal.SIG_DFL)
-        os.kill(os.getpid(), signal_number)
-    os._exit(os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 1)
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(abs(code))
 
 
 if __name__ == "__main__":

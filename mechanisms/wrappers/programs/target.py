@@ -36,6 +36,7 @@ of its fields. The dataset is a fresh copy in every batch and must not be change
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import os
 import time
@@ -52,7 +53,7 @@ from dpwitness.core.claims import Claim, parse_claim
 from dpwitness.core.protocols.mechanism import MechanismFailed, Parts, TookTooLong
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import InvalidArgument, require, short_repr
+from dpwitness.core.values.validation import InvalidArgument, require, require_type, short_repr
 from dpwitness.mechanisms.wrappers.programs.inside import codec, global_generators
 from dpwitness.mechanisms.wrappers.programs.inside.target_runs import (
     UnusableTarget,
@@ -167,37 +168,38 @@ class Target:
         require(self).positive("time_limit").nonnegative("memory_limit").one_of(
             "text", ("", "batch", "one")
         )
-        if len(self.command):
-            argv = self.command
-            if (
-                isinstance(argv, str)
-                or not all(isinstance(part, str) and "\0" not in part for part in argv)
-                or not argv[0]
-            ):
-                raise InvalidArgument(
-                    f"Target: command must be a list of texts, the program first, got {argv!r}"
-                )
-            if self.file or self.name or self.python or self.kwargs:
-                raise InvalidArgument(
-                    "Target: command excludes file, name, python and kwargs: leave them out; put "
-                    "a program's arguments in command"
-                )
-            if self.cwd is not None and not os.path.isdir(os.path.expanduser(self.cwd)):
-                raise InvalidArgument(f"Target: cwd must be a folder, got {self.cwd!r}")
-            object.__setattr__(self, "command", tuple(argv))
-            object.__setattr__(self, "cwd", os.path.abspath(os.path.expanduser(self.cwd or "")))
+        if not len(self.command):
+            self._use_file()
             return
-        for field, what in (("cwd", self.cwd), ("text", self.text)):
-            if what:
+        argv = self.command
+        folder = os.path.abspath(os.path.expanduser(self.cwd or ""))
+        texts = [part for part in argv if isinstance(part, str) and not isinstance(argv, str)]
+        if len(texts) < len(argv) or not texts[0] or "\0" in "".join(texts):
+            raise InvalidArgument(
+                f"Target: command must be a list of texts, the program first, got {argv!r}"
+            )
+        if self.file or self.name or self.python or self.kwargs:
+            raise InvalidArgument(
+                "Target: command excludes file, name, python and kwargs: leave them out; put "
+                "a program's arguments in command"
+            )
+        if not os.path.isdir(folder):
+            raise InvalidArgument(f"Target: cwd must be a folder, got {self.cwd!r}")
+        object.__setattr__(self, "command", tuple(argv))
+        object.__setattr__(self, "cwd", folder)
+
+    def _use_file(self) -> None:
+        """Check the fields of a target that is a function of a file."""
+        for field in ("cwd", "text"):
+            if getattr(self, field):
                 raise InvalidArgument(
                     f"Target: {field} is for programs only: give a command, or leave it out, "
-                    f"got {what!r}"
+                    f"got {getattr(self, field)!r}"
                 )
         for field in ("file", "name"):
-            if not isinstance(getattr(self, field), str) or not getattr(self, field):
-                raise InvalidArgument(
-                    f"Target: {field} must be a non-empty text, got {getattr(self, field)!r}"
-                )
+            require_type(field, getattr(self, field), str, "be a non-empty text", "Target")
+            if not getattr(self, field):
+                raise InvalidArgument(f"Target: {field} must be a non-empty text, got ''")
         # absolute, because a witness may be replayed from another folder
         if self.file.endswith(".py"):
             object.__setattr__(self, "file", os.path.abspath(os.path.expanduser(self.file)))
@@ -243,19 +245,18 @@ class Target:
 
     def _read(self, reply: Json, blobs: codec.Blobs) -> Any:
         """Return the content of a worker's answer. Raise the exception that the call raised."""
+        if "failed" in reply or "error" in reply:
+            raise MechanismFailed(reply.get("failed") or reply["error"])
         try:
-            found = {
-                key: codec.unpack(reply[key], blobs)
-                for key in ("raised", "parts", "value")
-                if key in reply
-            }
+            key = next(key for key in ("raised", "parts", "value") if key in reply)
+            found = codec.unpack(reply[key], blobs)
         except Exception as error:  # not of the mechanism, and so no output
             raise MechanismFailed(
                 f"the worker's answer cannot be read: {type(error).__name__}: {error}"
             ) from None
-        if "raised" in found:
-            raise found["raised"]
-        return Parts(found["parts"]) if "parts" in found else found["value"]
+        if key == "raised":
+            raise found
+        return Parts(found) if key == "parts" else found
 
     def draws(
         self, dataset: Any, size: int, rng: np.random.Generator
@@ -269,12 +270,6 @@ class Target:
             return np.zeros(size, dtype=np.int64)
         return np.asarray(self._sample(dataset, size, rng, each=True)[0]["draws"], dtype=np.int64)
 
-    def words(self, dataset: Any, size: int, rng: np.random.Generator) -> int:
-        """Return the number of 64-bit words that one batch of `size` runs draws from its generator;
-        0 for a program.
-        """
-        return 0 if self.command else int(self._sample(dataset, size, rng)[0]["words"])
-
     @property
     def features(self) -> Callable[[Any], Any]:
         """Statistics of outputs that the function or its class suggests by its attribute
@@ -287,26 +282,15 @@ class Target:
     def _features(self, outputs: Any) -> Any:
         sent: codec.Blobs = []
         request = self._request("features") | {"outputs": codec.pack(outputs, sent)}
-        try:
-            with borrowed_worker(self._slot, self.time_limit) as worker:
-                reply, blobs = worker.ask(request, sent, self.time_limit)
-        except (WorkerTimeout, WorkerDied) as error:
-            raise MechanismFailed(
-                f"features of {len(outputs)} outputs: the worker process {error}"
-            ) from None
-        if "failed" in reply or "error" in reply:
-            raise MechanismFailed(reply.get("failed") or reply["error"])
+        reply, blobs = self._ask_worker(
+            len(outputs), self._slot, lambda worker, limit: worker.ask(request, sent, limit)
+        )
         return self._read(reply, blobs)
 
     @property
     def warned(self) -> tuple[str, ...]:
         """Distinct warnings of the first batches so far."""
         return tuple(self._state.warned)
-
-    @property
-    def cpu_seconds(self) -> float:
-        """Processor time of the function in the batches of this process so far."""
-        return float(self._state.cpu)
 
     def describe(self) -> Json:
         """Return all declarations of the target file, and the versions of its interpreter and
@@ -320,40 +304,28 @@ class Target:
         TargetError
             If the interpreter, the library, the file or the name is missing, or the file raises.
         """
-        with self._state.lock:
-            if self._state.about is not None:
-                return self._state.about
-            if self.command:
-                try:
-                    with borrowed_worker(self.slot_of_program, self.time_limit) as program:
-                        self._state.about = program.about
-                except WorkerDied as error:
-                    raise TargetError(f"{self.__name__} {error}") from None
-                return self._state.about
-            problem = f"{self.__name__} could not be described"
-            request = self._request("describe")
-            reply, blobs, about = answer_of(self._slot, request, [], self.time_limit, problem)
-            if "error" in reply:
-                text = f"{reply.get('what', self.__name__)}: {reply['error']}"
-                raise TargetError(text.removeprefix(f"{self.__name__}: "), reply["traceback"])
-            packed = {key: codec.unpack(reply[key], blobs) for key in ("domain", "queries")}
-            self._state.about = about | reply | packed
-            return self._state.about
+        return self._description
+
+    @functools.cached_property
+    def _description(self) -> Json:
+        if self.command:
+            try:
+                with borrowed_worker(self.slot_of_program, self.time_limit) as program:
+                    return program.about
+            except WorkerDied as error:
+                raise TargetError(f"{self.__name__} {error}") from None
+        problem = f"{self.__name__} could not be described"
+        request = self._request("describe")
+        reply, blobs, about = answer_of(self._slot, request, [], self.time_limit, problem)
+        packed = {key: codec.unpack(reply[key], blobs) for key in ("domain", "queries")}
+        return about | reply | packed
 
     @property
     def claim(self) -> Claim | None:
-        """Claim of the target file. Raises TargetError if the library itself reports an infinite
-        claim.
-        """
+        """Claim of the target file. Raises TargetError if the library reports an invalid claim."""
         text = self.describe()["claim"]
         if text is None:
             return None
-        numbers = [part.strip().lower() for part in str(text).partition(":")[2].split(",")]
-        if any(number in ("inf", "infinity", "+inf", "nan") for number in numbers):
-            raise TargetError(
-                f"{self.__name__}: claim must be finite, the target reports {text!r}, which "
-                "cannot be refuted"
-            )
         try:
             return parse_claim(text)
         except InvalidArgument as error:
@@ -387,23 +359,11 @@ class Target:
             notes.append(program_note(found, self.text))
         elif found["library"]:
             notes.append(library_note(found))
-        if found["tested"] and found["version"]:
-            is_tested = False
-            try:
-                tested = SpecifierSet(found["tested"])
-                is_tested = tested.contains(found["version"], prereleases=True)
-            except InvalidSpecifier:
-                raise TargetError(
-                    "TESTED must be a range of versions such as '>=1.2,<2', got "
-                    f"{short_repr(found['tested'])}"
-                ) from None
-            except InvalidVersion:  # the version number of the library does not follow the standard
-                pass
-            if not is_tested:
-                notes.append(
-                    f"{found['library']} {found['version']} is outside the tested range "
-                    f"{found['tested']}"
-                )
+        if found["tested"] and found["version"] and not _is_tested(**found):
+            notes.append(
+                f"{found['library']} {found['version']} is outside the tested range "
+                f"{found['tested']}"
+            )
         notes += found["notes"]
         if not found["seeded"]:
             notes.append(
@@ -426,8 +386,6 @@ class Target:
         limit = max(self.time_limit, 30.0)  # imports are not a run
         tried = f"{self.__name__} could not be tried"
         reply, _, _ = answer_of(self._slot, request, sent, self.time_limit, tried, limit=limit)
-        if "error" in reply:
-            raise TargetError(reply["error"], reply["traceback"])
         return reply
 
     def _sent(self, dataset: Any) -> Any:
@@ -448,16 +406,14 @@ class Target:
         self._state.closed += 1
         close_all(self.slot_of_program if self.command else self._slot)
 
-    @property
+    @functools.cached_property
     def _slot(self) -> Interpreter:
         """Worker slot of the target file."""
         if self.command:
             raise InvalidArgument(
                 f"{self.__name__} is a program: only Python targets can be inspected"
             )
-        if self._state.slot is None:
-            self._state.slot = interpreter_slot(self.file, self.python, self.memory_limit)
-        return self._state.slot
+        return interpreter_slot(self.file, self.python, self.memory_limit)
 
     @property
     def slot_of_program(self) -> ProgramSlot:
@@ -502,8 +458,6 @@ class Target:
         reply, found = self._ask_worker(size, self._slot, ask)
         if "failed" in reply or "error" in reply:
             raise MechanismFailed(reply.get("failed") or reply["error"])
-        with self._state.lock:
-            self._state.cpu += reply["cpu"]
         self._state.warned.update(dict.fromkeys(reply["warned"]))
         if "rng" in reply:
             rng.bit_generator.state = codec.unpack(reply["rng"], None)
@@ -545,6 +499,18 @@ def library_note(found: Json) -> str:
     """Return library, version and interpreter of a target file for reports."""
     version = found["version"] or "of unknown version"
     return f"{found['library']} {version}, Python {found['python']}, NumPy {found['numpy']}"
+
+
+def _is_tested(version: str, tested: str, **_: Any) -> bool:
+    """Return whether the version of a library is in the range TESTED of a target file."""
+    try:
+        return SpecifierSet(tested).contains(version, prereleases=True)
+    except InvalidSpecifier:
+        raise TargetError(
+            "TESTED must be a range of versions such as '>=1.2,<2', got " + short_repr(tested)
+        ) from None
+    except InvalidVersion:  # the version number of the library does not follow the standard
+        return False
 
 
 class Isolated(Target):

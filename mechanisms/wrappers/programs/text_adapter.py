@@ -26,10 +26,8 @@ SEEDS = 2**53  # whole numbers below this one are exact in every language
 def main() -> None:
     """Serve requests on standard input until it ends."""
     one, command = sys.argv[1] == "one", sys.argv[2:]
-    name, named = (
-        os.path.basename(command[0]),
-        re.findall(r"\{(size|seed|dataset)\}", " ".join(command)),
-    )
+    name = os.path.basename(command[0])
+    named = re.findall(r"\{(size|seed|dataset)\}", " ".join(command))
     _write_lines(
         {
             "protocol": 1,
@@ -45,17 +43,12 @@ def main() -> None:
         if request["op"] == "dataset":
             datasets[request["dataset"]] = json.dumps(request["value"])
             continue
-        words = request["seed"]
-        seed = (words[0] + (words[1] << 32)) % SEEDS
-        size = request["size"]
+        low, high, *_ = request["seed"]
+        size, dataset = request["size"], datasets[request["dataset"]]
         outputs: list[Any] = []
         for i in range(size if one else 1):
-            found = _run_program(
-                command,
-                1 if one else size,
-                (seed + 0x9E3779B97F4A7 * i) % SEEDS,
-                datasets[request["dataset"]],
-            )
+            seed = (low + (high << 32) + 0x9E3779B97F4A7 * i) % SEEDS
+            found = _run_program(command, 1 if one else size, seed, dataset)
             if isinstance(found, dict):
                 _write_lines(found)
                 break
@@ -95,30 +88,26 @@ def _run_program(
         return {"raised": f"Exit{ran.returncode}"}
     text = ran.stdout.decode(errors="backslashreplace").replace("\r\n", "\n")
     lines = text.removesuffix("\n").split("\n") if text else []
-    return (
-        lines
-        if len(lines) == size
-        else {
-            "failed": f"{os.path.basename(command[0])} printed {len(lines)} lines for size = {size}"
-        }
-    )
+    if len(lines) != size:
+        name = os.path.basename(command[0])
+        return {"failed": f"{name} printed {len(lines)} lines for size = {size}"}
+    return lines
 
 
 def _parse_line(line: str) -> Any:
     """Return the output of a line, which depends on this line only, so that equal lines are equal
     outputs.
     """
-    parts = [part for part in re.split(r"[\s,]+", line.strip()) if part]
+    if not line.isascii():  # digits of other scripts are text
+        return line
     try:
-        if not line.isascii():  # digits of other scripts are text
-            return line
         numbers = [
             int(part) if re.fullmatch(r"[+-]?\d+", part) else float(part.replace("_", "no number"))
-            for part in parts
+            for part in re.split(r"[\s,]+", line.strip(", \t\r\f\v"))
         ]
     except ValueError:
         return line
-    return numbers[0] if len(numbers) == 1 else numbers or line
+    return numbers[0] if len(numbers) == 1 else numbers
 
 
 def _write_lines(*lines: Any) -> None:

@@ -53,9 +53,9 @@ def home() -> Path:
     For users without a home directory, the folder is in the temporary directory.
     """
     root = os.environ.get("DPWITNESS_HOME")
-    if root:
-        return expanded(root) / "environments"
-    return expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "dpwitness" / "environments"
+    if not root:
+        root = os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "dpwitness")
+    return expanded(root) / "environments"
 
 
 def expanded(place: str) -> Path:
@@ -91,11 +91,10 @@ class Environment:
 
     @property
     def interpreter(self) -> Path:
-        if self.programs:
-            return self.folder / (
-                Path(self.programs[0]).stem if self.programs[0].endswith(".cpp") else "node_modules"
-            )
-        return self.folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+        if not self.programs:
+            return self.folder / "bin" / "python"
+        source = Path(self.programs[0])
+        return self.folder / (source.stem if source.suffix == ".cpp" else "node_modules")
 
 
 @functools.cache
@@ -107,12 +106,9 @@ def environments() -> dict[str, Environment]:
     for path in sorted(FOLDER.glob("*/environments.toml")):
         targets = tuple(sorted(file.name for file in path.parent.glob("*_targets.py")))
         for name, table in tomllib.loads(path.read_text(encoding="utf-8")).items():
-            values: dict[str, Any] = {
-                key: tuple(value) if isinstance(value, list) else value
-                for key, value in table.items()
-            }
+            pins: Json = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
             try:
-                found[name] = Environment(name, targets=targets, **values)
+                found[name] = Environment(name, targets=targets, **pins)
             except TypeError as error:
                 raise InvalidArgument(
                     f"{path.parent.name}/{path.name}: [{name}] has an unknown field: {error}"
@@ -218,13 +214,13 @@ class InterpreterWorker(Process):
         except WorkerDied as error:
             self.close()
             problem = f"target {slot.place} could not be loaded by {python}: {error}"
-            if not self.versions:
+            if not self.versions and "No module named 'numpy'" in str(error):
+                install = f"{python} -m pip install numpy"
+                problem = f"python must have NumPy, {python} does not; install it: {install}"
+            elif not self.versions:
                 problem = (
-                    f"python must have NumPy, {python} does not; install it: {python} -m "
-                    "pip install numpy"
-                    if "No module named 'numpy'" in str(error)
-                    else "python must be a Python interpreter (3.8 or later), "
-                    f"{python} did not answer: {error}"
+                    f"python must be a Python interpreter (3.8 or later), {python} did not "
+                    f"answer: {error}"
                 )
             raise TargetError(problem) from None
 
@@ -283,12 +279,9 @@ def packed_as(dataset: Any) -> PackedDataset:
         packed = codec.pack(dataset, blobs, exact=True)
     except UnsupportedData as error:
         raise MechanismFailed(f"the dataset cannot be sent to a worker: {error}") from None
-    key = ""
-    if sum(map(len, blobs)) >= _INLINE_BYTES or len(str(packed)) >= _INLINE_BYTES:
-        digest = hashlib.blake2b(json.dumps(packed).encode(), digest_size=16)
-        for blob in blobs:
-            digest.update(blob)
-        key = digest.hexdigest()
+    parts, key = [json.dumps(packed).encode(), *blobs], ""
+    if sum(map(len, parts)) >= _INLINE_BYTES:
+        key = hashlib.blake2b(b"".join(parts), digest_size=16).hexdigest()
     found = PackedDataset(packed, blobs, key)
     if number:
         if len(_PACKED) >= 4:
@@ -308,7 +301,6 @@ def interpreter_slot(file: str, python: str | None, memory_limit: float = 0.0) -
     TargetError
         If the file is missing, or an adapter's environment has not been set up.
     """
-    memory = round(memory_limit * 2**30)
     adapter = None if file.endswith(".py") else adapter_file(file)
     known = environments().get(python or "")
     if known is None and python is None and adapter is not None:
@@ -321,29 +313,29 @@ def interpreter_slot(file: str, python: str | None, memory_limit: float = 0.0) -
             )
         python = str(known.interpreter)
     elif python is not None:
-        folder = os.path.expanduser(python)
-        inside = os.path.join(folder, "Scripts/python.exe" if os.name == "nt" else "bin/python")
-        found = inside if os.path.isdir(folder) and os.path.exists(inside) else shutil.which(python)
+        inside = os.path.join(os.path.expanduser(python), "bin", "python")
+        found = inside if os.path.exists(inside) else shutil.which(python)
         if found is None:
             raise TargetError(
                 "python must be an interpreter or an environment of `dpwitness targets`, "
                 f"got {python!r}: no such file"
             )
         python = os.path.abspath(found)
+    place, folders = file, [Path.cwd()]
     if adapter is not None:
-        return Interpreter(python, str(adapter), (str(SHARED),), memory, CONFINED.get())
-    if not file.endswith(".py"):
-        if not all(part.isidentifier() for part in file.split(".")):
-            raise TargetError(
-                "target must name a module such as package.module, or a file that ends in "
-                f".py, got {short_repr(file)}"
-            )
-        return Interpreter(python, file, (os.getcwd(),), memory, CONFINED.get())
-    path = Path(file).resolve()
-    if not path.is_file():
-        raise TargetError(f"target must name an existing file, got {file!r}")
-    places = [path.parent, *([SHARED] if FOLDER in path.parents else [])]
-    return Interpreter(python, str(path), tuple(map(str, places)), memory, CONFINED.get())
+        place, folders = str(adapter), [SHARED]
+    elif file.endswith(".py"):
+        path = Path(file).resolve()
+        place, folders = str(path), [path.parent, *([SHARED] if FOLDER in path.parents else [])]
+        if not path.is_file():
+            raise TargetError(f"target must name an existing file, got {file!r}")
+    elif not all(part.isidentifier() for part in file.split(".")):
+        raise TargetError(
+            "target must name a module such as package.module, or a file that ends in "
+            f".py, got {short_repr(file)}"
+        )
+    memory, paths = round(memory_limit * 2**30), tuple(map(str, folders))
+    return Interpreter(python, place, paths, memory, CONFINED.get())
 
 
 @contextmanager
@@ -352,30 +344,36 @@ def loaded(slot: Interpreter, time_limit: float) -> Iterator[InterpreterWorker]:
     cannot be loaded.
     """
     with borrowed_worker(slot, time_limit) as worker:
-        reply = worker.loaded
-        if "error" in reply:
-            missing = reply.get("missing")
-            if missing is None:  # the file or an installed library raised
-                raise TargetError(
-                    f"target {slot.place} could not be loaded: {reply['error']}", reply["traceback"]
-                )
-            if slot.place == missing or slot.place.startswith(f"{missing}."):
-                raise TargetError(
-                    f"target must be importable, got {slot.place!r}: no module named {missing!r}"
-                )
-            python, top = slot.python or sys.executable, missing.partition(".")[0]
-            install = f"pip install {reply.get('library') or _DISTRIBUTIONS.get(top, top)}"
-            remedy = f"install it there: {python} -m {reply.get('install') or install}"
-            if slot.place.startswith(str(FOLDER)):
-                adapter = environment_of(Path(slot.place))
-                if adapter is not None:
-                    setup = f"dpwitness targets setup {adapter.name}"
-                    remedy = f"make its environment with: {setup}"
-            raise MissingLibrary(
-                f"target {slot.place} needs {missing!r}, which {python} does not have; {remedy}",
-                reply["traceback"],
-            )
+        if "error" in worker.loaded:
+            raise _loading_error(slot, **worker.loaded)
         yield worker
+
+
+def _loading_error(
+    slot: Interpreter,
+    error: str,
+    traceback: str,
+    missing: str | None = None,
+    library: str | None = None,
+    install: str | None = None,
+    **_: Any,
+) -> TargetError:
+    """Return the error of a target file that cannot be loaded, with a remedy."""
+    if missing is None:  # the file or an installed library raised
+        return TargetError(f"target {slot.place} could not be loaded: {error}", traceback)
+    if slot.place == missing or slot.place.startswith(f"{missing}."):
+        return TargetError(
+            f"target must be importable, got {slot.place!r}: no module named {missing!r}"
+        )
+    python, top = slot.python or sys.executable, missing.partition(".")[0]
+    install = install or f"pip install {library or _DISTRIBUTIONS.get(top, top)}"
+    remedy = f"install it there: {python} -m {install}"
+    adapter = environment_of(Path(slot.place)) if FOLDER in Path(slot.place).parents else None
+    if adapter is not None:
+        remedy = f"make its environment with: dpwitness targets setup {adapter.name}"
+    return MissingLibrary(
+        f"target {slot.place} needs {missing!r}, which {python} does not have; {remedy}", traceback
+    )
 
 
 def answer_of(
@@ -393,15 +391,18 @@ def answer_of(
     Raises
     ------
     TargetError
-        If the file cannot be loaded, or the worker ends or takes too long: then `problem` is the
-        begin of the message.
+        If the file cannot be loaded, the worker refuses the request, or the worker ends or takes
+        too long: then `problem` is the begin of the message.
     """
     with loaded(slot, time_limit) as worker:
         try:
-            found = worker.ask(request, blobs, time_limit if limit is None else limit)
+            reply, blobs = worker.ask(request, blobs, time_limit if limit is None else limit)
         except WorkerDied as error:
             raise TargetError(f"{problem}: the worker process {error}") from None
-        return *found, worker.loaded | worker.versions
+        if "error" in reply:
+            what = f"{reply['what']}: " if "what" in reply else ""
+            raise TargetError(f"{what}{reply['error']}", reply["traceback"])
+        return reply, blobs, worker.loaded | worker.versions
 
 
 _DISTRIBUTIONS = {  # distributions whose module has another name
@@ -440,9 +441,6 @@ class TargetState:
     """State of a target that its threads share."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    about: Json | None = None
-    slot: Interpreter | None = None
-    cpu: float = 0.0
     seconds: float = 0.0
     runs: int = 0
     closed: int = 0  # number of calls of `close`
@@ -457,19 +455,18 @@ def build_domain(found: Any, owner: str) -> domains.Domain:
         raise TargetError(
             f"{owner}: domain must be a dict with a kind and its arguments, got {found!r}"
         )
-    kinds = domains.domain_kinds()
-    cls = kinds.get(found["kind"]) if isinstance(found["kind"], str) else None
+    kinds, arguments = domains.domain_kinds(), dict(found)
+    kind = arguments.pop("kind")
+    cls = kinds.get(kind) if isinstance(kind, str) else None
     if cls is None:
-        raise TargetError(
-            f"{owner}: domain kind must be one of {', '.join(kinds)}, got {found['kind']!r}"
-        )
+        raise TargetError(f"{owner}: domain kind must be one of {', '.join(kinds)}, got {kind!r}")
     known = domains.field_texts(cls)
-    for key in found:
-        if key != "kind" and key not in known:
-            raise TargetError(
-                f"{owner}: domain {cls.__name__} has the keys {', '.join(known)}, got {key!r}"
-            )
+    unknown = [key for key in arguments if key not in known]
+    if unknown:
+        raise TargetError(
+            f"{owner}: domain {cls.__name__} has the keys {', '.join(known)}, got {unknown[0]!r}"
+        )
     try:
-        return cls(**{key: value for key, value in found.items() if key != "kind"})
+        return cls(**arguments)
     except (TypeError, InvalidArgument) as error:
         raise TargetError(f"{owner}: domain: {error}") from None

@@ -106,21 +106,17 @@ class Process:
         """
         self._expected = f"{what} was due" if what else ""
         seen = self._at
-        while (end := self._buffer.find(b"\n", seen)) < 0:
-            if len(self._buffer) - self._at > limit:
-                start = repr(bytes(self._buffer[self._at : self._at + 120]))
-                raise ProtocolViolation(
-                    f"{what} must be a line of at most {limit} bytes, got more: {start}"
-                )
+        while (end := self._buffer.find(b"\n", seen)) < 0 and len(self._buffer) - self._at <= limit:
             del self._buffer[: self._at]
             self._at, seen = 0, len(self._buffer)
             if not self.read_more(deadline):
                 raise EOFError
-        found = bytes(self._buffer[self._at : end])
-        if len(found) > limit:
+        if not 0 <= end - self._at <= limit:
+            start = repr(bytes(self._buffer[self._at : self._at + 120]))
             raise ProtocolViolation(
-                f"{what} must be a line of at most {limit} bytes, got {len(found)}"
+                f"{what} must be a line of at most {limit} bytes, got more: {start}"
             )
+        found = bytes(self._buffer[self._at : end])
         self._at, self._expected = end + 1, ""
         return found
 
@@ -173,10 +169,9 @@ class Process:
         """Return the number of the dataset with this key, and whether the process stores the
         dataset already.
         """
-        number = self.stored.get(key)
-        if number is not None:
+        if key in self.stored:
             self.stored.move_to_end(key)
-            return number, True
+            return self.stored[key], True
         is_full = len(self.stored) >= CACHE_SIZE
         number = self.stored.popitem(last=False)[1] if is_full else len(self.stored)
         self.stored[key] = number
@@ -195,27 +190,23 @@ class Process:
         except subprocess.TimeoutExpired:
             code = 0  # the process closed its pipe but still runs: it is killed below
         self.kill()
-        names = {each.value: f" ({each.name})" for each in signal.Signals}
-        how = f"was killed by signal {-code}{names.get(-code, '')}"
-        return f"{how if code < 0 else f'ended with exit code {code}'}{self.last_output()}"
+        how = f"ended with exit code {code}"
+        if code < 0:
+            names = {each.value: f" ({each.name})" for each in signal.Signals}
+            how = f"was killed by signal {-code}{names.get(-code, '')}"
+        return f"{how}{self.last_output()}"
 
     def last_output(self) -> str:
         """Return the last lines that the process printed, as a suffix for a message."""
         text = os.pread(self._log.fileno(), 4000, max(0, self.printed - 4000)).decode(
             errors="replace"
         )
-        lines = [
-            line
-            for line in text.splitlines()
-            if line.strip() and not any(part in line for part in self.noise)
-        ][-6:]
-        output = " | ".join(line.strip() for line in lines)
-        return (
-            "; it last printed: "
-            f"{output if len(output) <= _MAX_OUTPUT else '... ' + output[-_MAX_OUTPUT:]}"
-            if output
-            else ""
-        )
+        lines = [line.strip() for line in text.splitlines()]
+        lines = [line for line in lines if line and not any(part in line for part in self.noise)]
+        output = " | ".join(lines[-6:])
+        if len(output) > _MAX_OUTPUT:
+            output = f"... {output[-_MAX_OUTPUT:]}"
+        return f"; it last printed: {output}" if output else ""
 
     @property
     def printed(self) -> int:
@@ -325,13 +316,10 @@ def borrowed_worker(slot: Slot[P], time_limit: float, *, fresh: bool = False) ->
     An exception closes the worker.
     """
     with _lock:
-        found = None if fresh else next((w for w in reversed(_idle) if w.slot == slot), None)
-        if found is not None:
-            _idle.remove(found)
-    if found is not None and not found.alive:
-        found.close()
-        found = None
-    worker = slot.start(time_limit) if found is None else cast(P, found)
+        idle = [] if fresh else [w for w in _idle if w.slot == slot and w.alive]
+        if idle:
+            _idle.remove(idle[-1])
+    worker = cast(P, idle[-1]) if idle else slot.start(time_limit)
     with _lock:
         _busy.add(worker)
     try:
@@ -350,19 +338,14 @@ def borrowed_worker(slot: Slot[P], time_limit: float, *, fresh: bool = False) ->
             _busy.discard(worker)
 
 
-def close_all(slot: Slot[Any] | None = None) -> None:
-    """Kill all workers, or the workers of one slot. Batches of busy workers fail."""
+def close_all(slot: Slot[Any] | None = None, *, busy: bool = True) -> None:
+    """Kill all workers, or the workers of one slot. Batches of busy workers fail. Without `busy`,
+    kill the idle ones only, for a process that continues after its audits.
+    """
     with _lock:
-        found = [w for w in (*_idle, *_busy) if slot is None or w.slot == slot]
+        workers = [*_idle, *(_busy if busy else ())]
+        found = [w for w in workers if slot is None or w.slot == slot]
         _idle[:] = [w for w in _idle if w not in found]
-    for worker in found:
-        worker.kill()
-
-
-def close_idle() -> None:
-    """Kill the idle workers, for a process that continues after its audits."""
-    with _lock:
-        found, _idle[:] = list(_idle), []
     for worker in found:
         worker.kill()
 

@@ -9,7 +9,7 @@ from typing import Any, Callable
 
 import numpy as np
 
-from .primitives import LOCATION_LAWS, READ, Primitive
+from .primitives import LOCATION_LAWS, READ, Primitive, parameters_of
 from .values import difference, leaves, shift
 
 INPUT, SCALE = READ.index("input"), READ.index("scale")
@@ -34,7 +34,6 @@ _COLUMNS = (
     "rounding",
     "text",
 )
-_NUMBER_INDICES = tuple((key, READ.index(key)) for key in _NUMBER_COLUMNS)
 _SELECTION_LAWS = (
     "choice",
     "binomial",
@@ -82,14 +81,15 @@ class Call:
         are evaluated on first access.
         """
         if self.values is None:
-            made = self.made
-            self.values = made.primitive.reads(made.names, made.defaults, self.args, self.kwargs)
+            self.values = self.made.reads(self.args, self.kwargs)
         found: tuple[Any, ...] = self.values
         return found
 
     def other_arguments(self) -> dict[str, Any]:
         """Return the arguments that no expression uses, by name."""
         names, first = self.made.names, self.made.place
+        if len(self.args) <= first and not self.kwargs:
+            return {}
         found = {
             names[i] if i < len(names) else f"argument {i}": value
             for i, value in enumerate(self.args)
@@ -101,28 +101,26 @@ class Call:
 
 
 class BoundPrimitive:
-    """A primitive together with the callable that it names."""
+    """A primitive together with the callable that it names.
 
-    __slots__ = ("defaults", "names", "original", "owner", "place", "primitive", "writes")
+    `owner` is the session that patched it, and `writes` writes a recorded output to the target of
+    an in-place call.
+    """
 
     def __init__(
         self,
         owner: Any,
         primitive: Primitive,
         original: Callable[..., Any],
-        names: Any,
-        defaults: Any,
-        writes: Any = None,
+        writes: Callable[..., Any] | None = None,
     ) -> None:
-        self.owner = owner  # the session that patched it
-        self.primitive, self.original, self.names, self.defaults = (
-            primitive,
-            original,
-            names,
-            defaults,
-        )
-        self.writes = writes  # writes a recorded output to the target of an in-place call
-        self.place = 0 if not names or names[0] not in ("self", "cls") else 1
+        self.owner, self.primitive, self.original, self.writes = owner, primitive, original, writes
+        self.names, self.defaults = parameters_of(original, primitive.entry.get("arguments", ""))
+        self.place = 1 if self.names[:1] in (("self",), ("cls",)) else 0
+
+    def reads(self, args: Any, kwargs: Any) -> tuple[Any, ...]:
+        """Return the values of the primitive's expressions for the arguments of a call."""
+        return self.primitive.reads(self.names, self.defaults, args, kwargs)
 
 
 def compared(then: Call, call: Call) -> list[tuple[str, str]]:
@@ -130,75 +128,59 @@ def compared(then: Call, call: Call) -> list[tuple[str, str]]:
     (kind, text) pairs.
     """
     name, found = call.primitive.name, []
-    for place, (key, first, second) in enumerate(zip(READ, then.read, call.read)):
-        same = first is second or (
-            type(first) is type(second) and type(first) in PLAIN and first == second and first != 0
-        )
-        text = "" if place == INPUT or same else difference(first, second, objects=False)
+    kinds = {"scale": "scale", "size": "shape"}
+    for key, first, second in zip(READ, then.read, call.read):
+        same = key == "input" or first is second
+        text = "" if same else difference(first, second, objects=False)
         if text:
-            found.append(
-                ({"scale": "scale", "size": "shape"}.get(key, "parameter"), f"{name}: {key} {text}")
-            )
-    # the input of an opaque primitive may be a dataset of any size
+            found.append((kinds.get(key, "parameter"), f"{name}: {key} {text}"))
     first, second = then.read[INPUT], call.read[INPUT]
-    same = type(first) is type(second) and type(first) in PLAIN
-    if call.primitive.law != "opaque" and not same:
-        (form, text), (other, other_text) = _form(first), _form(second)
-        if form != other:
-            found.append(("shape", f"{name}: input is {text} and {other_text}"))
+    # the input of an opaque primitive may be a dataset of any size
+    is_plain = type(first) is type(second) and type(first) in PLAIN
+    if not is_plain and call.primitive.law != "opaque" and _form(first) != _form(second):
+        found.append(("shape", f"{name}: input is {_form(first)} and {_form(second)}"))
     # of the other arguments, the first one that differs
-    place = call.made.place
-    if len(then.args) <= place >= len(call.args) and not then.kwargs and not call.kwargs:
-        return found
-    then_named, now_named = then.other_arguments(), call.other_arguments()
-    for key in {**then_named, **now_named}:
-        if (key in then_named) != (key in now_named):
+    others, now = then.other_arguments(), call.other_arguments()
+    for key in {**others, **now}:
+        if (key in others) != (key in now):
             text = f"{key} is given on one side only"
         else:
-            text = difference(then_named[key], now_named[key], key, objects=False)
+            text = difference(others[key], now[key], key, objects=False)
         if text:
             found.append(("parameter", f"{name}: {text}"))
             break
     return found
 
 
-def _form(value: Any) -> tuple[Any, str]:
-    """Return the dtype and shape of a number or an array of numbers, or the type of another value;
-    and the form as text.
+def _form(value: Any) -> str:
+    """Return the dtype and shape of a number or an array of numbers, or the type of another
+    value.
     """
     if isinstance(value, (int, float, np.generic, np.ndarray)):
         array = np.asarray(value)
         if not array.dtype.hasobject:
-            return (array.dtype, array.shape), f"{array.dtype} {array.shape}"
-    return type(value), "None" if value is None else type(value).__name__
+            return f"{array.dtype} {array.shape}"
+        if isinstance(value, int):  # beyond 64 bits
+            return "int64 ()"
+    return "None" if value is None else type(value).__name__
 
 
-def without_record(then: Call, now: Call, length: int, place: int) -> Any:
-    """Return a draw for each of `length` records, or a permutation of them, without the record at
-    `place`.
+def without_record(then: Call, now: Call, left_out: tuple[int, int] | None) -> Any:
+    """Return a generator's draw for each record, or its permutation of them, without the record
+    that is left out, given as (number of records, index of the record).
 
-    None for another kind of draw.
+    None for another kind of draw, or if no record is left out.
     """
+    if left_out is None or not then.primitive.source:
+        return None
+    length, place = left_out
     is_array = not hasattr(then.output, "detach")
     output = then.output if is_array else then.output.numpy()
-    sizes = [
-        [
-            number
-            for argument in (*call.args[call.made.place :], *call.kwargs.values())
-            if isinstance(argument, (int, tuple, list))
-            and all(isinstance(v, int) for v in np.ravel(argument).tolist())
-            for number in np.ravel(argument).tolist()
-        ]
-        for call in (then, now)
-    ]
-    changed_sizes = (
-        [(a, b) for a, b in zip(*sizes) if a != b] if len(sizes[0]) == len(sizes[1]) else []
-    )
-    if (
-        changed_sizes != [(length, length - 1)]
-        or not isinstance(output, np.ndarray)
-        or output.shape[:1] != (length,)
-    ):
+    before, after = _whole_numbers(then), _whole_numbers(now)
+    changed = [(a, b) for a, b in zip(before, after) if a != b]
+    if len(before) != len(after) or changed != [(length, length - 1)]:
+        return None
+    if np.shape(output)[:1] != (length,) or not isinstance(output, np.ndarray):
         return None
     if then.primitive.law == "permutation":
         shorter = output[output != place]
@@ -206,6 +188,13 @@ def without_record(then: Call, now: Call, length: int, place: int) -> Any:
     else:
         shorter = np.delete(output, place, axis=0)
     return shorter if is_array else then.output.new_tensor(shorter)
+
+
+def _whole_numbers(call: Call) -> list[int]:
+    """Return the integers among the arguments of a call, and in its tuples and lists of them."""
+    arguments = (*call.args[call.made.place :], *call.kwargs.values())
+    parts = [np.ravel(v).tolist() for v in arguments if isinstance(v, (int, tuple, list))]
+    return [n for part in parts if all(isinstance(n, int) for n in part) for n in part]
 
 
 class RaisedText(str):
@@ -217,80 +206,55 @@ def table(then: Any, now: Any) -> dict[str, Any]:
     are none.
     """
     names: dict[str, int] = {}
-    columns: dict[str, list[Any]] = {key: [] for key in _COLUMNS + _NUMBER_COLUMNS}
+    rows = []
     for first, second in zip(then.calls[:_MAX_CALLS], now.calls):
-        if first.primitive.name != second.primitive.name:
+        name = first.primitive.name
+        if name != second.primitive.name:
             break
-        _append_call(columns, names, first, second)
+        rows.append((names.setdefault(name, len(names)), *_row(first, second)))
     known = {call.primitive.name: call.primitive for call in then.calls}
     used = [known[name] for name in names]
-    return dict(
-        columns,
-        names=list(names),
-        samplings=[p.entry.get("sampling", "") for p in used],
-        laws=[p.law for p in used],
-        norms=[p.entry.get("norm", "") for p in used],
-        sources=[p.source for p in used],
-    )
+    return {
+        **{key: [row[i] for row in rows] for i, key in enumerate(_COLUMNS + _NUMBER_COLUMNS)},
+        "names": list(names),
+        "samplings": [p.entry.get("sampling", "") for p in used],
+        "laws": [p.law for p in used],
+        "norms": [p.entry.get("norm", "") for p in used],
+        "sources": [p.source for p in used],
+    }
 
 
-def _append_call(columns: Any, names: dict[str, int], then: Call, now: Call) -> None:
-    """Append one call and its replay to the columns."""
-    primitive = then.primitive
-    first, second = then.read[INPUT], now.read[INPUT]
+def _row(then: Call, now: Call) -> tuple[Any, ...]:
+    """Return the columns of one call and its replay, from ``file`` on."""
+    law, first, second = then.primitive.law, then.read[INPUT], now.read[INPUT]
     moves: Any = None if first is None and second is None else shift(first, second)
-    call = (names.setdefault(primitive.name, len(names)), *(then.where or ("", 0)))
-    plain = (
-        moves is not None
-        and moves.size == 1
-        and not then.inner
-        and isinstance(then.output, float)
-        and isinstance(first, float)
-    )
-    if plain and primitive.law not in _SELECTION_LAWS:
-        # one number around a number, the most frequent kind of call
-        size, center = float(moves[0]), first
-        text = f"{center:.6g} / {size:.6g}" if size else ""
-        output = float(then.output)
-        row = (*call, size, size, size, None, None, 0, None, 1.0, output, center, 0.0, text)
-    else:
-        row = (*call, *_general_row(moves, then, now))
-    for key, value in zip(_COLUMNS, row):
-        columns[key].append(value)
-    for key, place in _NUMBER_INDICES:
-        value = then.read[place]
-        columns[key].append(value if type(value) is float else _number(value))
-
-
-def _general_row(moves: Any, then: Call, now: Call) -> tuple[Any, ...]:
-    """Return the columns from ``l1`` on of any call."""
-    law, first, second = then.primitive.law, then.read[0], now.read[0]
-    input_changed = _input_change(first, second) if moves is None else 0
     nonzero: Any = np.zeros(0) if moves is None else moves[moves != 0]
-    one = moves is not None and nonzero.size <= 1
-    size = float(nonzero[0]) if one and nonzero.size else 0.0
-    moved = not one or size != 0
-    norms = (
-        (math.nan,) * 3
-        if moves is None
-        else (size,) * 3
-        if one
-        else (float(np.sum(nonzero)), float(np.sqrt(np.sum(nonzero**2))), float(np.max(nonzero)))
-    )
+    changed = _input_change(first, second) if moves is None else 0
+    differs = bool(changed) or moves is None or nonzero.size > 0
+    is_location, is_selection = law in LOCATION_LAWS, law in _SELECTION_LAWS
     return (
-        *norms,
-        None if moves is None or one else nonzero,
-        _input_pair(first, second)
-        if law in _SELECTION_LAWS and first is not None and moved
-        else None,
-        input_changed,
+        *(then.where or ("", 0)),
+        *_norms(moves, nonzero),
+        nonzero if nonzero.size > 1 else None,
+        _input_pair(first, second) if is_selection and first is not None and differs else None,
+        changed,
         _inner_draw(then),
         float(then.output.size) if isinstance(then.output, np.ndarray) else 1.0,
-        _drawn_numbers(then) if law in LOCATION_LAWS else None,
-        _number(first) if law in LOCATION_LAWS else math.nan,
+        _drawn_numbers(then) if is_location else None,
+        _number(first) if is_location else math.nan,
         max(_rounding(first), _rounding(second)),
-        _input_text(first, second) if moved or input_changed else "",
+        _input_text(first, second) if differs else "",
+        *(_number(then.read[READ.index(key)]) for key in _NUMBER_COLUMNS),
     )
+
+
+def _norms(moves: Any, nonzero: Any) -> tuple[float, ...]:
+    """Return the l1, l2 and linf distances of two inputs; NaN without numbers."""
+    if moves is None:
+        return (math.nan,) * 3
+    if nonzero.size <= 1:
+        return (float(np.sum(nonzero)),) * 3
+    return float(np.sum(nonzero)), float(np.linalg.norm(nonzero)), float(np.max(nonzero))
 
 
 def _input_change(first: Any, second: Any) -> int:
@@ -314,23 +278,18 @@ def _rounding(value: Any) -> float:
 
 def _input_text(first: Any, second: Any) -> str:
     """Return two inputs as text: both numbers, or the first place where the inputs differ."""
-    numbers = [leaves(v) for v in (first, second)]
-    if all(texts == [] and values.size == 1 for values, texts in numbers):
-        return " / ".join(f"{float(values[0]):.6g}" for values, _ in numbers)
+    sides = [leaves(v) for v in (first, second)]
+    if all(not texts and numbers.size == 1 for numbers, texts in sides):
+        return " / ".join(f"{numbers[0]:.6g}" for numbers, _ in sides)
     return difference(first, second).replace(" and ", " / ")
 
 
 def _drawn_numbers(call: Call) -> Any:
     """Return the drawn numbers of a call; None for texts or too many numbers."""
     numbers, texts = leaves(call.output)
-    return (
-        None
-        # limit of drawn numbers per call
-        if texts or numbers.size > 100_000
-        else float(numbers[0])
-        if numbers.size == 1
-        else numbers
-    )
+    if texts or numbers.size > _MAX_CALLS:
+        return None
+    return float(numbers[0]) if numbers.size == 1 else numbers
 
 
 def _inner_draw(call: Call) -> Any:
@@ -342,19 +301,13 @@ def _inner_draw(call: Call) -> Any:
     """
     if len(call.inner) != 1:
         return None
-    law, centre, scale, drawn = call.inner[0]
-    numbers = [
-        _number(v)
-        for v in (call.read[0], call.output, 0.0 if centre is None else centre, scale, drawn)
-    ]
-    plain = (
-        all(isinstance(v, float) and math.isfinite(v) for v in numbers) and numbers[4] != numbers[2]
-    )
-    width = (
-        numbers[3] * abs((numbers[1] - numbers[0]) / (numbers[4] - numbers[2]))
-        if plain
-        else math.nan
-    )
+    law, center, scale, drawn = call.inner[0]
+    values = (call.read[INPUT], call.output, 0.0 if center is None else center, scale, drawn)
+    numbers = [_number(value) for value in values]
+    width = math.nan
+    if all(isinstance(v, float) and math.isfinite(v) for v in numbers):
+        before, after, start, own_scale, end = numbers
+        width = own_scale * abs((after - before) / (end - start)) if end != start else math.nan
     return [law, width, leaves(drawn)[0].size, leaves(call.output)[0].size]
 
 
@@ -370,17 +323,18 @@ def _input_pair(first: Any, second: Any) -> Any:
 
 def _number(value: Any) -> Any:
     """Return a float, or an array of floats; NaN for a value without numbers."""
-    if value is None or isinstance(value, (str, bytes)):
-        return math.nan
     if isinstance(value, (float, int)):
         return float(value)
+    if value is None or isinstance(value, (str, bytes)):
+        return math.nan
     numbers, texts = leaves(value)
-    if texts or numbers.size == 0:
-        try:
-            return float(value)  # a fraction, a decimal or a symbolic number
-        except Exception:
-            return math.nan
-    return float(numbers[0]) if numbers.size == 1 or (numbers == numbers[0]).all() else numbers
+    if numbers.size and not texts:
+        is_constant = numbers.size == 1 or (numbers == numbers[0]).all()
+        return float(numbers[0]) if is_constant else numbers
+    try:
+        return float(value)  # a fraction, a decimal or a symbolic number
+    except Exception:
+        return math.nan
 
 
 def outcome(output: Any) -> dict[str, Any]:
@@ -396,11 +350,11 @@ def output_difference(first: Any, second: Any) -> str:
     equal.
     """
     raised = [side for side in (first, second) if isinstance(side, RaisedText)]
-    if not raised:
-        return difference(first, second)
     if len(raised) == 1:
         return f"raises on one side only: {raised[0]}"
-    return "" if raised[0] == raised[1] else f"raises {raised[0]} and {raised[1]}"
+    if raised and first != second:
+        return f"raises {first} and {second}"
+    return "" if raised else difference(first, second)
 
 
 def differences(recorder: Any) -> list[dict[str, Any]]:

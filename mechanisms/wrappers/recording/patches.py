@@ -31,13 +31,10 @@ class Patch:
     """A replacement of one attribute of a module or class, until `undo`."""
 
     def __init__(self, holder: Any, name: str, new: Any) -> None:
-        self.holder, self.name, self.new = holder, name, new
+        self.holder, self.name = holder, name
         # a class may inherit the replaced attribute; a closure cell has no dict
-        self.own = (
-            vars(holder).get(name, _MISSING)
-            if hasattr(holder, "__dict__")
-            else getattr(holder, name)
-        )
+        is_cell = not hasattr(holder, "__dict__")
+        self.own = getattr(holder, name) if is_cell else vars(holder).get(name, _MISSING)
         setattr(holder, name, new)
 
     def undo(self) -> None:
@@ -60,10 +57,8 @@ def resolve(name: str, home: Any = None, imports: bool = True) -> tuple[Any, str
     WrongPrimitive
         If the object does not exist, cannot be called, or is a class.
     """
-    parts, missing = name.split("."), ""
-    holder: Any = None
-    if home is not None and hasattr(home, parts[0]):
-        holder, rest = home, parts
+    parts, missing = name.split("."), "it has no module"
+    holder, rest = (home, parts) if hasattr(home, parts[0]) else (None, parts)
     for end in range(len(parts) - 1, 0, -1):
         if holder is not None:
             break
@@ -71,22 +66,19 @@ def resolve(name: str, home: Any = None, imports: bool = True) -> tuple[Any, str
         try:
             holder = importlib.import_module(place) if imports else sys.modules[place]
         except (ImportError, KeyError) as error:
-            missing = missing or str(error)
+            missing = str(error)
     if holder is None:
         raise WrongPrimitive(
-            f"primitives must name an importable function, got {name!r}: "
-            f"{missing or 'it has no module'}"
+            f"primitives must name an importable function, got {name!r}: {missing}"
         )
     found = holder
     for part in rest:
-        holder = found
-        if not hasattr(holder, part):
-            kind = "module" if inspect.ismodule(holder) else "class"
+        holder, found = found, getattr(found, part, _MISSING)
+        if found is _MISSING:
             raise WrongPrimitive(
                 f"primitives must name an existing function, got {name!r}: "
-                f"{kind} {getattr(holder, '__name__', type(holder).__name__)} has no {part!r}"
+                f"{getattr(holder, '__name__', type(holder).__name__)} has no {part!r}"
             )
-        found = getattr(holder, part)
     if not callable(found):
         raise WrongPrimitive(
             f"primitives must be callable, {name!r} is of type {type(found).__name__}"
@@ -159,39 +151,30 @@ class _IndexDraws:
         *more: Any,
         **named: Any,
     ) -> Any:
-        axis = more[0] if more else named.get("axis", 0)
         if _not_recording():
             return self.base.choice(self, a, size, replace, p, *more, **named)
-        if np.ndim(a) == 0:
-            return self._draw_indices("choice", int(a), size, replace, p)
-        return np.take(
-            np.asarray(a),
-            self._draw_indices("choice", np.shape(a)[axis], size, replace, p),
-            axis=axis,
-        )
+        axis = (*more, named.get("axis", 0))[0]
+        return self._draw_entries("choice", a, axis, size, replace, p)
 
     def permutation(self, x: Any, *axis: int, **named: Any) -> Any:
         if _not_recording():
             return self.base.permutation(self, x, *axis, **named)
-        if np.ndim(x) == 0:
-            return self._draw_indices("permutation", int(x))
-        along = axis[0] if axis else named.get("axis", 0)
-        return np.take(
-            np.asarray(x), self._draw_indices("permutation", np.shape(x)[along]), axis=along
-        )
+        return self._draw_entries("permutation", x, (*axis, named.get("axis", 0))[0])
 
     def shuffle(self, x: Any, *axis: int, **named: Any) -> None:
         if _not_recording():
             self.base.shuffle(self, x, *axis, **named)
-            return
-        along = axis[0] if axis else named.get("axis", 0)
-        places = self._draw_indices(
-            "permutation", np.shape(x)[along] if isinstance(x, np.ndarray) else len(x)
-        )
-        if isinstance(x, np.ndarray):
-            x[...] = np.take(x, places, axis=along)
+        elif isinstance(x, np.ndarray):
+            x[...] = self._draw_entries("permutation", x, (*axis, named.get("axis", 0))[0])
         else:
-            x[:] = [x[i] for i in places]
+            x[:] = [x[i] for i in self._draw_indices("permutation", len(x))]
+
+    def _draw_entries(self, name: str, entries: Any, axis: int, *args: Any) -> Any:
+        """Return the entries at the drawn indices; the indices themselves for a number."""
+        if np.ndim(entries) == 0:
+            return self._draw_indices(name, int(entries), *args)
+        places = self._draw_indices(name, np.shape(entries)[axis], *args)
+        return np.take(np.asarray(entries), places, axis=axis)
 
     def _draw_indices(self, name: str, *args: Any) -> Any:
         """Return indices drawn by a recorded call."""
@@ -205,9 +188,6 @@ def _not_recording() -> bool:
     method again.
     """
     return here.recorder is None or here.inside is not None
-
-
-_INDEX_METHODS = ("choice", "permutation", "shuffle")
 
 
 class TracedGenerator(_IndexDraws, np.random.Generator, metaclass=_GeneratorMeta):
@@ -281,16 +261,13 @@ def recorded_methods(names: Any) -> dict[str, Any]:
     """
     found = {}
     for name in names:
-        for prefix, cls, base in (
-            (GENERATOR, TracedGenerator, _Generator),
-            (STATE, TracedState, _RandomState),
-        ):
-            method = name[len(prefix) :] if name.startswith(prefix) else ""
-            if not method or not hasattr(base, method):
-                continue
-            found[name] = getattr(base, method)
-            if method not in _INDEX_METHODS and method not in vars(cls):
-                setattr(cls, method, _recording_method(prefix, base, method))
+        prefix = STATE if name.startswith(STATE) else GENERATOR
+        cls: Any = TracedState if prefix == STATE else TracedGenerator
+        method = name[len(prefix) :] if name.startswith(prefix) else ""
+        if hasattr(cls.base, method):
+            found[name] = getattr(cls.base, method)
+            if method not in vars(_IndexDraws) and method not in vars(cls):
+                setattr(cls, method, _recording_method(prefix, cls.base, method))
     return found
 
 
@@ -303,7 +280,7 @@ def numpy_replacements() -> list[tuple[Any, Any]]:
     for name in dir(np.random):
         function = getattr(np.random, name)
         if getattr(function, "__self__", None) is _global_state and (
-            name in vars(TracedState) or name in _INDEX_METHODS or name in _SEEDS
+            name in {**vars(TracedState), **vars(_IndexDraws)} or name in _SEEDS
         ):
             found.append((function, getattr(shared, name)))
     return found

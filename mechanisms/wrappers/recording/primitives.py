@@ -6,8 +6,8 @@ A primitive is data. A target file, a table of ``recording/tables`` or a call of
     "mine.add_noise": {"law": "laplace", "input": "value", "scale": "sensitivity / epsilon", "sensitivity": "sensitivity"}
 
 The values are expressions over the arguments of the call, including ``self``: names, attributes,
-items, numbers, arithmetic, and `abs`, `exp`, `len`, `log`, `max`, `min`, `sqrt`, `sum`. A small
-interpreter evaluates them; they are never run as Python code.
+items, numbers, arithmetic, and `abs`, `exp`, `len`, `log`, `max`, `min`, `sqrt`, `sum`. An
+expression is compiled only if its syntax tree has no other nodes, and runs without builtins.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import ast
 import functools
 import inspect
 import math
-import operator
 from typing import Any, Callable
 
 LAWS = {
@@ -77,14 +76,13 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sum": sum,
 }
 
-_BINARY: dict[Any, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.Pow: operator.pow,
-}
-_UNARY: dict[Any, Callable[[Any], Any]] = {ast.USub: operator.neg, ast.UAdd: operator.pos}
+_SYNTAX = frozenset(
+    [
+        *("Expression", "Load", "Constant", "Name", "Attribute", "Subscript", "Index", "List"),
+        *("Tuple", "UnaryOp", "USub", "UAdd", "BinOp", "Add", "Sub", "Mult", "Div", "Pow", "Call"),
+    ]
+)
+_MAX_POWER = 8  # a tower of powers could take forever
 
 
 class WrongPrimitive(ValueError):
@@ -123,26 +121,23 @@ class Primitive:
                 f"{name}: keys must be of {', '.join(_TEXTS + READ)}, got {unknown[0]!r}"
             )
         self.law = entry.get("law", "opaque")
-        if self.law not in LAWS:
-            raise WrongPrimitive(f"{name}: law must be one of {', '.join(LAWS)}, got {self.law!r}")
-        if entry.get("norm", "l1") not in NORMS:
-            raise WrongPrimitive(
-                f"{name}: norm must be one of {', '.join(NORMS)}, got {entry['norm']!r}"
-            )
-        codes = [
-            (READ.index(key), str(entry[key]), _compile_expression(name, key, str(entry[key])))
-            for key in READ
-            if key in entry
-        ]
-        # the argument itself
-        self.plain = [(place, text) for place, text, _ in codes if text.isidentifier()]
-        self.fixed = [(place, code({})) for place, text, code in codes if _is_number(text)]
-        self.codes = [
-            (place, code)
-            for place, text, code in codes
-            if not text.isidentifier() and not _is_number(text)
-        ]
-        self.used = frozenset().union(*(_names(text) for _, text, _ in codes))
+        options = ("law", self.law, tuple(LAWS)), ("norm", entry.get("norm", "l1"), NORMS)
+        for key, value, known in options:
+            if value not in known:
+                raise WrongPrimitive(
+                    f"{name}: {key} must be one of {', '.join(known)}, got {value!r}"
+                )
+        texts = {READ.index(key): str(entry[key]) for key in READ if key in entry}
+        codes = {
+            place: _compile_expression(name, READ[place], text) for place, text in texts.items()
+        }
+        names = {place: _names(text) for place, text in texts.items()}
+        self.used = frozenset().union(*names.values())
+        # an argument itself, a constant, and other expressions
+        self.plain = [(place, text) for place, text in texts.items() if text.isidentifier()]
+        self.fixed = [(place, codes[place]({})) for place in codes if not names[place]]
+        simple = {place for place, _ in self.plain + self.fixed}
+        self.codes = [(place, code) for place, code in codes.items() if place not in simple]
 
     def check(self, parameters: tuple[str, ...]) -> None:
         """Raise WrongPrimitive if an expression uses a name that is not a parameter of the
@@ -176,14 +171,6 @@ class Primitive:
         return tuple(found)
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 @functools.lru_cache(maxsize=None)
 def _names(expression: str) -> frozenset[str]:
     """Return the names that an expression uses."""
@@ -203,70 +190,25 @@ def _compile_expression(name: str, key: str, text: str) -> Callable[[dict[str, A
         raise WrongPrimitive(
             f"{name}: {key} must be an expression over the arguments, got {text!r}"
         ) from None
-    try:
-        return _compile_node(tree.body)
-    except (_SyntaxNotAllowed, RecursionError):
+    if not all(map(_is_allowed, ast.walk(tree))):
         allowed = f"arguments, attributes, numbers and {', '.join(_FUNCTIONS)}"
-        raise WrongPrimitive(f"{name}: {key} may use {allowed}, got {text!r}") from None
+        raise WrongPrimitive(f"{name}: {key} may use {allowed}, got {text!r}")
+    code, scope = compile(tree, "<primitive>", "eval"), {"__builtins__": {}, **_FUNCTIONS}
+    return lambda bound: eval(code, scope, bound)
 
 
-class _SyntaxNotAllowed(Exception):
-    """Error of an expression with syntax that is not allowed."""
-
-
-def _compile_node(node: Any) -> Callable[[dict[str, Any]], Any]:
-    """Return the function of the arguments that evaluates a syntax node."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float, str)):
-        return lambda bound: node.value
-    if isinstance(node, ast.Name) and not node.id.startswith("__"):
-        return lambda bound: bound[node.id]
-    if isinstance(node, ast.Attribute) and not node.attr.startswith("__"):
-        owner, attribute = _compile_node(node.value), node.attr
-        return lambda bound: getattr(owner(bound), attribute)
-    if isinstance(node, ast.Subscript):
-        place: Any = node.slice
-        # Python 3.8
-        container, index = (
-            _compile_node(node.value),
-            _compile_node(place.value if type(place).__name__ == "Index" else place),
-        )
-        return lambda bound: container(bound)[index(bound)]
-    if isinstance(node, (ast.List, ast.Tuple)):
-        entries = [_compile_node(entry) for entry in node.elts]
-        return lambda bound: [entry(bound) for entry in entries]
-    return _compile_operation(node)
-
-
-def _compile_operation(node: Any) -> Callable[[dict[str, Any]], Any]:
-    """Return the function of the arguments that evaluates an arithmetic operation or the call of a
-    known function; raise _SyntaxNotAllowed for any other node.
-    """
-    if isinstance(node, ast.UnaryOp) and type(node.op) in _UNARY:
-        sign, operand = _UNARY[type(node.op)], _compile_node(node.operand)
-        return lambda bound: sign(operand(bound))
-    if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
-        # a tower of powers could take forever
-        if isinstance(node.op, ast.Pow) and not (
-            isinstance(node.right, ast.Constant)
-            and isinstance(node.right.value, (int, float))
-            and node.right.value <= 8
-        ):
-            raise _SyntaxNotAllowed
-        apply, left, right = (
-            _BINARY[type(node.op)],
-            _compile_node(node.left),
-            _compile_node(node.right),
-        )
-        return lambda bound: apply(left(bound), right(bound))
-    if (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in _FUNCTIONS
-        and not node.keywords
-    ):
-        function, operands = _FUNCTIONS[node.func.id], [_compile_node(each) for each in node.args]
-        return lambda bound: function(*(each(bound) for each in operands))
-    raise _SyntaxNotAllowed
+def _is_allowed(node: Any) -> bool:
+    """Return whether an expression may have this syntax node."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, (int, float, str))
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        return not getattr(node, "id", getattr(node, "attr", "")).startswith("__")
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+        power = getattr(node.right, "value", None)
+        return isinstance(power, (int, float)) and power <= _MAX_POWER
+    if isinstance(node, ast.Call):
+        return getattr(node.func, "id", "") in _FUNCTIONS and not node.keywords
+    return type(node).__name__ in _SYNTAX
 
 
 def parameters_of(
@@ -317,24 +259,18 @@ def entries_of(primitives: Any) -> list[tuple[str, dict[str, Any], bool, bool]]:
     >>> entries_of({"mine.noise": "laplace"})
     [('mine.noise', {'law': 'laplace'}, False, True)]
     """
-    if primitives is None:
-        return []
     if isinstance(primitives, str) or callable(primitives):
         primitives = [primitives]
-    if not isinstance(primitives, (dict, list, tuple, set, frozenset)):
+    if not isinstance(primitives, (dict, list, tuple, set, frozenset, type(None))):
         raise WrongPrimitive(
             "they must be a dict from dotted names to entries, or a list of names, got a "
             f"{type(primitives).__name__}"
         )
-    pairs = (
-        primitives.items()
-        if isinstance(primitives, dict)
-        else [(name, None) for name in primitives]
-    )
+    pairs = primitives if isinstance(primitives, dict) else dict.fromkeys(primitives or ())
     found = []
-    for key, entry in pairs:
+    for key, entry in pairs.items():
         name = key if isinstance(key, str) else _dotted_name(key)
-        options = {"law": entry} if isinstance(entry, str) else {} if entry is None else entry
+        options = {"law": entry} if isinstance(entry, str) else entry or {}
         if not isinstance(options, dict):
             raise WrongPrimitive(
                 f"{name}: its entry must be a dict such as {{'law': 'laplace'}}, got a "

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import sys
 import threading
 import time
@@ -26,6 +27,10 @@ _OWN_FILES = frozenset(
     os.path.join(os.path.dirname(__file__), name)
     for name in ("recorder.py", "patches.py", "session.py")
 )
+
+
+_MAX_INNER_DRAWS = 4  # limit of recorded draws inside a primitive
+_LIBRARY = re.compile(r".*/(?:(?:site|dist)-packages|lib/python3\.[^/]*)/(.+)")  # path of a file
 
 
 class Stopped(BaseException):
@@ -77,39 +82,27 @@ class Recorder:
 
     def call(self, made: BoundPrimitive, args: Any, kwargs: Any) -> Any:
         """Return the output of a call: drawn and recorded, or replayed."""
-        if here.inside is not None:  # only the outermost primitive is recorded as a call
-            if (
-                made.primitive.source
-                and made.primitive.law in LOCATION_LAWS
-                # limit of recorded draws inside a primitive
-                and len(here.inside) < 4
-            ):
-                inside, read = (
-                    here.inside,
-                    made.primitive.reads(made.names, made.defaults, args, kwargs),
-                )
-                output = made.original(*args, **kwargs)
-                inside.append((made.primitive.law, read[INPUT], read[SCALE], copied(output)))
-                return output
-            return made.original(*args, **kwargs)
+        primitive, inside = made.primitive, here.inside
+        if inside is not None:  # only the outermost primitive is recorded as a call
+            output = made.original(*args, **kwargs)
+            is_noise = primitive.source and primitive.law in LOCATION_LAWS
+            if is_noise and len(inside) < _MAX_INNER_DRAWS:
+                values = made.reads(args, kwargs)
+                inside.append((primitive.law, values[INPUT], values[SCALE], copied(output)))
+            return output
         if len(self.calls) & 63 == 63:
             if len(self.calls) >= MOST:
                 raise Stopped(f"more than {MOST:,} calls of primitives in one run")
             if time.monotonic() > self.deadline:
                 raise Stopped("time limit")
-        copied_args = _copied_values(args, made.place)
-        copied_kwargs = {k: copied(v) for k, v in kwargs.items()} if kwargs else kwargs
-        if made.primitive.codes:  # attributes may change after the call, so they are read now
-            read = _copied_values(made.primitive.reads(made.names, made.defaults, args, kwargs))
-            call = Call(
-                made,
-                copied_args,
-                copied_kwargs,
-                read,
-                calling_place(args[0] if made.place and args else None),
-            )
-        else:
-            call = Call(made, copied_args, copied_kwargs, None, calling_place())
+        read: Any = None
+        owner: Any = None
+        if primitive.codes:  # attributes may change after the call, so they are read now
+            read = _copied_values(made.reads(args, kwargs))
+            owner = args[0] if made.place and args else None
+        named = {key: copied(value) for key, value in kwargs.items()}
+        place = calling_place(owner)
+        call = Call(made, _copied_values(args, made.place), named, read, place)
         self.calls.append(call)
         if self.played is None or self.lost:
             return self._draw(call, args, kwargs)
@@ -140,27 +133,23 @@ class Recorder:
         """
         assert self.played is not None
         name, recorded = call.primitive.name, self.played.calls
-        then, output = None, None
-        if index >= len(recorded):
-            self.differences.append(("more calls", index, f"{name} is called once more than on D1"))
-        elif recorded[index].primitive.name != name:
-            text = f"{name} is called where {recorded[index].primitive.name} was on D1"
-            self.differences.append(("other call", index, text))
-        else:
-            then = recorded[index]
-            call.inner = then.inner
-            if call.primitive.source and self.left_out is not None:
-                output = without_record(then, call, *self.left_out)
-            if output is None:
-                output, found = then.output, compared(then, call)
-                self.differences += [(kind, index, text) for kind, text in found]
-                # an output of another size does not fit
-                shapes = [text for kind, text in found if kind == "shape"]
-                if any(text.startswith(f"{name}: size ") for text in shapes):
-                    then = None
+        then = recorded[index] if index < len(recorded) else None
         if then is None:
+            found = [("more calls", f"{name} is called once more than on D1")]
+        elif then.primitive.name != name:
+            found = [("other call", f"{name} is called where {then.primitive.name} was on D1")]
+            then = None
+        else:
+            call.inner = then.inner
+            shorter = without_record(then, call, self.left_out)
+            found = compared(then, call) if shorter is None else []
+        self.differences += [(kind, index, text) for kind, text in found]
+        # an output of another size does not fit
+        resized = ("shape", f"{name}: size ")
+        if then is None or any((kind, text[: len(resized[1])]) == resized for kind, text in found):
             self.lost = True
             return self._draw(call, args, kwargs)
+        output = then.output if shorter is None else shorter
         if then.raised is not None:
             raise then.raised
         offset = self.shifts.get(index)
@@ -222,22 +211,14 @@ def _short_path(file: str) -> str:
     Paths of libraries start at the library's folder. Other paths are relative to the current
     folder, or have only their last two parts.
     """
-    for mark in ("/site-packages/", "/dist-packages/"):
-        if mark in file:
-            return file.rpartition(mark)[2]
-    parts = file.split("/")
-    library = [
-        i
-        for i, part in enumerate(parts[:-1])
-        if part.startswith("python3.") and parts[i - 1] == "lib"
-    ]
-    if library:
-        return "/".join(parts[library[-1] + 1 :])
+    library = _LIBRARY.fullmatch(file)
+    if library is not None:
+        return library[1]
     try:
         relative = os.path.relpath(file)
     except (ValueError, OSError):
         return file
-    return relative if not relative.startswith("..") else "/".join(parts[-2:])
+    return relative if not relative.startswith("..") else "/".join(file.split("/")[-2:])
 
 
 @contextlib.contextmanager

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import ctypes
 import functools
 import gc
 import inspect
 import random
+import signal
 import sys
 import threading
 import time
@@ -43,7 +43,7 @@ from .patches import (
     resolve,
     traced,
 )
-from .primitives import Primitive, WrongPrimitive, parameters_of
+from .primitives import Primitive, WrongPrimitive
 from .recorder import Recorder, Stopped, here, running
 from .values import copied, difference, leaves
 
@@ -134,7 +134,7 @@ class RecordingSession:
         }
         for name, original in recorded_methods({**shared, **table}).items():
             primitive = table.get(name) or Primitive(name, shared[name].entry, True)
-            self.sources[name] = self._bound(primitive, original, _write_to_out)
+            self.sources[name] = BoundPrimitive(self, primitive, original, _write_to_out)
             self.patched.add(name)
         self.patches += [
             Patch(np.random, "Generator", TracedGenerator),
@@ -142,61 +142,57 @@ class RecordingSession:
         ]
         self._replace(numpy_replacements(), KINDS)
 
-    def _bound(self, primitive: Primitive, original: Any, writes: Any) -> BoundPrimitive:
-        """Return a primitive bound to the function that draws."""
-        names, defaults = parameters_of(original, primitive.entry.get("arguments", ""))
-        return BoundPrimitive(self, primitive, original, names, defaults, writes)
-
     def _patch_all(self) -> None:
         """Patch every primitive that exists and is not patched yet."""
         replacements = []
         for primitive, required in self.primitives:
             name = primitive.name
-            if name in self.patched or not (required or name.partition(".")[0] in sys.modules):
-                continue
-            if name.startswith((GENERATOR, STATE)):
-                if required:
-                    raise WrongPrimitive(
-                        f"primitives: {name!r} is compiled and always recorded; name the "
-                        "function that calls it instead"
-                    )
+            is_loaded = required or name.partition(".")[0] in sys.modules
+            if name in self.patched or not is_loaded:
                 continue
             try:
-                holder, attribute, found = resolve(name, self.home, required)
+                replacements += self._patch(primitive, required)
+                self.patched.add(name)
             except WrongPrimitive:
                 if required:
-                    raise
-                continue  # another release of the library
-            raw = (
-                inspect.getattr_static(holder, attribute, found)
-                if isinstance(holder, type)
-                else found
-            )
-            of_class = isinstance(raw, (staticmethod, classmethod))
-            in_place = name.startswith("torch.Tensor.") and name.endswith("_")
-            made = self._bound(
-                primitive, raw.__func__ if of_class else found, _write_to_self if in_place else None
-            )
-            primitive.check(made.names)
-            call = _recording_call(made)
-            try:
-                self.patches.append(Patch(holder, attribute, type(raw)(call) if of_class else call))
-            except (TypeError, AttributeError):
-                if required:
-                    raise WrongPrimitive(
-                        f"primitives: {name!r} belongs to a compiled class and cannot be "
-                        "replaced; name the Python function or method that calls it, or one that "
-                        "you write around it"
-                    ) from None
-                continue
-            replacements.append((found, call))
-            # the functions of `random` are methods of one generator, bound before the patch
-            if name.startswith("random.Random.") and hasattr(random, attribute):
-                bound = getattr(random._inst, attribute)
-                replacements.append((getattr(random, attribute), bound))
-            self.patched.add(name)
+                    raise  # otherwise, another release of the library
         if replacements:
             self._replace(replacements)
+
+    def _patch(self, primitive: Primitive, required: bool) -> list[tuple[Any, Any]]:
+        """Patch a primitive, and return objects and their replacements. Raise WrongPrimitive if it
+        does not exist or cannot be replaced.
+        """
+        name = primitive.name
+        if name.startswith((GENERATOR, STATE)):
+            raise WrongPrimitive(
+                f"primitives: {name!r} is compiled and always recorded; name the function that "
+                "calls it instead"
+            )
+        holder, attribute, found = resolve(name, self.home, required)
+        raw = inspect.getattr_static(holder, attribute, found)
+        wrapper: Any = None
+        if isinstance(holder, type) and isinstance(raw, (staticmethod, classmethod)):
+            wrapper, found = type(raw), raw.__func__
+        in_place = name.startswith("torch.Tensor.") and name.endswith("_")
+        made = BoundPrimitive(self, primitive, found, _write_to_self if in_place else None)
+        primitive.check(made.names)
+        call = _recording_call(made)
+        replaced = getattr(holder, attribute)
+        try:
+            self.patches.append(
+                Patch(holder, attribute, call if wrapper is None else wrapper(call))
+            )
+        except (TypeError, AttributeError):
+            raise WrongPrimitive(
+                f"primitives: {name!r} belongs to a compiled class and cannot be replaced; name "
+                "the Python function or method that calls it, or one that you write around it"
+            ) from None
+        # the functions of `random` are methods of one generator, bound before the patch
+        if name.startswith("random.Random.") and hasattr(random, attribute):
+            bound = getattr(random, attribute), getattr(random._inst, attribute)
+            return [(replaced, call), bound]
+        return [(replaced, call)]
 
     def _replace(
         self, replacements: list[tuple[Any, Any]], kinds: frozenset[int] = frozenset()
@@ -308,16 +304,17 @@ class RecordingSession:
         """Return the generators' draws of real numbers that are equal in recordings with different
         seeds.
         """
-        report = []
+        report = set()
         again = [self.recorders[key].calls for key in others]
         for i, call in enumerate(self.recorders[first].calls):
             numbers, _ = leaves(call.output) if call.primitive.source else (np.zeros(0), [])
-            real = numbers.size and (numbers != np.round(numbers)).any()
-            if not real and not (numbers.size > 8 and len(set(numbers.tolist())) > 4):
-                continue
-            if all(len(c) > i and not difference(c[i].output, call.output) for c in again):
-                report.append(f"{call.primitive.name} at {place_of(call.where)}")
-        return sorted(set(report))
+            is_real = (numbers != np.round(numbers)).any()
+            is_varied = is_real or (numbers.size > 8 and np.unique(numbers).size > 4)
+            if is_varied and all(
+                len(calls) > i and not difference(calls[i].output, call.output) for calls in again
+            ):
+                report.add(f"{call.primitive.name} at {place_of(call.where)}")
+        return sorted(report)
 
     def varies(self, first: int, others: list[int], left_out: Any = None) -> list[list[Any]]:
         """Return the kinds and places in which recordings differ from the first one in more than
@@ -333,11 +330,7 @@ class RecordingSession:
                 if then.primitive.name != call.primitive.name:
                     found.add(("calls", index))
                     break
-                if (
-                    left_out is None
-                    or not then.primitive.source
-                    or without_record(then, call, *left_out) is None
-                ):
+                if without_record(then, call, left_out) is None:
                     found.update((kind, index) for kind, _ in compared(then, call))
         return [list(each) for each in sorted(found)][:10_000]
 
@@ -364,39 +357,32 @@ class RecordingSession:
     def past(self, key: int, dataset: Any, seed: int) -> list[str]:
         """Return the generators that a replayed run still draws from, bypassing the primitives."""
         # by `type`: a dead weak proxy raises on access to its class
-        kinds = (np.random.BitGenerator, random.Random)
+        kinds, own = (np.random.BitGenerator, random.Random), getattr(random, "_inst", None)
         known = [
             g
             for g in gc.get_objects()
-            if issubclass(type(g), kinds) and not isinstance(g, random.SystemRandom)
+            if issubclass(type(g), kinds)
+            and g is not own
+            and not isinstance(g, random.SystemRandom)
         ]
-        words = np.random.SeedSequence(seed).generate_state(4).tolist()
-        self.seed(words)
+        self.seed(np.random.SeedSequence(seed).generate_state(4).tolist())
         before, states = self.snapshot(), [_generator_state(g) for g in known]
         self._run_once(dataset, seed, self.recorders[key])
         after = self.snapshot()
-        report = [
-            f"the generator of {name}"
-            for name in before
-            if difference(before[name], after.get(name))
-        ]
-        for found, state in zip(known, states):
-            if difference(state, _generator_state(found)) and found is not getattr(
-                random, "_inst", None
-            ):
-                names = [
-                    k
-                    for r in gc.get_referrers(found)
-                    if isinstance(r, dict)
-                    for k, v in r.items()
-                    if v is found and isinstance(k, str)
-                ]
-                report.append(
-                    f"a {type(found).__name__} kept as {names[0]!r}"
-                    if names
-                    else f"a {type(found).__name__}"
-                )
-        return sorted(set(report))[:8]
+        report = {f"the generator of {k}" for k in before if difference(before[k], after.get(k))}
+        report.update(
+            f"a {type(found).__name__}{_name_in_use(found)}"
+            for found, state in zip(known, states)
+            if difference(state, _generator_state(found))
+        )
+        return sorted(report)[:8]
+
+
+def _name_in_use(found: Any) -> str:
+    """Return the name under which a dict, such as the attributes of an object, holds an object."""
+    holders = [each for each in gc.get_referrers(found) if isinstance(each, dict)]
+    names = [key for each in holders for key, value in each.items() if value is found]
+    return "".join([f" kept as {name!r}" for name in names if isinstance(name, str)][:1])
 
 
 def _recording_call(made: BoundPrimitive) -> Callable[..., Any]:
@@ -438,43 +424,25 @@ def _write_to_self(output: Any, args: Any, kwargs: Any) -> Any:
 
 @contextlib.contextmanager
 def _watched(seconds: float) -> Iterator[None]:
-    """Raise Stopped in this thread after `seconds`, as soon as it runs Python code."""
-    thread, over, fired = threading.get_ident(), threading.Event(), threading.Event()
+    """Raise Stopped after `seconds`, as soon as the main thread runs Python code. In other threads,
+    only calls of primitives are stopped.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
-    def stop() -> None:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(
-            ctypes.c_ulong(thread), ctypes.py_object(Stopped)
-        )
+    def stop(*_: Any) -> None:
+        raise Stopped
 
-    def wait() -> None:
-        remaining = seconds
-        while not over.wait(remaining):  # repeated in case a callback has swallowed the exception
-            fired.set()
-            stop()
-            remaining = 0.5
-
-    watch = threading.Thread(target=wait, daemon=True)
+    handler, timer = signal.signal(signal.SIGALRM, stop), (0.0, 0.0)
     try:
-        try:  # the watch may fire before it has been started, from this thread's point of view
-            watch.start()
+        try:
+            # repeated in case a callback swallows the exception
+            timer = signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
             yield
         finally:
-            # again below, in case the exception arrives here: otherwise the watch would raise it
-            # for ever
-            over.set()
-    finally:
-        while True:
-            try:
-                over.set()
-                if watch.ident is not None:
-                    watch.join()
-                # a pending exception is raised and caught here. Canceling it would leave the
-                # interpreter
-                if fired.is_set():
-                    # waiting for it, and a traced function of Python 3.11 would never start
-                    fired.clear()
-                    stop()
-                    time.sleep(0.01)
-                break
-            except Stopped:
-                continue
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:  # again, in case the exception arrived in between
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler or signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, *timer)

@@ -29,11 +29,9 @@ def copied(value: Any, deep: int = 0) -> Any:
         return kind(copied(v, deep + 1) for v in value)
     if kind is dict:
         return {k: copied(v, deep + 1) for k, v in value.items()}
-    for method in ("clone", "copy"):  # tensors; frames and series
-        if kind.__module__.split(".")[0] in ("torch", "pandas", "polars") and hasattr(
-            value, method
-        ):
-            return getattr(value, method)()
+    if kind.__module__.partition(".")[0] in ("torch", "pandas", "polars"):
+        copy = getattr(value, "clone", getattr(value, "copy", None))  # tensors; frames and series
+        return value if copy is None else copy()
     return value
 
 
@@ -52,10 +50,12 @@ def difference(a: Any, b: Any, at: str = "", deep: int = 0, objects: bool = True
     kind = type(a)
     if kind is not type(b):
         return f"{at or 'it'} is of type {kind.__name__} and {type(b).__name__}"
+    if kind is float and a == b != 0:  # the most frequent kind
+        return ""
+    if kind in (float, complex):
+        return _array_difference(np.asarray(a), np.asarray(b), at)
     if kind in _PLAIN:
-        bitwise = kind in (float, complex)
-        same = np.asarray(a).tobytes() == np.asarray(b).tobytes() if bitwise else a == b
-        return "" if same else f"{at or 'it'} is {_short_repr(a)} and {_short_repr(b)}"
+        return "" if a == b else f"{at or 'it'} is {_short_repr(a)} and {_short_repr(b)}"
     if a is b or deep > _MAX_DEPTH:
         return ""
     if isinstance(a, (np.ndarray, np.generic)):
@@ -113,16 +113,12 @@ def _array_difference(a: Any, b: Any, at: str) -> str:
         return difference(a.tolist(), b.tolist(), at, 1)
     if a.tobytes() == b.tobytes():
         return ""
-    left, right = (
-        np.ascontiguousarray(v).reshape(-1).view(np.uint8).reshape(-1, v.dtype.itemsize)
-        for v in (a, b)
-    )
-    place = int(np.flatnonzero((left != right).any(axis=1))[0])
+    left, right = (np.ascontiguousarray(v).reshape(-1) for v in (a, b))
+    differs = (left.view(np.uint8) != right.view(np.uint8)).reshape(-1, a.itemsize).any(axis=1)
+    place = int(np.flatnonzero(differs)[0])
     index = list(map(int, np.unravel_index(place, a.shape))) if a.ndim else ""
-    return (
-        f"{at}{index} is {_short_repr(a.reshape(-1)[place].item())} and "
-        f"{_short_repr(b.reshape(-1)[place].item())}"
-    )
+    one, other = _short_repr(left[place].item()), _short_repr(right[place].item())
+    return f"{at}{index} is {one} and {other}"
 
 
 def _short_repr(value: Any) -> str:
@@ -185,19 +181,17 @@ def leaves(value: Any) -> tuple[Any, list[str]]:
             texts.append("None")
         elif isinstance(part, np.ndarray) and part.dtype.hasobject:
             collect(part.reshape(-1).tolist(), deep + 1)
-        elif isinstance(part, (list, tuple, dict)):
-            parts = list(part.values()) if isinstance(part, dict) else part
-            if parts and all(type(v) in (float, int) for v in parts):
-                numbers.append(_as_floats(parts))
-                return
-            for each in parts:
+        elif isinstance(part, dict):
+            collect(list(part.values()), deep)
+        elif isinstance(part, (list, tuple)) and part and {*map(type, part)} <= {float, int}:
+            numbers.append(_as_floats(part))
+        elif isinstance(part, (list, tuple)):
+            for each in part:
                 collect(each, deep + 1)
+        elif _field_values(part) is not None:
+            collect(_field_values(part), deep + 1)
         else:
-            fields = _field_values(part)
-            if fields is not None:
-                collect(fields, deep + 1)
-            else:
-                texts.append(_short_repr(part).strip("'"))
+            texts.append(_short_repr(part).strip("'"))
 
     collect(value)
     return (np.concatenate(numbers) if numbers else np.zeros(0)), texts
@@ -210,10 +204,9 @@ def _as_floats(value: Any) -> Any:
     try:
         return np.asarray(value, dtype=float)
     except OverflowError:
-        largest, infinity = int(np.finfo(float).max), math.inf
-        return np.array(
-            [float(v) if abs(v) <= largest else infinity if v > 0 else -infinity for v in value]
-        )
+        largest = int(np.finfo(float).max)
+        signs = (math.inf, -math.inf)
+        return np.array([float(v) if abs(v) <= largest else signs[v < 0] for v in value])
 
 
 def shift(a: Any, b: Any) -> Any:

@@ -68,15 +68,6 @@ async def slow(dataset, rng):
     return float(np.sum(dataset) + rng.laplace())
 
 
-async def endless(dataset):
-    while True:
-        yield 0.0
-
-
-async def hanging(dataset, rng):
-    await asyncio.Event().wait()
-
-
 right = dpw.wrap.from_estimator(Mean, "mean_", claim="pure:1")
 wrong = dpw.wrap.from_estimator(Half, "mean_", claim="pure:1")
 counter = dpw.wrap.fresh(Counter, "release", claim="pure:1")

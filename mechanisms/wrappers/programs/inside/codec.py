@@ -27,6 +27,7 @@ text_of = object_tree.text_of
 
 MOST = 2**30  # most bytes of a header
 _TAG = "$"
+_SUBCLASSED = ("complex", "bytes", "list", "tuple", "set", "frozenset", "dict")
 _BASES = {"derived int": int, "derived float": float, "derived str": str}
 
 Blobs = List[Any]
@@ -63,39 +64,29 @@ def _pack_by_class(value: Any, blobs: Blobs | None, exact: bool) -> Message:
     or text of a derived class, a container, or an object.
     """
     kind = type(value)
-    is_masked = isinstance(value, np.ma.MaskedArray)
-    if isinstance(value, np.ndarray) and value.dtype.kind in PLAIN + "O" and not is_masked:
+    is_plain = isinstance(value, np.ndarray) and value.dtype.kind in PLAIN + "O"
+    if is_plain and not isinstance(value, np.ma.MaskedArray):
         return _pack_array(value, blobs)
     if isinstance(value, BaseException):
         text = text_of(value, str)
-        return {
-            _TAG: "exception",
-            "class": kind.__name__,
-            "text": text,
-            "parts": pack(list(map(list, object_tree.exception_parts(value, text))), blobs),
-        }
-    if object_tree.library_form(kind) and not (exact and dataframe_backends.library_name(value)):
-        return _pack_object(value, blobs)
+        parts = pack(list(map(list, object_tree.exception_parts(value, text))), blobs)
+        return {_TAG: "exception", "class": kind.__name__, "text": text, "parts": parts}
     for tag, base in _BASES.items():
         if isinstance(value, base) and kind is not base:
-            return {
-                _TAG: tag,
-                "class": kind.__name__,
-                "value": pack(object_tree.plain(value, base), blobs),
-            }
-    found = object_tree.take_apart(value)
+            plain = pack(object_tree.plain(value, base), blobs)
+            return {_TAG: tag, "class": kind.__name__, "value": plain}
+    is_built_again = exact and dataframe_backends.library_name(value)
+    is_opaque = object_tree.library_form(kind) and not is_built_again
+    found = None if is_opaque else object_tree.take_apart(value)
     if found is None:
         return _pack_object(value, blobs)
     form, parts = found
     inside = exact and kind in (tuple, dict)
-    head = {name: pack(part, blobs, inside) for name, part in parts.items()}
+    packed = {name: pack(part, blobs, inside) for name, part in parts.items()}
     # subclasses of these classes are taken apart like the class
-    if kind.__name__ != form and form in (
-        *("complex", "bytes", "list", "tuple"),
-        *("set", "frozenset", "dict"),
-    ):
-        head.update({"class": kind.__name__, "names": list(getattr(value, "_fields", ()))})
-    return {_TAG: form, **head}
+    if kind.__name__ != form and form in _SUBCLASSED:
+        packed.update({"class": kind.__name__, "names": list(getattr(value, "_fields", ()))})
+    return {_TAG: form, **packed}
 
 
 def _pack_list(items: list[Any], blobs: Blobs | None, exact: bool) -> Any:
@@ -103,17 +94,13 @@ def _pack_list(items: list[Any], blobs: Blobs | None, exact: bool) -> Any:
     packed as one array.
     """
     kinds = set(map(type, items)) if len(items) > 8 else set()
-    kind: Any = kinds.pop() if len(kinds) == 1 else None
+    kind: Any = kinds.pop() if len(kinds) == 1 else object
     if kind in (float, bool) or (kind is int and max(map(abs, items)) < 2**63):
         return {_TAG: "numbers", "array": _pack_array(np.array(items), blobs)}
-    if kind is not None and issubclass(kind, np.generic) and items[0].dtype.kind in "fiub":
-        return {_TAG: "rows", "array": _pack_array(np.array(items), blobs)}
-    if (
-        kind is np.ndarray
-        and items[0].dtype.kind in "fiub"
-        and len({(item.dtype, item.shape) for item in items}) == 1
-    ):
-        return {_TAG: "rows", "array": _pack_array(np.stack(items), blobs)}
+    if issubclass(kind, np.generic) or kind is np.ndarray:
+        forms = {(item.dtype, item.shape) for item in items}
+        if len(forms) == 1 and items[0].dtype.kind in "fiub":
+            return {_TAG: "rows", "array": _pack_array(np.array(items), blobs)}
     return [pack(item, blobs, exact) for item in items]
 
 
@@ -152,18 +139,14 @@ def _pack_object(value: Any, blobs: Blobs | None) -> Message:
     inner = object_tree.array_in(value)
     if inner is not None:
         return {_TAG: "holder", "class": cls.__name__, "value": pack(inner, blobs)}
-    if not hasattr(_in_progress, "ids"):
-        _in_progress.ids = []
-    with opened(value, _in_progress.ids) as reference:
+    under_way: list[int] = _in_progress.__dict__.setdefault("ids", [])
+    with opened(value, under_way) as reference:
         if reference:
             return {_TAG: "named", "text": reference}
         found = None if isinstance(value, Opaque) else object_tree.parts_of(value)
         if found is not None:
-            return {
-                _TAG: "fields",
-                "class": cls.__name__,
-                "parts": pack(list(map(list, found)), blobs),
-            }
+            parts = pack(list(map(list, found)), blobs)
+            return {_TAG: "fields", "class": cls.__name__, "parts": parts}
     return {_TAG: "other", "class": cls.__name__, "text": text_of(value, repr), "bare": bare(value)}
 
 
@@ -195,7 +178,7 @@ def bare(value: Any) -> bool:
     return type(value).__repr__ is plain or " at 0x" in text_of(value, repr)
 
 
-def unpack(value: Any, blobs: Blobs | None) -> Any:
+def unpack(value: Any, blobs: Any) -> Any:
     """Return the value of its packed form. Other objects become stand-ins named after their class;
     nothing is imported or run.
     """
@@ -210,34 +193,34 @@ def unpack(value: Any, blobs: Blobs | None) -> Any:
         shape, dtype = value["shape"], np.dtype(value["dtype"])
         if 0 in shape:
             return np.empty(shape, dtype)
-        if blobs is None or "hex" in value:
-            return np.frombuffer(bytes.fromhex(value["hex"]), dtype).reshape(shape).copy()
-        return np.frombuffer(blobs[value["blob"]], dtype).reshape(shape).copy()
-    parts = {
-        key: unpack(part, blobs)
-        for key, part in value.items()
-        if key not in (_TAG, "class", "names")
-    }
+        content = bytes.fromhex(value["hex"]) if "hex" in value else blobs[value["blob"]]
+        return np.frombuffer(content, dtype).reshape(shape).copy()
+    head = (_TAG, "class", "names")
+    parts = {key: unpack(part, blobs) for key, part in value.items() if key not in head}
     if tag in _BUILT:
         return _BUILT[tag](parts)
     if tag in _STAND_INS:
-        kind, inner = stand_in(name, _STAND_INS[tag]), list(map(tuple, parts.pop("parts", ())))
-        if tag == "exception":
-            built = kind(parts["text"])
-        elif tag in _BASES:
-            built = kind(parts["value"])
-        else:
-            built = kind()
-            vars(built).update(parts)
-        if tag == "fields":
-            built.dpwitness_parts = inner
-        vars(built).update(inner)
-        return built
+        return _build_stand_in(tag, name, parts)
     if tag == "own":  # of a fixed table; only where both sides are this interpreter
         known = importlib.import_module("dpwitness.core.values.json_codec").known_class
         return known(name)(**parts["fields"])
     found = object_tree.put_together(tag, parts)
     return found if name is None else stand_in(name, found.__class__, names)(found)
+
+
+def _build_stand_in(tag: str, name: Any, parts: dict[str, Any]) -> Any:
+    """Return a stand-in of the class `name`, with the parts of the object as attributes."""
+    inner = list(map(tuple, parts.pop("parts", ())))
+    kind, key = stand_in(name, _STAND_INS[tag]), "text" if tag == "exception" else "value"
+    if tag == "exception" or tag in _BASES:
+        built = kind(parts[key])
+    else:
+        built = kind()
+        vars(built).update(parts)
+    if tag == "fields":
+        built.dpwitness_parts = inner
+    vars(built).update(inner)
+    return built
 
 
 def _build_objects(parts: dict[str, Any]) -> Any:

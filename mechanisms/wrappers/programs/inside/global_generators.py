@@ -95,13 +95,10 @@ def seed(words: list[int]) -> None:
     _HERE.entropy = random.Random(seed_number ^ 0x656E74726F7079)
     with contextlib.suppress(Exception):  # a user may have installed another bit generator
         np.random.seed([word ^ 0x6E70 for word in words])
-    numba, torch = _numba_module(), sys.modules.get("torch")
-    if numba is not None:
-        numba.rnd_seed(numba.rnd_get_np_state_ptr(), words[0] ^ 0x6E62)
-        numba.rnd_seed(numba.rnd_get_py_state_ptr(), words[1] ^ 0x7079)
-    if torch is not None:
-        with contextlib.suppress(AttributeError, RuntimeError):
-            torch.manual_seed(seed_number % 2**63)
+    for place, word in zip(_numba_places(), (words[0] ^ 0x6E62, words[1] ^ 0x7079)):
+        sys.modules["numba._helperlib"].rnd_seed(place, word)
+    with contextlib.suppress(KeyError, AttributeError, RuntimeError):
+        sys.modules["torch"].manual_seed(seed_number % 2**63)
 
 
 def snapshot() -> dict[str, Any]:
@@ -111,15 +108,12 @@ def snapshot() -> dict[str, Any]:
         "numpy": np.random.get_state(legacy=False),
         "entropy": _HERE.entropy,
     }
-    numba, torch = _numba_module(), sys.modules.get("torch")
-    if numba is not None:
-        states["numba"] = [
-            (place, numba.rnd_get_state(place))
-            for place in (numba.rnd_get_np_state_ptr(), numba.rnd_get_py_state_ptr())
-        ]
-    if torch is not None:
-        with contextlib.suppress(AttributeError, RuntimeError):
-            states["torch"] = torch.get_rng_state()
+    places = _numba_places()
+    if places:
+        numba = sys.modules["numba._helperlib"]
+        states["numba"] = [(place, numba.rnd_get_state(place)) for place in places]
+    with contextlib.suppress(KeyError, AttributeError, RuntimeError):
+        states["torch"] = sys.modules["torch"].get_rng_state()
     return states
 
 
@@ -130,7 +124,7 @@ def restore(states: dict[str, Any]) -> None:
     with contextlib.suppress(Exception):
         np.random.set_state(states["numpy"])
     for place, state in states.get("numba", ()):
-        _numba_module().rnd_set_state(place, state)
+        sys.modules["numba._helperlib"].rnd_set_state(place, state)
     if "torch" in states:
         sys.modules["torch"].set_rng_state(states["torch"])
 
@@ -139,16 +133,10 @@ def fingerprint() -> tuple[Any, ...]:
     """Return a value that changes if any global generator is drawn from. The cost is a few
     microseconds per generator.
     """
-    found: list[Any] = [hash(random.getstate()), *_legacy_state()]
-    numba, torch = _numba_module(), sys.modules.get("torch")
-    if numba is not None:
-        found += [
-            ctypes.string_at(place, _STATE_BYTES)
-            for place in (numba.rnd_get_np_state_ptr(), numba.rnd_get_py_state_ptr())
-        ]
-    if torch is not None:
-        with contextlib.suppress(AttributeError, RuntimeError):
-            found.append(bytes(torch.get_rng_state().numpy()))
+    found: list[Any] = [hash(random.getstate()), _legacy_state()]
+    found += [ctypes.string_at(place, _STATE_BYTES) for place in _numba_places()]
+    with contextlib.suppress(KeyError, AttributeError, RuntimeError):
+        found.append(bytes(sys.modules["torch"].get_rng_state().numpy()))
     # last: Numba reads entropy when it makes the generators of a thread
     return (*found, _HERE.entropy_reads)
 
@@ -168,31 +156,23 @@ def seeded(words: list[int]) -> Iterator[None]:
         restore(before)
 
 
-def _legacy_state() -> list[Any]:
+def _legacy_state() -> Any:
     """Return the state of NumPy's legacy generator, read from memory: its own getter takes twenty
     times as long.
     """
-    try:
+    with contextlib.suppress(AttributeError):
         found = np.random.get_bit_generator()  # type: ignore[attr-defined, unused-ignore]
         if type(found).__name__ == "MT19937":
-            return [ctypes.string_at(found.ctypes.state_address, _STATE_BYTES)]
-    except AttributeError:
-        pass
-    return [repr(np.random.get_state(legacy=False))]
+            return ctypes.string_at(found.ctypes.state_address, _STATE_BYTES)
+    return repr(np.random.get_state(legacy=False))
 
 
-def _numba_module() -> Any:
-    """Return Numba's module with the generators of this thread; None if Numba is not loaded or
-    stores its generators elsewhere.
+def _numba_places() -> tuple[int, ...]:
+    """Return the addresses of the generators of this thread that Numba's functions draw from; empty
+    if Numba is not loaded or stores its generators elsewhere.
     """
-    if "numba" not in sys.modules:
-        return None
-    found = sys.modules.get("numba._helperlib")
-    needed = (
-        "rnd_seed",
-        "rnd_get_state",
-        "rnd_set_state",
-        "rnd_get_np_state_ptr",
-        "rnd_get_py_state_ptr",
-    )
-    return found if all(hasattr(found, name) for name in needed) else None
+    found = sys.modules.get("numba._helperlib") if "numba" in sys.modules else None
+    if not all(hasattr(found, name) for name in ("rnd_seed", "rnd_get_state", "rnd_set_state")):
+        return ()
+    getters = (getattr(found, f"rnd_get_{kind}_state_ptr", None) for kind in ("np", "py"))
+    return tuple(get() for get in getters if get is not None)

@@ -22,6 +22,7 @@ import ast
 import contextlib
 import dataclasses
 import enum
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -48,6 +49,11 @@ GENERATOR, RANDOM_STATE, RANDOM, SEED = (
     "__random_state__",
     "__random__",
     "__seed__",
+)
+_GENERATORS = (
+    (np.random.Generator, None, GENERATOR),
+    (np.random.RandomState, np.random, RANDOM_STATE),
+    (random.Random, random, RANDOM),
 )
 _BRACKETS: Dict[type, str] = {
     list: "[{}]",
@@ -99,13 +105,10 @@ class Sources:
         """Return the source of a list, tuple, set or dictionary."""
         if len(value) > _MOST_ENTRIES:
             raise Unwritable(f"{len(value)} entries")
+        entries = [self.source(each, depth + 1) for each in value]
         if type(value) is dict:
-            entries = [
-                f"{self.source(key, depth + 1)}: {self.source(held, depth + 1)}"
-                for key, held in value.items()
-            ]
-        else:
-            entries = [self.source(each, depth + 1) for each in value]
+            held = [self.source(each, depth + 1) for each in value.values()]
+            entries = [f"{key}: {text}" for key, text in zip(entries, held)]
         is_single = type(value) is tuple and len(value) == 1
         return _BRACKETS[type(value)].format(", ".join(entries) + ("," if is_single else ""))
 
@@ -118,28 +121,26 @@ class Sources:
         if kept is value:
             self.modules += modules
             return text
-        if isinstance(value, np.random.Generator):
-            return GENERATOR
-        if isinstance(value, np.random.RandomState) or value is np.random:
-            return RANDOM_STATE
-        if isinstance(value, random.Random) or value is random:
-            return RANDOM
+        for cls, module, name in _GENERATORS:
+            if isinstance(value, cls) or value is module:
+                return name
         if isinstance(value, np.ndarray):
             return self._array(value)
-        if kind.__name__ in ("DataFrame", "Series") and kind.__module__.startswith(
-            ("pandas", "polars")
-        ):
-            return self._frame(value)
+        library = kind.__module__.partition(".")[0]
+        if kind.__name__ in ("DataFrame", "Series") and library in ("pandas", "polars"):
+            self.modules.append(library)
+            if np.prod(value.shape) > _MOST_ENTRIES:
+                raise Unwritable(f"a frame of {len(value)} rows")
+            is_frame = kind.__name__ == "DataFrame"
+            columns = _listed_columns(value) if is_frame else _listed(value)
+            return f"{library}.{kind.__name__}({self.source(columns, depth)})"
         if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, np.ufunc)):
             return self.name_of(value)
-        if dataclasses.is_dataclass(value):
-            fields = [
-                f"{field.name}={self.source(getattr(value, field.name), depth + 1)}"
-                for field in dataclasses.fields(value)
-                if field.init
-            ]
-            return "{}({})".format(self.name_of(kind), ", ".join(fields))
-        raise Unwritable("an object of class " + kind.__name__)
+        if not dataclasses.is_dataclass(value):
+            raise Unwritable("an object of class " + kind.__name__)
+        names = [field.name for field in dataclasses.fields(value) if field.init]
+        fields = [f"{name}={self.source(getattr(value, name), depth + 1)}" for name in names]
+        return "{}({})".format(self.name_of(kind), ", ".join(fields))
 
     def _array(self, value: Any) -> str:
         """Return the source of an array of numbers or texts."""
@@ -150,17 +151,6 @@ class Sources:
         dtype = "" if usual else f", dtype={value.dtype.str!r}"
         return f"numpy.array({self.source(value.tolist())}{dtype})"
 
-    def _frame(self, value: Any) -> str:
-        """Return the source of a data frame or series of pandas or Polars."""
-        library = type(value).__module__.partition(".")[0]
-        self.modules.append(library)
-        if type(value).__name__ == "Series":
-            return f"{library}.Series({self.source(_listed(value))})"
-        if len(value) * len(value.columns) > _MOST_ENTRIES:
-            raise Unwritable(f"a frame of {len(value)} rows")
-        columns = {str(name): _listed(value[name]) for name in value.columns}
-        return f"{library}.DataFrame({self.source(columns)})"
-
     def name_of(self, value: Any) -> str:
         """Return the dotted name by which a class or function can be imported."""
         module = str(getattr(value, "__module__", None) or "numpy")
@@ -168,11 +158,7 @@ class Sources:
         found: Any = sys.modules.get(module)
         for part in name.split("."):
             found = getattr(found, part, None)
-        if (
-            found is not value
-            or module == "__main__"
-            or re.search(r"(^|\.)(test_|conftest)", module)
-        ):
+        if found is not value or re.search(r"^__main__$|(^|\.)(test_|conftest)", module):
             raise Unwritable("a function or class that a test defines, " + name)
         if module == "builtins":
             return name
@@ -183,6 +169,11 @@ class Sources:
 def _listed(column: Any) -> List[Any]:
     """Return a column of a frame as a list; None where a value is missing."""
     return [None if isinstance(v, float) and math.isnan(v) else v for v in column.to_list()]
+
+
+def _listed_columns(frame: Any) -> Json:
+    """Return the columns of a frame as lists, by name."""
+    return {str(name): _listed(frame[name]) for name in frame.columns}
 
 
 class CallKeeper:
@@ -260,19 +251,10 @@ class CallKeeper:
             found, self.writer.modules = [], []
             for name, value in bound.arguments.items():
                 kind = signature.parameters[name].kind
-                if name == "cls":
-                    continue
                 if kind == kind.VAR_POSITIONAL and value:
                     return None
-                given = value.items() if kind == kind.VAR_KEYWORD else [(name, value)]
-                for key, held in given:
-                    if _SEED_NAMES.fullmatch(key) and isinstance(held, (int, np.integer)):
-                        found.append([key, SEED, ""])
-                        continue
-                    try:
-                        found.append([key, self.writer.source(held), ""])
-                    except Unwritable as error:  # the reason why it has no source
-                        found.append([key, None, str(error)])
+                given = value if kind == kind.VAR_KEYWORD else {name: value}
+                found += [self._argument(key, held) for key, held in given.items() if key != "cls"]
             # the same seed in every run, by default
             found += [
                 [name, SEED, ""]
@@ -287,21 +269,28 @@ class CallKeeper:
         finally:
             self.busy = False
 
+    def _argument(self, name: str, value: Any) -> List[Any]:
+        """Return the name of an argument, its source, and the reason if it has none."""
+        if _SEED_NAMES.fullmatch(name) and isinstance(value, (int, np.integer)):
+            return [name, SEED, ""]
+        try:
+            return [name, self.writer.source(value), ""]
+        except Unwritable as error:
+            return [name, None, str(error)]
+
     def _finish(
         self, path: str, is_constructor: bool, args: Any, written: Any, result: Any
     ) -> None:
         arguments, modules = written
         if is_constructor:
+            given = [f"{key}={held}" for key, held, _ in arguments[1:] if held is not None]
             # the construction of at most 5000 objects is kept
-            few = len(self.writer.made) < 5000
-            if arguments and few and all(text is not None for _, text, _ in arguments[1:]):
-                kind = type(args[0])
+            if arguments and len(given) == len(arguments) - 1 and len(self.writer.made) < 5000:
                 with contextlib.suppress(Unwritable):
                     self.writer.modules = []
-                    name = self.writer.name_of(kind)
-                    text = ", ".join(f"{key}={held}" for key, held, _ in arguments[1:])
+                    name = self.writer.name_of(type(args[0]))
                     needed = list(dict.fromkeys([*modules, *self.writer.modules]))
-                    self.writer.made[id(args[0])] = (args[0], f"{name}({text})", needed)
+                    self.writer.made[id(args[0])] = args[0], f"{name}({', '.join(given)})", needed
             return
         form = [(name, text is None, (text or "")[:12]) for name, text, _ in arguments]
         if form not in self.seen.setdefault(path, []):
@@ -373,21 +362,18 @@ class KeptCall:
                 value.bit_generator.state = type(value.bit_generator)(seed).state
             elif isinstance(value, (np.random.RandomState, random.Random)):
                 value.seed(seed)
-        space = dict(self.space)
-        space[GENERATOR], space[SEED] = np.random.default_rng(seed), seed
-        space[RANDOM_STATE], space[RANDOM] = np.random.RandomState(seed), random.Random(seed)
+        space = {
+            **self.space,
+            **{GENERATOR: np.random.default_rng(seed), SEED: seed},
+            **{RANDOM_STATE: np.random.RandomState(seed), RANDOM: random.Random(seed)},
+        }
         values = {
             name: changed[name] if name in changed else eval(text, space)
             for name, text in self.sources.items()
         }
-        function = eval(self.found["spelled"], space)
-        default_rng, run_seed = np.random.default_rng, seed
-
-        def with_seed_by_default(seed: Any = None) -> Any:
-            return default_rng(run_seed if seed is None else seed)
-
+        function, default_rng = eval(self.found["spelled"], space), np.random.default_rng
         if held:
-            np.random.default_rng = with_seed_by_default
+            np.random.default_rng = functools.partial(_seeded_rng, default_rng, seed)
         signal.signal(signal.SIGALRM, _too_slow)
         signal.setitimer(signal.ITIMER_REAL, limit, 1.0)
         try:
@@ -408,6 +394,17 @@ class KeptCall:
     def value(self, name: str) -> Any:
         return eval(self.sources[name], dict(self.space))
 
+    def rank(self, name: str) -> Tuple[int, str, str, List[str]]:
+        """Return the length, the role, the name and the effective changes of an argument."""
+        value = self.value(name)
+        role, moved = _effect(self, name, value)
+        return len(value) if hasattr(value, "__len__") else 0, role, name, moved
+
+
+def _seeded_rng(default_rng: Any, default: int, seed: Any = None) -> Any:
+    """Return a generator from a seed, with a seed by default."""
+    return default_rng(default if seed is None else seed)
+
 
 def fitted(owner: Any) -> Json:
     """Return the numbers that an object holds after a call that returns nothing: those whose name
@@ -419,28 +416,40 @@ def fitted(owner: Any) -> Json:
 
 def flat(value: Any, depth: int = 0) -> List[Any]:
     """Return the numbers and texts of an output in a list."""
-    if isinstance(value, (bool, int, float, np.bool_, np.number)):
-        return [float(value)]
-    if value is None or isinstance(value, (str, bytes)):
-        return [repr(value)]
     if hasattr(value, "detach"):
         value = value.detach().cpu().numpy()
     if hasattr(value, "to_numpy"):
         value = value.to_numpy()
-    if isinstance(value, np.ndarray):
-        plain = value.dtype.kind in "biuf"
-        return value.ravel().astype(float).tolist() if plain else list(map(str, value.ravel()))
-    if isinstance(value, dict):
-        return [
-            part
-            for key in sorted(value, key=str)
-            for part in [str(key), *flat(value[key], depth + 1)]
-        ]
-    if isinstance(value, (list, tuple, types.GeneratorType)):
-        return [part for each in itertools.islice(value, 10_000) for part in flat(each, depth + 1)]
+    for kinds, flatten in _FLATTENED:
+        if isinstance(value, kinds):
+            return flatten(value, depth + 1)
     if hasattr(value, "__dict__") and depth < 3:
         return flat(fitted(value), depth + 1)
     return [repr(value)]
+
+
+_FLATTENED: Tuple[Tuple[Any, Callable[[Any, int], List[Any]]], ...] = (
+    ((int, float, np.bool_, np.number), lambda value, _: [float(value)]),
+    ((type(None), str, bytes), lambda value, _: [repr(value)]),
+    (
+        np.ndarray,
+        lambda value, _: list(
+            map(float if value.dtype.kind in "biuf" else str, value.ravel().tolist())
+        ),
+    ),
+    (
+        dict,
+        lambda value, depth: [
+            part for key in sorted(value, key=str) for part in (str(key), *flat(value[key], depth))
+        ],
+    ),
+    (
+        (list, tuple, types.GeneratorType),
+        lambda value, depth: [
+            part for each in itertools.islice(value, 10_000) for part in flat(each, depth)
+        ],
+    ),
+)
 
 
 def experiment(found: Json) -> Json:
@@ -457,39 +466,41 @@ def experiment(found: Json) -> Json:
     if found.get("alternative") and seconds > _SLOW:
         return dict(about, why=f"a faster call: a run takes {seconds:.2g} s")
     first = call.run(1, {})
-    is_coupled = call.run(1, {}) == first
-    if is_coupled and all(call.run(seed, {}) == first for seed in _SEEDS[1:]):
+    if call.run(1, {}) != first:
+        return dict(about, why="its noise takes no seed")
+    if all(call.run(seed, {}) == first for seed in _SEEDS[1:]):
         return dict(about, why="it returns the same output in every run")
-    ranked = _ranked(call, is_coupled)
+    ranked = _ranked(call)
     many = [each for each in ranked if each[1] in ("records", "answers")]
-    chosen = max(many, default=None, key=lambda each: each[0]) or next(iter(ranked), None)
-    if chosen is None:
-        why = "no argument of its calls moves the output as data do"
-        if is_coupled and len(first) == 1 and isinstance(first[0], float):
-            return dict(about, role="noise", why=why)
-        return dict(about, why=why if is_coupled else "its noise takes no seed")
-    _, role, name, moved = chosen
-    return dict(about, data=name, role=role, moved=moved, form=form_of(call.value(name)))
+    if ranked:
+        _, role, name, moved = max(many, key=lambda each: each[0]) if many else ranked[0]
+        return dict(about, data=name, role=role, moved=moved, form=form_of(call.value(name)))
+    is_noise = len(first) == 1 and isinstance(first[0], float)
+    why = "no argument of its calls moves the output as data do"
+    return dict(about, why=why, **({"role": "noise"} if is_noise else {}))
 
 
-def _ranked(call: KeptCall, is_coupled: bool) -> List[Tuple[int, str, str, List[str]]]:
+def _ranked(call: KeptCall) -> List[Tuple[int, str, str, List[str]]]:
     """Return the length, the role, the name and the effective changes of each argument that moves
     the output as data do; arguments of the constructor only if no other does.
     """
-    ranked: List[Tuple[int, str, str, List[str]]] = []
-    for name in sorted(call.sources, key=lambda name: name.startswith("self.")):
-        text, of_constructor = call.sources[name], name.startswith("self.")
-        if name == "self" or text is None or text.startswith("__") or _LISTED.fullmatch(name):
-            continue
-        if of_constructor and ranked:
-            break
-        value = call.value(name)
-        if of_constructor and (isinstance(value, str) or not hasattr(value, "__len__")):
-            continue  # a number that configures the object
-        role, moved = _effect(call, name, value) if is_coupled else ("", [])
-        if role:
-            ranked.append((len(value) if hasattr(value, "__len__") else 0, role, name, moved))
-    return ranked
+    names = [
+        name
+        for name, text in call.sources.items()
+        if name != "self" and text and not text.startswith("__") and not _LISTED.fullmatch(name)
+    ]
+    own = [name for name in names if not name.startswith("self.")]
+    ranked = [each for each in map(call.rank, own) if each[1]]
+    if ranked:
+        return ranked
+    # a number configures the object
+    others = [name for name in names if name not in own and _is_sized(call.value(name))]
+    return [each for each in map(call.rank, others) if each[1]]
+
+
+def _is_sized(value: Any) -> bool:
+    """Return whether a value has several entries, and is not a text."""
+    return hasattr(value, "__len__") and not isinstance(value, str)
 
 
 def completed(found: Json) -> Json:
@@ -502,15 +513,17 @@ def completed(found: Json) -> Json:
             return experiment(found)
         except KeyError as error:
             named = _COLUMN.findall(f"{error}") if found.get("alternative") else []
-            missing = [name.rpartition(": ")[2] for name in named]
-            before = [text for _, text, _ in found["arguments"]]
-            for argument in found["arguments"]:
-                for name in missing:
-                    if argument[1] and f"{name!r}: " not in argument[1]:
-                        frame = f"pandas.DataFrame({{{name!r}: {_COLUMN_VALUES}, "
-                        argument[1] = argument[1].replace("pandas.DataFrame({", frame)
-            if before == [text for _, text, _ in found["arguments"]]:
+            lacking = [
+                (argument, name)
+                for argument in found["arguments"]
+                for name in (each.rpartition(": ")[2] for each in named)
+                if "pandas.DataFrame({" in (argument[1] or "") and f"{name!r}: " not in argument[1]
+            ]
+            if not lacking:
                 raise
+            for argument, name in lacking:
+                frame = f"pandas.DataFrame({{{name!r}: {_COLUMN_VALUES}, "
+                argument[1] = argument[1].replace("pandas.DataFrame({", frame)
     return experiment(found)
 
 
@@ -524,11 +537,12 @@ def _effect(call: KeptCall, name: str, value: Any) -> Tuple[str, List[str]]:
         with contextlib.suppress(Exception):  # the runs before one that fails count
             for seed in _SEEDS:
                 moves.append((call.run(seed, {}), call.run(seed, {name: changed})))
-        is_moved = any(a != b for a, b in moves)
-        if not is_moved or (role == "answers" and np.shape(changed) != np.shape(value)):
+        if all(a == b for a, b in moves):
+            continue
+        if role == "answers" and np.shape(changed) != np.shape(value):
             continue
         additive = all(_adds(a, b, value, changed) for a, b in moves)
-        if isinstance(value, str) or not hasattr(value, "__len__"):
+        if not _is_sized(value):
             role = _role_of_value(name, value, moves, additive)
         elif additive and len(value) > 1 and _is_one_draw(value, moves[0][0]):
             return "", []  # the entries are not meant to be an array
@@ -580,28 +594,32 @@ def _adds(before: List[Any], after: List[Any], value: Any, changed: Any) -> bool
 
 def _changed(value: Any) -> Iterator[Tuple[str, Any]]:
     """Yield the value with one record changed, and what was done to it."""
-    if isinstance(value, bool):
-        yield "replaced", not value
-    elif isinstance(value, (int, float)):
-        yield "replaced", value + 1
-    elif isinstance(value, str):
-        yield "replaced", value + "x"
+    if type(value) in _OTHER_VALUES:
+        yield "replaced", _OTHER_VALUES[type(value)](value)
     elif hasattr(value, "columns") and len(value) > 1:
-        columns = {name: _listed(value[name]) for name in value.columns}
+        columns = _listed_columns(value)
         yield "replaced", type(value)({key: [*held[1:], held[-1]] for key, held in columns.items()})
         yield "removed", type(value)({key: held[:-1] for key, held in columns.items()})
     elif hasattr(value, "__len__") and not isinstance(value, (dict, set, frozenset)) and len(value):
         items = list(value)
-        other = next((each for each in items[1:] if _differs(each, items[0])), None)
-        if other is None and isinstance(items[0], (int, float, np.number, np.ndarray)):
-            other = items[0] + 1
-        for place in (0, len(items) - 1) if other is not None else ():
-            rest = list(items)
-            rest[place] = other if _differs(other, items[place]) else items[0]
-            yield "replaced", _alike(rest, value)
+        others = [each for each in items[1:] if _differs(each, items[0])]
+        if not others and isinstance(items[0], (int, float, np.number, np.ndarray)):
+            others = [items[0] + 1]
+        for place in (0, len(items) - 1) if others else ():
+            other = others[0] if _differs(others[0], items[place]) else items[0]
+            yield "replaced", _alike([*items[:place], other, *items[place + 1 :]], value)
         if len(items) > 1:
             yield "removed", _alike(items[:-1], value)
             yield "removed", _alike(items[1:], value)
+
+
+# another value of a number or text
+_OTHER_VALUES: Dict[type, Callable[[Any], Any]] = {
+    bool: lambda value: not value,
+    int: lambda value: value + 1,
+    float: lambda value: value + 1,
+    str: lambda value: value + "x",
+}
 
 
 def _differs(one: Any, other: Any) -> bool:
@@ -617,65 +635,85 @@ def _alike(items: List[Any], value: Any) -> Any:
 
 def form_of(value: Any) -> Json:
     """Return the form of data: the container, and the range of its numbers or columns."""
-    kind = type(value).__name__
-    if hasattr(value, "columns") and not isinstance(value, np.ndarray):
-        return {
+    return next(form(value) for holds, form in _DATA_FORMS if holds(value))
+
+
+def _is_table(value: Any) -> bool:
+    """Return whether data are rows of numbers."""
+    items = np.asarray(value)
+    return items.ndim == 2 and items.dtype.kind in "biuf"
+
+
+def _are_rows(value: Any, kinds: Any, container: Any) -> bool:
+    """Return whether data are a list of rows of a kind."""
+    rows = value if isinstance(value, container) else ()
+    return bool(rows) and all(isinstance(row, kinds) for row in rows)
+
+
+# whether a value has a form, and the form
+_DATA_FORMS: Tuple[Tuple[Callable[[Any], bool], Callable[[Any], Json]], ...] = (
+    (
+        lambda value: hasattr(value, "columns") and not isinstance(value, np.ndarray),
+        lambda value: {
             "kind": "frame",
             "library": type(value).__module__.partition(".")[0],
-            "columns": {str(name): _column(_listed(value[name])) for name in value.columns},
+            "columns": {key: _column(held) for key, held in _listed_columns(value).items()},
             "size": len(value),
-        }
-    records, columns = _records(value)
-    if records:
-        return {"kind": records, "columns": columns, "size": len(value)}
-    if isinstance(value, (bool, int, float, str)):
-        return {"kind": "number" if not isinstance(value, (bool, str)) else kind, "value": value}
-    items = np.asarray(value)
-    if items.ndim == 2 and items.dtype.kind in "biuf":
-        features = [_column(column.tolist()) for column in items.T]
-        return {"kind": "rows", "container": kind, "columns": features, "size": len(items)}
-    return {
-        "kind": "values",
-        "container": kind,
-        "of": _column(items.ravel().tolist()),
-        "size": len(items),
-    }
-
-
-def _records(value: Any) -> Tuple[str, Json]:
-    """Return the kind and the columns of a list of dictionaries, or of tuples that are not all
-    numbers; an empty kind for other data.
-    """
-    rows = value if isinstance(value, (list, tuple)) else ()
-    if rows and all(isinstance(row, dict) for row in rows):
-        return "dicts", {str(key): _column([row.get(key) for row in rows]) for key in rows[0]}
-    if (
-        isinstance(rows, list)
-        and all(isinstance(row, tuple) for row in rows)
-        and len({len(row) for row in rows}) == 1
-        and np.asarray(rows).dtype.kind not in "biuf"
-    ):
-        parts = enumerate(zip(*rows))
-        return "tuples", {f"part{i}": _column(list(part)) for i, part in parts}
-    return "", {}
+        },
+    ),
+    (lambda value: type(value) in (int, float), lambda value: {"kind": "number", "value": value}),
+    (
+        lambda value: type(value) in (bool, str),
+        lambda value: {"kind": type(value).__name__, "value": value},
+    ),
+    (
+        lambda value: _are_rows(value, dict, (list, tuple)),
+        lambda rows: {
+            "kind": "dicts",
+            "columns": {str(key): _column([row.get(key) for row in rows]) for key in rows[0]},
+            "size": len(rows),
+        },
+    ),
+    (
+        _is_table,
+        lambda value: {
+            "kind": "rows",
+            "container": type(value).__name__,
+            "columns": [_column(column.tolist()) for column in np.asarray(value).T],
+            "size": len(value),
+        },
+    ),
+    (
+        lambda value: _are_rows(value, tuple, list) and len(set(map(len, value))) == 1,
+        lambda rows: {
+            "kind": "tuples",
+            "columns": {f"part{i}": _column(list(part)) for i, part in enumerate(zip(*rows))},
+            "size": len(rows),
+        },
+    ),
+    (
+        lambda value: True,
+        lambda value: {
+            "kind": "values",
+            "container": type(value).__name__,
+            "of": _column(np.asarray(value).ravel().tolist()),
+            "size": len(value),
+        },
+    ),
+)
 
 
 def _column(items: List[Any]) -> Json:
     """Return the kind and the range of the values of a column."""
     known = [each for each in items if each is not None]
-    if known and all(isinstance(v, bool) for v in known):
-        return {"kind": "boolean", "missing": len(known) < len(items)}
-    if known and all(isinstance(v, (int, float)) for v in known):
-        finite = [float(v) for v in known if math.isfinite(v)] or [0.0, 1.0]
-        whole = all(isinstance(v, int) for v in known)
-        return {
-            "kind": "integer" if whole else "float",
-            "low": min(finite),
-            "high": max(finite),
-            "missing": len(known) < len(items),
-        }
-    values = sorted({str(v) for v in known})
-    return {"kind": "text", "values": values[:12], "missing": len(known) < len(items)}
+    about: Json = {"missing": len(known) < len(items)}
+    if not known or not all(isinstance(v, (bool, int, float)) for v in known):
+        return {"kind": "text", "values": sorted({str(v) for v in known})[:12], **about}
+    if all(isinstance(v, bool) for v in known):
+        return {"kind": "boolean", **about}
+    finite = [float(v) for v in known if math.isfinite(v)] or [0.0, 1.0]
+    kind = "integer" if all(isinstance(v, int) for v in known) else "float"
+    return {"kind": kind, "low": min(finite), "high": max(finite), **about}
 
 
 # -- the script
@@ -699,6 +737,24 @@ class Plugin:
             self.end("the time for tests is over: raise --seconds")
 
 
+def run_tests(recorder: CallKeeper, request: Json) -> str:
+    """Run the tests of a request, and return a remark if they fail."""
+    try:
+        pytest = importlib.import_module("pytest")
+    except ImportError:
+        return "tests: pytest is not installed in this interpreter"
+    printed = io.StringIO()
+    arguments = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
+    arguments += ["--doctest-modules", *request["tests"]]
+    with contextlib.redirect_stdout(printed):
+        plugin = Plugin(recorder, request["seconds"], pytest.exit)
+        code = pytest.main(arguments, plugins=[plugin])
+    output = printed.getvalue()
+    lines = [line for line in output.splitlines() if line.startswith(("E  ", "ERROR"))]
+    last = output.strip().rpartition("\n")[2]
+    return "" if code == 0 else "tests: " + "; ".join([last, *lines[:2]])[:300]
+
+
 def main() -> None:
     """Answer the request on standard input."""
     request = json.loads(sys.stdin.readline())
@@ -710,55 +766,43 @@ def main() -> None:
     def keep(found: Json) -> None:
         calls.setdefault(found["function"], []).append(found)
 
+    def write(line: Json) -> None:
+        sink.write(json.dumps(line) + "\n")
+        sink.flush()
+
     recorder = CallKeeper(request["wanted"], keep)
     for module in request["modules"]:
         with contextlib.suppress(BaseException):
             importlib.import_module(module)
     recorder.instrument()
-    if request["tests"]:
-        try:
-            pytest, said = importlib.import_module("pytest"), io.StringIO()
-            arguments = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
-            arguments += ["--doctest-modules", *request["tests"]]
-            with contextlib.redirect_stdout(said):
-                plugin = Plugin(recorder, request["seconds"], pytest.exit)
-                code = pytest.main(arguments, plugins=[plugin])
-            output = said.getvalue()
-            lines = [line for line in output.splitlines() if line.startswith(("E  ", "ERROR"))]
-            last = output.strip().rpartition("\n")[2]
-            remark = "" if code == 0 else "tests: " + "; ".join([last, *lines[:2]])[:300]
-        except ImportError:
-            remark = "tests: pytest is not installed in this interpreter"
-        if remark:
-            sink.write(json.dumps({"remark": remark}) + "\n")
+    remark = run_tests(recorder, request) if request["tests"] else ""
+    if remark:
+        write({"remark": remark})
     for script in request["scripts"]:
         with contextlib.suppress(BaseException), contextlib.redirect_stdout(io.StringIO()):
             runpy.run_path(script, run_name="__main__")
-    recorder.busy, answered = True, set()
-    spent: Dict[str, float] = {}
+    recorder.busy, answered, spent = True, set(), dict.fromkeys(request["spelled"], 0.0)
     share = max(2 * request["seconds"] / max(len(request["spelled"]), 1), _SECONDS)
     for found in [*itertools.chain.from_iterable(calls.values()), *request["calls"]]:
-        if found["function"] not in request["spelled"]:
-            continue  # a kept call of a function that is not scanned
-        found.update(request["spelled"][found["function"]])
-        if found.get("alternative") and found["function"] in answered:
+        function = found["function"]
+        # a kept call of a function that is not scanned, or one that is not needed
+        if function not in request["spelled"] or (
+            found.get("alternative") and function in answered
+        ):
             continue
+        found.update(request["spelled"][function])
         begin = time.monotonic()
         try:
             found.update(completed(found))
-            if found.get("data"):
-                answered.add(found["function"])
         except TooSlow:
             found["why"] = f"a call takes longer than {_SECONDS:g} s"
         except BaseException as error:
             found["why"] = f"{type(error).__name__}: {str(error)[:200]}"
-        spent[found["function"]] = spent.get(found["function"], 0.0) + time.monotonic() - begin
-        if spent[found["function"]] > share:
-            answered.add(found["function"])  # the others need time too
-        sink.write(json.dumps(found) + "\n")
-        sink.flush()
-    sink.write('{"done": true}\n')
-    sink.flush()
+        spent[function] += time.monotonic() - begin
+        if found.get("data") or spent[function] > share:
+            answered.add(function)  # the others need time too
+        write(found)
+    write({"done": True})
 
 
 if __name__ == "__main__":

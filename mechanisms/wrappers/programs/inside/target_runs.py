@@ -9,6 +9,7 @@ or later).
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import copy
 import dataclasses
@@ -18,6 +19,7 @@ import inspect
 import itertools
 import numbers
 import os
+import pathlib
 import types
 import warnings
 from collections.abc import Callable, Iterator
@@ -31,7 +33,13 @@ from dpwitness.mechanisms.wrappers.programs.inside import codec
 from dpwitness.mechanisms.wrappers.programs.supervisor import descendants
 
 
-class UnusableTarget(Exception):
+class NoAnswer(Exception):
+    """Reason why a request has no result; `reply` is the answer of the worker."""
+
+    reply: dict[str, Any]
+
+
+class UnusableTarget(NoAnswer):
     """Error of an unusable target, with the user's part of the traceback; the text is one
     sentence.
     """
@@ -41,9 +49,34 @@ class UnusableTarget(Exception):
         self.reply = dict(more, error=reason, traceback=trace)
 
 
+class NoOutput(NoAnswer):
+    """Reason why a batch of runs has no output."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reply = {"failed": reason}
+
+
+@contextlib.contextmanager
+def reported_failures(what: str) -> Iterator[None]:
+    """Raise NoOutput for exceptions of the block that are not outputs of a mechanism."""
+    try:
+        yield
+    except MemoryError as error:
+        text = f"{what} ran out of memory: {codec.text_of(error, str)}"
+        raise NoOutput(text.rstrip(": ")) from None
+    except (SystemExit, GeneratorExit, KeyboardInterrupt) as error:
+        text = codec.text_of(error, str)
+        raise NoOutput(f"{what} ended its run with {type(error).__name__}: {text}") from None
+    except NoAnswer:
+        raise
+    except Exception as error:
+        raise NoOutput(codec.text_of(error, str)) from None
+
+
 def built(cls: type, name: str, kwargs: dict[str, Any]) -> Any:
-    """Return an instance of a target class with its arguments. Raise Unfit if the arguments do not
-    fit.
+    """Return an instance of a target class with its arguments. Raise UnusableTarget if the
+    arguments do not fit.
     """
     try:
         inspect.signature(cls).bind(**kwargs)
@@ -51,25 +84,15 @@ def built(cls: type, name: str, kwargs: dict[str, Any]) -> Any:
         raise UnusableTarget(f"kwargs must fit {name}: {name}: {error}") from None
     except ValueError:  # the class has no signature
         pass
-    try:
-        return cls(**kwargs)
-    except Exception as error:
-        # its one-line text suffices; the class may belong to another copy of dpwitness
-        if type(error).__name__ == "InvalidArgument":
-            raise UnusableTarget(str(error)) from None
-        raise
+    return cls(**kwargs)
 
 
 def check_call(found: Any, name: str, kwargs: dict[str, Any]) -> None:
-    """Raise Unfit unless a target can be called as f(dataset, size, rng)."""
+    """Raise UnusableTarget unless a target can be called as f(dataset, size, rng)."""
     run = getattr(found, "sample", found)
     if not callable(run):
-        cls, hint = type(found), ""
-        if cls.__module__.partition(".")[0] not in ("builtins", "numpy", "types"):
-            methods = [key for key in dir(cls) if key[0] != "_" and callable(getattr(cls, key))]
-            hint = f": name a method of it, as in {name}.{methods[0]}" if methods else ""
         raise UnusableTarget(
-            f"target must be a mechanism or a function, {name} is of type {cls.__name__}{hint}"
+            f"target must be a mechanism or a function, {name} is of type {type(found).__name__}"
         )
     try:
         signature = inspect.signature(run)
@@ -84,76 +107,67 @@ def check_call(found: Any, name: str, kwargs: dict[str, Any]) -> None:
         ) from None
 
 
-def _checked(value: Any, holds: Any) -> Any:
-    """Return the value. Raise ValueError unless its rule holds."""
-    if not holds:
-        raise ValueError
-    return value
+def _is_count(least: int) -> Callable[[Any], bool]:
+    """Return a test for whole numbers of at least `least`."""
+    kinds: Any = (numbers.Integral, float)
+    return lambda value: (
+        isinstance(value, kinds)
+        and not isinstance(value, bool)
+        and int(value) == value
+        and least <= value <= _MAX_RUNS
+    )
 
 
-def _read_integer(value: Any, least: int) -> int:
-    """Return a whole number of at least `least`. Raise ValueError for anything else."""
-    _checked(value, isinstance(value, (numbers.Integral, float)) and not isinstance(value, bool))
-    # largest number of runs
-    return int(_checked(value, int(value) == value and least <= value <= 10**12))
+def _are_texts(values: Any) -> bool:
+    """Return whether a list or another collection contains texts only."""
+    return not isinstance(values, str) and all(isinstance(value, str) for value in values)
 
 
-def _read_reasons(value: Any) -> Dict[str, str]:
-    """Return a dict of texts. Raise ValueError for anything else."""
-    _checked(value, isinstance(value, dict))
-    return dict(zip(map(_read_text, value), map(_read_text, value.values())))
+def _are_reasons(value: Any) -> bool:
+    """Return whether a value is a dict of texts."""
+    return isinstance(value, dict) and _are_texts([*value, *value.values()])
 
 
-def _read_text(value: Any) -> Any:
-    """Return a text. Raise ValueError for anything else."""
-    return _checked(value, isinstance(value, str))
+_MAX_RUNS = 10**12  # largest number of runs
 
-
-# attribute -> rule in messages, function that reads the value, default
+# attribute -> rule in messages, test, conversion, default
 _ATTRIBUTES: Dict[str, Any] = {
-    "batch": ("be a positive integer", lambda value: _read_integer(value, 1), None),
-    "trials": ("be an integer, at least 1000", lambda value: _read_integer(value, 1000), None),
-    "rounds": ("be a positive integer", lambda value: _read_integer(value, 1), None),
+    "batch": ("be a positive integer", _is_count(1), int, None),
+    "trials": ("be an integer, at least 1000", _is_count(1000), int, None),
+    "rounds": ("be a positive integer", _is_count(1), int, None),
     "seeded": (
         "be True or False",
-        # accepts NumPy's booleans too
-        lambda value: _checked(str(value), str(value) in ("True", "False")) == "True",
+        lambda value: str(value) in ("True", "False"),  # accepts NumPy's booleans too
+        lambda value: str(value) == "True",
         True,
     ),
-    "expected_failures": ("be a dict of checks and reasons, both texts", _read_reasons, {}),
-    "expected_findings": ("be a dict of kinds and reasons, both texts", _read_reasons, {}),
-    "features": (
-        "be a function of the outputs",
-        lambda value: _checked(True, callable(value)),
-        False,
-    ),
-    "notes": (
-        "be a list of texts",
-        lambda value: list(map(_read_text, _checked(value, not isinstance(value, str)))),
-        [],
-    ),
-    "cause": ("be a text", _read_text, ""),
-    "guessed": ("be a text", _read_text, ""),
+    "expected_failures": ("be a dict of checks and reasons, both texts", _are_reasons, dict, {}),
+    "expected_findings": ("be a dict of kinds and reasons, both texts", _are_reasons, dict, {}),
+    "features": ("be a function of the outputs", callable, callable, False),
+    "notes": ("be a list of texts", _are_texts, list, []),
+    "cause": ("be a text", lambda value: isinstance(value, str), str, ""),
+    "guessed": ("be a text", lambda value: isinstance(value, str), str, ""),
 }
 
 
-def attributes_of(found: Any) -> Dict[str, Any]:
-    """Return the attributes of a target other than its claim and domain. Raise Unfit if a value
-    breaks the rule of its attribute.
+def attributes_of(found: Any, owner: str = "") -> Dict[str, Any]:
+    """Return the attributes of a target other than its claim and domain. Raise UnusableTarget if a
+    value breaks the rule of its attribute.
     """
     values = {}
-    for key, (rule, read, default) in _ATTRIBUTES.items():
+    for key, (rule, holds, convert, default) in _ATTRIBUTES.items():
         value = getattr(found, key, None)
-        try:
-            values[key] = default if value is None else read(value)
-        except Exception:  # a value may raise anything when it is read
-            raise UnusableTarget(f"{key} must {rule}, got {short_repr(value)}") from None
+        with contextlib.suppress(Exception):  # a value may raise anything when it is read
+            if value is None or holds(value):
+                values[key] = default if value is None else convert(value)
+        if key not in values:
+            raise UnusableTarget(f"{owner}{key} must {rule}, got {short_repr(value)}")
     domain = getattr(found, "domain", None)
     if isinstance(domain, (bool, numbers.Number, str, bytes, list, tuple, set)) or (
         isinstance(domain, dict) and "kind" not in domain
     ):
         raise UnusableTarget(
-            f"domain must be a dict with a kind and its arguments, got {short_repr(domain)}"
+            f"{owner}domain must be a dict with a kind and its arguments, got {short_repr(domain)}"
         )
     return values
 
@@ -174,23 +188,20 @@ _KNOWN_KEYS = [
 
 
 def check_attribute_names(found: Any, name: str, plain: bool) -> List[str]:
-    """Raise Unfit for an unknown attribute of a function in a plain target file.
+    """Raise UnusableTarget for an unknown attribute of a function in a plain target file.
 
     Other functions may have any attributes: notes on misspelled names are returned.
     """
-    notes = []
-    for key in vars(found) if inspect.isfunction(found) else ():
-        if key[:1] == "_" or key in _KNOWN_KEYS:
-            continue
-        near = difflib.get_close_matches(key, _KNOWN_KEYS, 1, 0.8)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        if plain:
-            raise UnusableTarget(
-                f"a target has the keys {', '.join(_KNOWN_KEYS)}, got {name}.{key}{hint}"
-            )
-        if near:
-            notes.append(f"{name}.{key} is unknown and ignored{hint}")
-    return notes
+    names = vars(found) if inspect.isfunction(found) else ()
+    unknown = [key for key in names if key[:1] != "_" and key not in _KNOWN_KEYS]
+    hints = {key: difflib.get_close_matches(key, _KNOWN_KEYS, 1, 0.8) for key in unknown}
+    texts = {k: f"; did you mean {near[0]}?" if near else "" for k, near in hints.items()}
+    if plain and unknown:
+        raise UnusableTarget(
+            f"a target has the keys {', '.join(_KNOWN_KEYS)}, got {name}.{unknown[0]}"
+            f"{texts[unknown[0]]}"
+        )
+    return [f"{name}.{k} is unknown and ignored{text}" for k, text in texts.items() if text]
 
 
 def is_target(found: Any) -> bool:
@@ -205,9 +216,9 @@ def is_target(found: Any) -> bool:
         return False
 
 
-def is_missing(name: str, place: str) -> bool:
+def is_missing(name: str | None, place: str) -> bool:
     """Return whether a module that was not found, or its library, is not installed; False if the
-    library or a file is at fault.
+    library or a file is at fault, or no module is missing.
     """
     if not name or place == name or place.startswith(name + "."):
         return bool(name)
@@ -224,52 +235,35 @@ def domain_of(domain: Any) -> Dict[str, Any] | None:
     if domain is None or isinstance(domain, dict):
         return domain
     cls = type(domain)
-    if (
-        not (cls.__module__ + ".").startswith("dpwitness.core.domains.")
-        or not dataclasses.is_dataclass(cls)
-        or cls.__name__ == "Relation"
-    ):
+    is_own = cls.__module__.startswith("dpwitness.core.domains")
+    if not is_own or not dataclasses.is_dataclass(cls) or cls.__name__ == "Relation":
         return {"own": cls.__name__}
-    return dict(
-        {
-            field.name: getattr(domain, field.name)
-            for field in dataclasses.fields(cls)
-            if field.init
-        },
-        kind=cls.__name__,
-    )
+    fields = [field.name for field in dataclasses.fields(cls) if field.init]
+    return {"kind": cls.__name__, **{name: getattr(domain, name) for name in fields}}
 
 
 def running_children() -> int:
     """Return the number of running descendants of this process; 0 on systems without /proc."""
-    if not hasattr(os, "waitid"):
-        return 0
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except (ChildProcessError, OSError):
-        return 0  # the common case costs one call only
+    except (AttributeError, OSError):
+        return 0  # no children, the common case, costs one call only; macOS has no waitid
     return len(descendants(os.getpid()))
 
 
 def install_declarations(place: str) -> dict[str, Any]:
     """Return LIBRARY and INSTALL of a file that cannot be imported, by parsing its source."""
-    import ast
-
-    found = {}
     try:
-        with open(place, encoding="utf-8") as file:
-            body = ast.parse(file.read()).body
+        body = ast.parse(pathlib.Path(place).read_bytes()).body
     except (OSError, SyntaxError, ValueError):
         return {}
-    for line in body:
-        if (
-            isinstance(line, ast.Assign)
-            and isinstance(line.targets[0], ast.Name)
-            and line.targets[0].id in ("LIBRARY", "INSTALL")
-        ):
-            with contextlib.suppress(ValueError):
-                found[line.targets[0].id.lower()] = ast.literal_eval(line.value)
-    return found
+    return {
+        name.id.lower(): line.value.value
+        for line in body
+        if isinstance(line, ast.Assign) and isinstance(line.value, ast.Constant)
+        for name in line.targets
+        if isinstance(name, ast.Name) and name.id in ("LIBRARY", "INSTALL")
+    }
 
 
 _IMMUTABLE = (float, int, str, bytes, type(None))
@@ -285,12 +279,9 @@ def collect_warnings(messages: list[str]) -> Iterator[None]:
         try:
             yield
         finally:
-            for each in found or ():
-                text = " ".join(str(each.message).split())
-                text = text if len(text) <= 160 else text[:157] + "..."
-                line = f"the mechanism warns: {each.category.__name__}: {text}"
-                if line not in messages:
-                    messages.append(line)
+            kinds = [(each.category.__name__, each.message) for each in found or ()]
+            texts = [f"{kind}: {' '.join(str(message).split())}" for kind, message in kinds]
+            messages += dict.fromkeys(f"the mechanism warns: {text[:180]}" for text in texts)
 
 
 def is_failure(error: Exception) -> bool:
@@ -321,10 +312,8 @@ def one_by_one(
         at = random_words_drawn(rng)
         try:
             done.append(copied(run(dataset, 1, rng, **kwargs)))
-        except MemoryError:
-            raise
         except Exception as error:
-            if is_failure(error):
+            if isinstance(error, MemoryError) or is_failure(error):
                 raise
             done.append([error.with_traceback(None)])
         draws.append(random_words_drawn(rng) - at)
@@ -339,9 +328,10 @@ def joined(results: list[Any]) -> list[Any]:
     for kind, same in itertools.groupby(results, _join_key):
         each = list(same)
         if isinstance(kind, tuple):
-            found.append(np.concatenate(each))
-        else:
-            found.append([item for part in each for item in part] if kind is list else each[0])
+            each = [np.concatenate(each)]
+        elif kind is list:
+            each = [list(itertools.chain.from_iterable(each))]
+        found.append(each[0])
     return found
 
 
@@ -377,8 +367,8 @@ class DatasetCache:
 
     def __init__(self) -> None:
         self.entries: dict[int | None, tuple[Any, codec.Blobs]] = {}
-        # frames, their state before the first run, and the number of batches since
-        self.ready: dict[int | None, tuple[Any, Any, int]] = {}
+        # frames, their state before the first run, and the number of batches that are still checked
+        self.frames: dict[int | None, tuple[Any, Any, int]] = {}
 
     def copy(self, header: codec.Message, blobs: codec.Blobs) -> tuple[Any, Any]:
         """Return a fresh copy of a request's dataset, and its state before the run; None for the
@@ -387,23 +377,19 @@ class DatasetCache:
         key: int | None = header.get("key")
         if "data" in header:
             self.entries[key] = header["data"], blobs
-            self.ready.pop(key, None)
-        # changes of a copy cannot affect the next batch, so only the first calls are checked
-        if key in self.ready:
-            built, before, watched = self.ready[key]
-            self.ready[key] = built, before, watched + 1
-            # after 8 batches, a frame is no longer checked for changes
-            shown = before if watched + 1 < 8 else None
-            return dataframe_backends.shallow_copy(built), shown
-        try:
-            dataset = codec.unpack(*self.entries[key])
-        except dataframe_backends.UnsupportedData as error:
-            raise UnusableTarget(f"the dataset cannot be built here: {error}") from None
-        before, light = state_of(dataset), dataframe_backends.shallow_copy(dataset)
-        if key is not None and light is not None:
-            self.ready[key] = dataset, before, 0
-            return light, before
-        return dataset, before
+            self.frames.pop(key, None)
+        if key not in self.frames:
+            try:
+                dataset = codec.unpack(*self.entries[key])
+            except dataframe_backends.UnsupportedData as error:
+                raise UnusableTarget(f"the dataset cannot be built here: {error}") from None
+            if key is None or dataframe_backends.shallow_copy(dataset) is None:
+                return dataset, state_of(dataset)
+            # changes of a copy cannot affect the next batch, so only the first batches are checked
+            self.frames[key] = dataset, state_of(dataset), 8
+        dataset, before, left = self.frames[key]
+        self.frames[key] = dataset, before, left - 1
+        return dataframe_backends.shallow_copy(dataset), before if left > 0 else None
 
 
 def state_of(value: Any) -> Any:

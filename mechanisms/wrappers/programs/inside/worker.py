@@ -12,7 +12,7 @@ the answers:
 - ``recognize``, with name, kwargs and dataset: form, name, text
 - ``describe``, with name and kwargs: claim, domain and the other attributes of a target
 - ``sample``, with name, kwargs, size, seed (words), data (and key) and each: value, parts or
-  raised; cpu, words, draws
+  raised; draws and warned
 - ``features``, with name, kwargs and outputs: value or raised
 - ``declarations``: declared
 - ``call``, with name, keywords, calls (lists of arguments) and marker (path): outcomes
@@ -36,12 +36,12 @@ import faulthandler
 import functools
 import importlib.metadata
 import importlib.util
+import inspect
 import os
 import pathlib
 import queue
 import signal
 import threading
-import time
 import traceback
 import types
 from collections.abc import Iterator
@@ -49,6 +49,7 @@ from typing import Any
 
 import numpy as np
 
+_MAX_LEFT = 32  # processes that may still run after a batch
 _FOLDER = str(pathlib.Path(__file__).resolve().parents[4])
 
 
@@ -108,8 +109,6 @@ class Server:
         self.rng: Any = None
         self.datasets = target_runs.DatasetCache()
         self.session: Any = None
-        # a pipe, in which a forked child reports that it has returned
-        self.returned: tuple[int, int] | None = None
 
     def answer(
         self, header: codec.Message, blobs: codec.Blobs
@@ -117,8 +116,8 @@ class Server:
         out: codec.Blobs = []
         try:
             reply = getattr(self, "do_" + header["op"])(header, blobs, out)
-        except target_runs.UnusableTarget as unfit:
-            return unfit.reply, []
+        except target_runs.NoAnswer as refused:
+            return refused.reply, []
         if "rng" in header and self.rng is not None:  # as the mechanism left it
             reply["rng"] = codec.pack(self.rng.bit_generator.state, None)
         return reply, out
@@ -130,9 +129,10 @@ class Server:
 
     def do_load(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
         self.place = header["place"]
-        if header.get("front"):  # search the target's folder first, as for a script
-            sys.path[:0] = [path for path in header["paths"] if path not in sys.path]
-        sys.path.extend(path for path in header["paths"] if path not in sys.path)
+        paths = [path for path in header["paths"] if path not in sys.path]
+        # the target's folder is searched first, as for a script, or last
+        sys.path[:] = [*paths, *sys.path] if header.get("front") else [*sys.path, *paths]
+        is_file = self.place.endswith(".py")
         with self._user_code("is not importable", **target_runs.install_declarations(self.place)):
             if importlib.util.find_spec("dpwitness") is None:  # the wrappers do without the rest
                 folder = os.path.join(_FOLDER, "mechanisms", "wrappers")
@@ -143,52 +143,38 @@ class Server:
                         submodule_search_locations=[folder],
                     )
                 found.wrap = sys.modules["dpwitness"] = sys.modules["dpwitness.wrap"] = found
-            if self.place.endswith(".py"):
-                self.module = _load_module("dpwitness_target", self.place)
-            else:
-                self.module = importlib.import_module(self.place)
+            load = functools.partial(_load_module, "dpwitness_target")
+            self.module = (load if is_file else importlib.import_module)(self.place)
         # in a library, these names may have another meaning
-        found, declared = vars(self.module), {}
-        for name in ("LIBRARY", "TESTED", "INSTALL"):
-            value = found.get(name) if self.place.endswith(".py") else None
+        names = ("LIBRARY", "TESTED", "INSTALL")
+        declared = {name.lower(): getattr(self.module, name, None) for name in names if is_file}
+        for name, value in declared.items():
             if value is not None and not (isinstance(value, str) and value):
                 raise target_runs.UnusableTarget(
-                    f"{os.path.basename(self.place)}: {name} must be a non-empty text, got "
+                    f"{os.path.basename(self.place)}: {name.upper()} must be a non-empty text, got "
                     f"{short_repr(value)}"
                 )
-            declared[name.lower()] = value
         version = None
-        if declared["library"] is not None:
-            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-                version = importlib.metadata.version(declared["library"])
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError, TypeError, ValueError):
+            version = importlib.metadata.version(declared.get("library") or "")
+        targets = [key for key, value in vars(self.module).items() if target_runs.is_target(value)]
         return {
+            **dict.fromkeys(("library", "tested", "install")),
             **declared,
             "version": version,
-            "names": [
-                name for name, f in found.items() if name[0] != "_" and target_runs.is_target(f)
-            ],
+            "names": [name for name in targets if name[0] != "_"],
         }
 
     def do_recognize(
         self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs
     ) -> codec.Message:
-        kwargs, dataset = (
-            codec.unpack(header["kwargs"], blobs),
-            codec.unpack(header["dataset"], blobs),
-        )
+        kwargs, dataset = (codec.unpack(header[key], blobs) for key in ("kwargs", "dataset"))
         found = self._lookup(header["name"])
         base, _, method = header["name"].rpartition(".")
         owner = self._lookup(base) if base else None
-        if (
-            isinstance(owner, type)
-            and not isinstance(found, type)
-            and isinstance(vars(owner).get(method), types.FunctionType)
-        ):
-            return {
-                "form": f"object.{method}",
-                "name": base,
-                "text": f"{base} is created for each run, and its method {method} is called",
-            }
+        if isinstance(owner, type) and inspect.isfunction(vars(owner).get(method)):
+            text = f"{base} is created for each run, and its method {method} is called"
+            return {"form": f"object.{method}", "name": base, "text": text}
         with self._user_code(f"{header['name']} fails in a trial call"):
             form, description = _recognition().recognize(found, header["name"], kwargs, dataset)
         return {"form": form, "name": header["name"], "text": description}
@@ -201,38 +187,28 @@ class Server:
         if " as " in name:
             kwargs = {}
         target_runs.check_call(found, name, kwargs)
-        with self._user_code(f"{name}.claim raises"):
-            claim = getattr(found, "claim", None)
-            # written without dpwitness, as target files are: its datasets are plain types
-            plain = (
-                isinstance(claim, str)
-                or isinstance(getattr(found, "domain", None), dict)
-                or (claim is not None and not hasattr(claim, "kind"))
-            )
+        at = f"{os.path.basename(self.place)}:{name}"
         with self._user_code(f"{name}: an attribute raises"):
+            claim, domain = getattr(found, "claim", None), getattr(found, "domain", None)
+            # written without dpwitness, as target files are: its datasets are plain types
+            plain = isinstance(claim, str) or isinstance(domain, dict)
+            plain = plain or (claim is not None and not hasattr(claim, "kind"))
             unread = target_runs.check_attribute_names(found, name, plain)
-            try:
-                description = target_runs.attributes_of(found)
-            except target_runs.UnusableTarget as unfit:
-                raise target_runs.UnusableTarget(
-                    f"{os.path.basename(self.place)}:{name}: {unfit}"
-                ) from None
+            description = target_runs.attributes_of(found, f"{at}: ")
         with self._user_code(f"{name}.claim raises"):
             if callable(claim):
-                claim = claim(**kwargs) if not isinstance(found, type) else claim()
+                claim = claim() if isinstance(found, type) else claim(**kwargs)
+            claim = getattr(claim, "spelled", claim)
         if claim is not None and not isinstance(claim, str):
-            if not hasattr(claim, "spelled"):
-                at = f"{os.path.basename(self.place)}:{name}"
-                raise target_runs.UnusableTarget(
-                    f"{at}: claim must be text like 'pure:1', or a function that returns "
-                    f"such text, got {short_repr(claim)}"
-                )
-            claim = claim.spelled
+            raise target_runs.UnusableTarget(
+                f"{at}: claim must be text like 'pure:1', or a function that returns such text, "
+                f"got {short_repr(claim)}"
+            )
         description["notes"] = description["notes"] + unread
         return dict(
             description,
             claim=claim,
-            domain=codec.pack(target_runs.domain_of(getattr(found, "domain", None)), out),
+            domain=codec.pack(target_runs.domain_of(domain), out),
             plain=plain,
             density=callable(getattr(found, "log_density", None)),
             queries=codec.pack(getattr(found, "queries", None), out),
@@ -251,58 +227,43 @@ class Server:
             bits = getattr(np.random, state["bit_generator"])()
             bits.state = state
         rng = self.rng = np.random.Generator(bits)
-        size, draws, raised = header["size"], [], None
+        size, draws, raised, value = header["size"], [], None, None
         global_generators.seed(header["seed"])
-        started, at = time.process_time(), target_runs.random_words_drawn(rng)
         warned: list[str] = []
-        try:
-            with target_runs.collect_warnings(warned) if self.hears else contextlib.nullcontext():
+        with target_runs.reported_failures("the mechanism"), contextlib.ExitStack() as stack:
+            if self.hears:
+                stack.enter_context(target_runs.collect_warnings(warned))
+            try:
                 if header.get("each"):
                     value, draws = target_runs.one_by_one(run, dataset, size, rng, kwargs)
                 else:
                     value = run(dataset, size, rng, **kwargs)
-        except MemoryError as error:
-            return {
-                "failed": f"the mechanism ran out of memory: {codec.text_of(error, str)}".rstrip(
-                    ": "
-                )
-            }
-        except (SystemExit, GeneratorExit, KeyboardInterrupt) as error:
-            return {
-                "failed": f"the mechanism ended its run with {type(error).__name__}: "
-                f"{codec.text_of(error, str)}"
-            }
-        except Exception as error:
-            if target_runs.is_failure(error):
-                return {"failed": codec.text_of(error, str)}
-            value, raised = None, error.with_traceback(None)
-        seconds, words, self.hears = (
-            time.process_time() - started,
-            target_runs.random_words_drawn(rng) - at,
-            max(self.hears - 1, 0),
-        )
+            except Exception as error:
+                if isinstance(error, MemoryError) or target_runs.is_failure(error):
+                    raise
+                raised = error.with_traceback(None)
+        self.hears = max(self.hears - 1, 0)
         left = target_runs.running_children()
-        # at most 32 processes may still run after a batch
-        if left > 32:
-            return {
-                "failed": f"mechanism leaves processes behind: {left} still run after a batch; it "
-                "must end what it starts"
-            }
-        # as far as is known by now
-        with contextlib.suppress(BlockingIOError):
-            if self.returned is not None and os.read(self.returned[0], 4096):
-                warned.append(
-                    "the mechanism forks, and the child returns from the call too: only results "
-                    "of the parent process are audited"
-                )
-        if before is not None and target_runs.state_of(dataset) != before:
-            return {
-                "failed": "mechanism changes its dataset in place; the dataset must stay unchanged"
-            }
-        if raised is None and self._is_output_reused(value):
-            reason = "an output changes with the next call; return a new array each time"
-            return {"failed": "mechanism returns the same buffer in every call: " + reason}
-        reply = {"cpu": seconds, "words": words, "draws": draws, "warned": warned}
+        faults = (
+            (
+                left > _MAX_LEFT,
+                f"leaves processes behind: {left} still run after a batch; it must end what it "
+                "starts",
+            ),
+            (
+                before is not None and target_runs.state_of(dataset) != before,
+                "changes its dataset in place; the dataset must stay unchanged",
+            ),
+            (
+                raised is None and self._is_output_reused(value),
+                "returns the same buffer in every call: an output changes with the next call; "
+                "return a new array each time",
+            ),
+        )
+        for is_fault, text in faults:
+            if is_fault:
+                raise target_runs.NoOutput(f"mechanism {text}")
+        reply = {"draws": draws, "warned": warned}
         try:
             if raised is not None:
                 reply["raised"] = codec.pack(raised, out)
@@ -311,10 +272,10 @@ class Server:
             else:
                 reply["value"] = codec.pack(value, out)
         except RecursionError:
-            return {
-                "failed": "mechanism returned an output that is nested too deeply to be read, or "
-                "contains itself"
-            }
+            raise target_runs.NoOutput(
+                "mechanism returned an output that is nested too deeply to be read, or contains "
+                "itself"
+            ) from None
         return reply
 
     def do_trace(
@@ -357,37 +318,32 @@ class Server:
         self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs
     ) -> codec.Message:
         found = self._find_target(header["name"], codec.unpack(header["kwargs"], blobs))
-        try:
-            return {
-                "value": codec.pack(found.features(codec.unpack(header["outputs"], blobs)), out)
-            }
-        except (SystemExit, GeneratorExit, KeyboardInterrupt, MemoryError) as error:
-            return {
-                "failed": f"the mechanism's features ended with {type(error).__name__}: "
-                f"{codec.text_of(error, str)}"
-            }
-        except Exception as error:
-            return {"raised": codec.pack(error, out)}
+        with target_runs.reported_failures("the mechanism's features"):
+            try:
+                found = found.features(codec.unpack(header["outputs"], blobs))
+                return {"value": codec.pack(found, out)}
+            except Exception as error:
+                if isinstance(error, MemoryError):
+                    raise
+                return {"raised": codec.pack(error, out)}
 
     def do_declarations(
         self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs
     ) -> codec.Message:
         """Return TARGETS of the target file."""
-        found = getattr(self.module, "TARGETS", None)
-        if found is None or not hasattr(self.module, "__file__"):
-            found = {}
+        found = getattr(self.module, "TARGETS", {}) if hasattr(self.module, "__file__") else {}
+        file = os.path.basename(self.place)
         if not isinstance(found, dict):
             raise target_runs.UnusableTarget(
-                f"TARGETS must be a dict of names and declarations, got {short_repr(found)}"
+                f"{file}: TARGETS must be a dict of names and declarations, got {short_repr(found)}"
             )
         for name, declaration in found.items():
-            if not isinstance(name, str) or not name.isidentifier():
+            is_named = isinstance(name, str) and name.isidentifier()
+            is_kind = isinstance(declaration, dict) and isinstance(declaration.get("kind"), str)
+            if not is_named or not is_kind:
                 raise target_runs.UnusableTarget(
-                    f"TARGETS: a name must be an identifier, got {short_repr(name)}"
-                )
-            if not isinstance(declaration, dict) or not isinstance(declaration.get("kind"), str):
-                raise target_runs.UnusableTarget(
-                    f"TARGETS: {name} must be a dict with a kind, got {short_repr(declaration)}"
+                    f"{file}: each entry of TARGETS must have an identifier and a dict with a "
+                    f"kind, got {short_repr(name)}: {short_repr(declaration)}"
                 )
         return {"declared": codec.pack(found, out)}
 
@@ -401,11 +357,10 @@ class Server:
                 f"{header['name']} must be a function, got {short_repr(function)}"
             )
         keywords, outcomes = header["keywords"], []
-        marker = os.open(header["marker"], os.O_WRONLY)
-        try:
+        with open(header["marker"], "r+b", buffering=0) as marker:
             for i, packed in enumerate(header["calls"]):
                 arguments = codec.unpack(packed, blobs)
-                os.pwrite(marker, b"%20d" % i, 0)
+                os.pwrite(marker.fileno(), b"%20d" % i, 0)
                 kept = len(out)
                 try:
                     named = dict(zip(keywords, arguments))
@@ -420,9 +375,7 @@ class Server:
                     except Exception:
                         raised = codec.pack(RuntimeError(type(error).__name__), out)
                     outcomes.append({"raised": raised})
-            return {"outcomes": outcomes}
-        finally:
-            os.close(marker)
+        return {"outcomes": outcomes}
 
     def _is_output_reused(self, value: Any) -> bool:
         """Return whether the output of the previous call has changed since. Only a worker's first
@@ -445,9 +398,8 @@ class Server:
         name, kwargs = header["name"], codec.unpack(header["kwargs"], blobs)
         found = self._find_target(name, kwargs)
         run = getattr(found, "sample", found)
-        was_built = (
-            found is not run or " as " in name or isinstance(getattr(self.module, name, None), type)
-        )
+        is_class = isinstance(getattr(self.module, name, None), type)
+        was_built = found is not run or " as " in name or is_class
         return found, run, {} if was_built else kwargs
 
     def _find_target(self, name: str, kwargs: dict[str, Any]) -> Any:
@@ -455,16 +407,16 @@ class Server:
         arguments.
         """
         base, _, form = name.partition(" as ")
-        found = self._lookup(base)
-        key = f"{name} {kwargs!r}"
-        if form and key not in self.built:
-            with self._user_code(f"{base} cannot be taken as {form}"):
-                self.built[key] = _recognition().formed(found, kwargs, form)
+        found, key = self._lookup(base), f"{name} {kwargs!r}"
         if not isinstance(found, type) and not form:
             return found
         if key not in self.built:
-            with self._user_code(f"{name} cannot be built"):
-                self.built[key] = target_runs.built(found, name, kwargs)
+            what = f"{base} cannot be taken as {form}" if form else f"{name} cannot be built"
+            with self._user_code(what):
+                if form:
+                    self.built[key] = _recognition().formed(found, kwargs, form)
+                else:
+                    self.built[key] = target_runs.built(found, name, kwargs)
         return self.built[key]
 
     def _lookup(self, name: str) -> Any:
@@ -487,29 +439,29 @@ class Server:
         """
         try:
             yield
-        except MemoryError:
-            raise target_runs.UnusableTarget(f"{self.place} {what}: out of memory") from None
         except target_runs.UnusableTarget:
             raise
+        except MemoryError:
+            raise target_runs.UnusableTarget(f"{self.place} {what}: out of memory") from None
         except (Exception, SystemExit) as error:
             # says it all in a line, and may be another copy's
             if type(error).__name__ == "InvalidArgument":
                 raise target_runs.UnusableTarget(str(error)) from None
             trace = error.__traceback__
-            # without the frames of this worker and of importlib
-            while trace is not None and (
-                os.path.dirname(trace.tb_frame.f_code.co_filename) == os.path.dirname(__file__)
-                or "importlib" in trace.tb_frame.f_code.co_filename
-            ):
+            while trace is not None and _is_own(trace.tb_frame.f_code.co_filename):
                 trace = trace.tb_next
             text = "".join(traceback.format_exception(type(error), error, trace))
-            if isinstance(error, ModuleNotFoundError) and target_runs.is_missing(
-                error.name or "", self.place
-            ):
-                more = dict(more, missing=error.name)
+            missing = error.name if isinstance(error, ModuleNotFoundError) else None
+            if target_runs.is_missing(missing, self.place):
+                more = dict(more, missing=missing)
             raise target_runs.UnusableTarget(
                 f"{type(error).__name__}: {codec.text_of(error, str)}", text, what=what, **more
             ) from None
+
+
+def _is_own(file: str) -> bool:
+    """Return whether a frame of this file is one of the worker or of importlib."""
+    return os.path.dirname(file) == os.path.dirname(__file__) or "importlib" in file
 
 
 def _load_module(name: str, path: str, **more: Any) -> Any:
@@ -557,9 +509,6 @@ def main() -> None:
 
     threading.Thread(target=listen, daemon=True).start()
     worker = Server()
-    if hasattr(os, "fork"):
-        worker.returned = os.pipe()
-        os.set_blocking(worker.returned[0], False)
     while True:
         header, blobs = inbox.get()
         # the log of printed output is emptied above 1 MiB
@@ -568,8 +517,6 @@ def main() -> None:
         own_pid = os.getpid()
         reply, out = worker.answer(header, blobs)
         if os.getpid() != own_pid:  # a forked child of the mechanism: only the parent may answer
-            if worker.returned is not None:
-                os.write(worker.returned[1], b"!")
             os._exit(0)
         for part in codec.message(reply, out):
             sink.write(part)
