@@ -419,7 +419,7 @@ def _count(
         tables += np.array(found.tables)
         lost += found.lost
         sampler.record(stage, found)
-    sampler.planned = planned
+    sampler.planned = planned if options.find is None else sampler.done
     sampler.check_calls(stage)
     counted = iter(tables)
     return tuple(

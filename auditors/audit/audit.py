@@ -48,7 +48,6 @@ from dpwitness.auditors.audit.probe import (
     probe_pair,
     probe_pairs,
     sample_first_chunk,
-    train,
 )
 from dpwitness.auditors.audit.result import AuditResult, BitLevel
 from dpwitness.auditors.audit.sampler import (
@@ -56,10 +55,9 @@ from dpwitness.auditors.audit.sampler import (
     ScoredMechanism,
     fix_budget,
     replan,
-    runs_to_choose,
     usable_scores_of,
 )
-from dpwitness.auditors.audit.test import EventTest, SequentialTest, extend, run_test, single_event
+from dpwitness.auditors.audit.test import begin_test, extend, run_test, single_event
 from dpwitness.auditors.events.event import Binned, Event
 from dpwitness.auditors.events.learning import Learned
 from dpwitness.auditors.events.outputs import Score, collect_scores
@@ -285,50 +283,23 @@ def audit(
         seconds=seconds,
         clock=clock,
         announce=announce,
-        searched=None
-        if pair is not None
-        else getattr(mechanism, "domain", None)
-        if domain is None
-        else domain,
         find=require_find(find, bool(sequential), settings["extend_to"]),
         trace=bool(trace) and is_traceable(mechanism),
     )
+    if pair is None:
+        declared = getattr(mechanism, "domain", None)
+        options = replace(options, searched=declared if domain is None else domain)
     sampler = Sampler(options)
     pairs = audited_pairs(mechanism, pair, domain)
     sampler.note(*unverified_notes(pairs))
     for candidate in pairs:
         claim.on(candidate)  # raises if the claim does not cover the pair
     candidates = collect_scores(scores, mechanism, "audit")
-    total = settings["extend_to"]
-    if total is not None:
-        total = require_integer("extend_to", total, "audit", least=1000, most=10**12)
-        if store is None:
-            raise InvalidArgument(
-                "audit: extend_to needs the store of the audit that is extended, got "
-                f"extend_to={total} without one"
-            )
-    require_type(
-        "store",
-        store,
-        (str, PathLike, Store),
-        "be the path of a file, or an open Store",
-        "audit",
-        optional=True,
-    )
+    total = _validated_total(settings["extend_to"], store)
     if store is None:
         return conclude(sampler, options, _run(sampler, options, pairs, candidates, ()))
     with nullcontext(store) if isinstance(store, Store) else open_store(store) as opened:
-        identified: Json = {
-            "name": options.name,
-            "claim": claim.identity,
-            "seed": seed,
-            "confidence": confidence,
-            "stop": stop,
-            "bits": bool(bits),
-            **_budget_identity(sequential, trials, seconds, clock),
-            **({} if trace else {"trace": False}),
-            **({} if causes else {"causes": False}),
-        }
+        identified = _identity(options, bits=bool(bits), trace=bool(trace))
         sampler.ledger = AuditLedger(
             opened,
             identity_of(mechanism, options.target, pairs, candidates, **identified),
@@ -341,14 +312,47 @@ def audit(
         return conclude(sampler, options, _run(sampler, options, pairs, candidates, totals))
 
 
-def _budget_identity(sequential: bool, trials: int, seconds: float | None, clock: str) -> Json:
-    """Return the arguments on the budget that identify an audit in a store. A sequential audit may
-    be continued with another budget.
+def _validated_total(extend_to: int | None, store: object) -> int | None:
+    """Return the number of runs to which an audit in a store is extended. Raise InvalidArgument if
+    it is invalid, or the store is.
     """
-    if sequential:
-        return {"sequential": True}
-    fixed = {"trials": trials if seconds is None else None, "seconds": seconds}
-    return fixed if clock == "wall" else {**fixed, "clock": clock}
+    kinds = str, PathLike, Store
+    require_type(
+        "store", store, kinds, "be the path of a file, or an open Store", "audit", optional=True
+    )
+    if extend_to is None:
+        return None
+    if store is None:
+        raise InvalidArgument(
+            "audit: extend_to needs the store of the audit that is extended, got "
+            f"extend_to={extend_to} without one"
+        )
+    return require_integer("extend_to", extend_to, "audit", least=1000, most=10**12)
+
+
+def _identity(options: AuditOptions, *, bits: bool, trace: bool) -> Json:
+    """Return the arguments that identify an audit in a store. A sequential audit may be continued
+    with another budget.
+    """
+    budget: Json = {"sequential": True}
+    if options.find is None:
+        budget = {
+            "trials": options.trials if options.seconds is None else None,
+            "seconds": options.seconds,
+        }
+        if options.clock != "wall":
+            budget["clock"] = options.clock
+    optional = {"trace": trace, "causes": options.causes}
+    return {
+        "name": options.name,
+        "claim": options.claim.identity,
+        "seed": options.seed,
+        "confidence": options.confidence,
+        "stop": options.stop,
+        "bits": bits,
+        **budget,
+        **{name: False for name, wanted in optional.items() if not wanted},
+    }
 
 
 def confirm(
@@ -419,28 +423,27 @@ def _run(
         )
     yield Findings(options)
     pairs = with_suggested_pairs(sampler, options, pairs)
-    ends = {} if sampler.ledger is None else sampler.ledger.values("end ")
-    known = [number for number in range(len(totals) + 1) if f"end {number}" in ends]
+    ledger = sampler.ledger
+    ends = {} if ledger is None else ledger.values("end ")
+    known = [ends[key] for key in (f"end {k}" for k in range(len(totals) + 1)) if key in ends]
     if known:
-        findings, probed = yield from _restore(sampler, options, pairs, ends[f"end {known[-1]}"])
-    for number in range(known[-1] + 1 if known else 0, len(totals) + 1):
-        if number == 0:
-            findings, probed = yield from _run_stages(sampler, options, pairs)
-        else:
-            test = findings.test
-            assert test is not None
-            if test.stopped:
-                sampler.note(
-                    "not extended: the violation was certified before the rounds were over"
-                )
-                break
-            for extended in extend(
-                sampler, findings.options, probed[test.index], test, number, totals[number - 1]
-            ):
-                findings = replace(findings, test=extended, extensions=number)
-                yield findings
-        if sampler.ledger is not None and options.find is None:
-            sampler.ledger.end(findings.extensions, sampler.to_json() | findings.to_json(pairs))
+        findings, probed = yield from _restore(sampler, options, pairs, known[-1])
+    else:
+        findings, probed = yield from _run_stages(sampler, options, pairs)
+        if ledger is not None and options.find is None:
+            ledger.end(0, sampler.to_json() | findings.to_json(pairs))
+    begun = findings.extensions
+    for number, total in enumerate(totals[begun:], start=begun + 1):
+        test = findings.test
+        assert test is not None and ledger is not None
+        if test.stopped:
+            sampler.note("not extended: the violation was certified before the rounds were over")
+            break
+        where = probed[test.index]
+        for extended in extend(sampler, findings.options, where, test, number, total):
+            findings = replace(findings, test=extended, extensions=number)
+            yield findings
+        ledger.end(number, sampler.to_json() | findings.to_json(pairs))
 
 
 def _run_stages(
@@ -452,14 +455,9 @@ def _run_stages(
     A sequential audit chooses a pair from few rounds, and tests the pair until a violation is
     certified or excluded.
     """
-    sequential = options.find is not None
-    if sequential:
-        sampler.planned = runs_to_choose(sampler, options, pairs)
-    else:
-        options = fix_budget(sampler, options, pairs)
+    options = fix_budget(sampler, options, pairs)
     options, probed = run_probes(sampler, options, pairs)
-    findings = Findings(options)
-    known: Known = {}
+    findings, known = Findings(options), Known()
     if options.bits:
         yield replace(findings, bit_level=BitLevel(Verdict.NOT_REFUTED, 0.0))
         bit_level, known = audit_low_bits(sampler, options, probed)
@@ -467,36 +465,22 @@ def _run_stages(
         yield findings
     head = traced_pairs(sampler, options, [each.pair for each in probed], "probed")
     selected, outputs, scores = select_pair(sampler, options, probed, head, known)
-    if not sequential:
-        replan(sampler, options, selected.index)
+    replan(sampler, options, selected.index)
     traced, shift = trace_evidence(sampler, options, selected.pair, [probed[k].pair for k in head])
     options = replace(options, shift=shift)
     findings = replace(findings, options=options, pairs=scores, trace=traced)
     findings = findings.on(selected.pair, sampler)
     yield findings
-    tests: Iterator[EventTest]
-    if sequential:
-        test = SequentialTest(
-            sampler, findings.options, selected, outputs or [selected.probe.sides]
-        )
-        tests, trained = test.run(), test.training_sides
-    else:
-        training = train(sampler, findings.options, selected, outputs)
-        tests = run_test(sampler, findings.options, selected, training)
-        trained = list(training.outputs)
+    tests, trained = begin_test(sampler, findings.options, selected, outputs)
     for tested in tests:
         findings = replace(findings, test=tested)
         yield findings
-    if sequential:
-        sampler.planned = sampler.done
     if options.causes and findings.refuted:
         yield replace(findings, causes=())
         causes = separate_causes(sampler, findings.options, selected, trained)
         findings = replace(findings, causes=causes)
         yield findings
-    if sequential:
-        sampler.planned = sampler.done
-    elif options.searched is not None:
+    if options.find is None and options.searched is not None:
         parts = findings.test.parts if findings.test else ()
         tried = max(1, len(findings.pairs))
         if exercised(findings.options.claim, parts, sampler.seen, tried)[0] is False:

@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 
 from dpwitness.auditors.audit.after_test import Counted, require_independent
-from dpwitness.auditors.audit.options import EARLY_ALPHA, AuditOptions, cost_growth
+from dpwitness.auditors.audit.options import EARLY_ALPHA, AuditOptions
 from dpwitness.auditors.audit.result import AuditResult, BitLevel, PairScore
 from dpwitness.auditors.audit.sampler import Sampler
 from dpwitness.auditors.audit.test import EventTest
@@ -249,9 +249,6 @@ def build_result(
     doubt: str = "",
 ) -> AuditResult:
     """Return the result of the findings; `doubt` is why a violation is not believed."""
-    # durations of segments are wall time: on a busy machine they grow while the CPU time does not
-    if sampler.request.clock == "wall":
-        sampler.note(*filter(None, [cost_growth(sampler.costs.values())]))
     options, test, trace = findings.options, findings.test, findings.trace
     guess = guess_of(options.mechanism)
     base = AuditResult(

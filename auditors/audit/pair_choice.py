@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -388,7 +388,7 @@ _FINALISTS = 5  # number of pairs in the second look, unless the first look has 
 # a third
 _FEW_ROUNDS = 1000
 
-Known = Mapping[int, Sequence[BothSides]]  # outputs of each pair
+Known = dict[int, Sequence[BothSides]]  # outputs of each pair
 
 
 def select_pair(

@@ -72,7 +72,7 @@ FIRST_CHUNK = "first "  # prefix of the keys of digests of first chunks
 
 class Sampler:
     """Runs the rounds of a validated request: counts them, reports the progress, stores them, and
-    records costs, failures and repeated outputs.
+    records failures and repeated outputs.
     """
 
     def __init__(self, options: AuditOptions) -> None:
@@ -89,8 +89,6 @@ class Sampler:
         self.shared = False  # whether the mechanism has drawn from a global generator
         self.repeatable = False  # whether equal seeds gave bitwise equal outputs in all probes
         self.pace, self.repeats = Pace(), RepeatDetector()
-        # seconds and rounds of the segments of each pair, chunk size and mode, in order
-        self.costs: dict[tuple[int, int, bool], list[tuple[float, int]]] = {}
         # counts of each event in each segment, by key of the stage
         self.calls: dict[tuple[int, int, int], list[Tables]] = {}
         # log-evidence that the runs of each stage depend on each other (`statistics/anytime`)
@@ -203,8 +201,6 @@ class Sampler:
                 "mechanism ignores rng or keeps its noise: rounds repeat, the outputs of one "
                 "chunk occur again in another chunk"
             )
-        kind = index, stage.chunk, found.single
-        self.costs.setdefault(kind, []).append((found.seconds, found.rounds))
         if found.tables:
             self.calls.setdefault(stage.key, []).append(found.tables)
         self.advance(found.rounds)
@@ -313,8 +309,11 @@ def measure_cost(sampler: Sampler, options: AuditOptions, pair: Pair) -> RunCost
 
 def fix_budget(sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair]) -> AuditOptions:
     """Fix the number of runs before the plan begins, and announce the expected cost. Raise
-    InvalidArgument if the time is too short.
+    InvalidArgument if the time is too short. A sequential audit plans the choice of a pair only.
     """
+    if options.find is not None:
+        sampler.planned = runs_to_choose(sampler, options, pairs)
+        return options
     seconds, announce, trials = options.seconds, options.announce, options.trials
     if seconds is None and announce is None:
         return options
@@ -386,7 +385,7 @@ def replan(sampler: Sampler, options: AuditOptions, index: int) -> None:
     """Plan the rest of a time budget again if runs on the chosen pair take much longer or shorter
     than on the pairs in the mean.
     """
-    if options.seconds is None:
+    if options.seconds is None or options.find is not None:
         return
     budget = options.seconds
 

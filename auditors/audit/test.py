@@ -33,6 +33,7 @@ from dpwitness.auditors.audit.probe import (
     both_sides,
     complete_sides,
     repeat_probe,
+    train,
     training_outputs,
 )
 from dpwitness.auditors.audit.sampler import Sampler
@@ -195,6 +196,19 @@ def run_test(
         )
         yield from _count(sampler, options, test, stage, learned, LOOK_SHARES)
     repeat_probe(sampler, probed)
+
+
+def begin_test(
+    sampler: Sampler, options: AuditOptions, probed: ProbedPair, outputs: Sequence[BothSides]
+) -> tuple[Iterator[EventTest], Sequence[BothSides]]:
+    """Return the test of a pair, sequential or with a fixed plan, and the outputs that train its
+    events; `outputs` are known already.
+    """
+    if options.find is not None:
+        test = SequentialTest(sampler, options, probed, outputs or [probed.probe.sides])
+        return test.run(), test.training_sides
+    training = train(sampler, options, probed, outputs)
+    return run_test(sampler, options, probed, training), training.outputs
 
 
 def extend(
@@ -403,6 +417,7 @@ class SequentialTest:
                 yield test
             number, before = number + 1, before + rounds
         repeat_probe(self.sampler, self.probed)
+        self.sampler.planned = self.sampler.done
 
     def _begin(self, number: int, rounds: int, test: EventTest | None) -> EventTest:
         """Return the test with a new epoch, whose event is learned from all rounds so far while
