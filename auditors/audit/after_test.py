@@ -410,7 +410,6 @@ def _count(
     for found in sampler.counts(stage, [*tested, *regions]):
         tables += np.array(found.tables)
         lost += found.lost
-        sampler.record(stage, found)
     sampler.planned = planned if options.find is None else sampler.done
     sampler.check_calls(stage)
     counted = iter(tables)

@@ -54,7 +54,7 @@ LOOKS = (1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 # share of alpha for all looks but the last together: early looks detect gross violations only
 EARLY_ALPHA = 0.05
 # share of alpha for each look before the last, and for one look before the test: at the end of the
-# first event's test if the budget is small, otherwise during the training (`probe.EarlyLook`)
+# first event's test if the budget is small, otherwise during the training
 LOOK_ALPHA_SHARE = EARLY_ALPHA / len(LOOKS)
 LOOK_SHARES = {look: LOOK_ALPHA_SHARE if look < 1 else 1 - EARLY_ALPHA for look in LOOKS}
 # rounds that train the event of the look during the training, and rounds that test it

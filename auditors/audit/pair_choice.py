@@ -44,11 +44,13 @@ from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.learning import expected_certificate, learn_float_bits
 from dpwitness.auditors.events.outputs import Outputs, concatenate
 from dpwitness.auditors.search.coupled import FEWEST_PAIRS, MOST_PAIRS, coupled_pairs
-from dpwitness.auditors.statistics.certificate import Tally, certified
+from dpwitness.auditors.statistics.certificate import Part, Tally
+from dpwitness.auditors.statistics.combination import combined_bound
 from dpwitness.auditors.traces.evidence import TraceEvidence
 from dpwitness.auditors.traces.first_look import Limits, worst_evidence, worst_pairs
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import MechanismFailed, Phase
+from dpwitness.auditors.workers.engine import outputs as outputs_of
 from dpwitness.auditors.workers.loading import constants_of
 from dpwitness.auditors.workers.rounds import is_builtin_mechanism
 from dpwitness.core.datasets.pairs import Pair
@@ -258,7 +260,8 @@ def _halve(
             stage = sampler.stage(pairs[k], Phase.PILOT, index, rounds, max(rounds // 4, least))
             began = time.monotonic()
             try:
-                for found in sampler.outputs(stage):
+                segments = outputs_of(stage, sampler.executor, sampler.pace, ledger=sampler.ledger)
+                for found in segments:
                     for sides in found.sides:
                         for key, side in zip(keys[k], sides, strict=True):
                             if side is not None and len(side):
@@ -455,19 +458,15 @@ def audit_low_bits(
     pair = pairs[index].pair
     event = sampler.fixed(Phase.BIT_TEST, index, event)
     stage = sampler.stage(pair, Phase.BIT_TEST, index, rounds, chunk_size(rounds, options.width))
-    tally, lost = Tally(0, 0, 0, event.directions), 0
+    part = Part(Tally(0, 0, 0, event.directions))
     for found in sampler.counts(stage, [event]):
-        tally += found.tally(event.directions)
-        lost += found.lost
-        sampler.record(stage, found)
+        part = part.plus(found.tally(event.directions), found.lost)
     sampler.check_calls(stage)
-    counts = (tally.correct, tally.wrong, tally.rounds, options.alpha, tally.directions, lost)
     promise = options.claim.on(pair)
-    refuted = float(certified(promise, *counts)) > promise.parameter
+    refuted = combined_bound(promise, [part], options.alpha) > promise.parameter
     verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
-    return BitLevel(
-        verdict, float(certified(claim, *counts)), pair, event, tally, options.alpha, lost
-    ), known
+    lower = combined_bound(claim, [part], options.alpha)
+    return BitLevel(verdict, lower, pair, event, part.tally, options.alpha, part.lost), known
 
 
 def _rank(

@@ -161,18 +161,25 @@ class Sampler:
         return collect(self.executor.submit(function, stage, *arguments), stage, limit)
 
     def outputs(self, stage: Stage) -> Iterator[Segment]:
-        """Yield the stage's segments with outputs, for training. `record` must receive each of
-        them.
-        """
-        return engine.outputs(stage, self.executor, self.pace, ledger=self.ledger)
+        """Yield the stage's segments with outputs, for training, and record them."""
+        return self._recorded(
+            stage, engine.outputs(stage, self.executor, self.pace, ledger=self.ledger)
+        )
 
     def counts(self, stage: Stage, events: Sequence[Event], keep: int = 0) -> Iterator[Segment]:
-        """Yield the stage's segments with the counts of events. `record` must receive
-        each of them.
-        """
-        return engine.counts(stage, events, self.executor, self.pace, keep=keep, ledger=self.ledger)
+        """Yield the stage's segments with the counts of events, and record them."""
+        return self._recorded(
+            stage,
+            engine.counts(stage, events, self.executor, self.pace, keep=keep, ledger=self.ledger),
+        )
 
-    def record(self, stage: Stage, found: Segment) -> None:
+    def _recorded(self, stage: Stage, segments: Iterator[Segment]) -> Iterator[Segment]:
+        """Yield the segments of a stage after they are recorded."""
+        for found in segments:
+            self._record(stage, found)
+            yield found
+
+    def _record(self, stage: Stage, found: Segment) -> None:
         """Record a segment of a stage, with the digest of its first outputs. Raise Unfit if its
         outputs have occurred before.
         """

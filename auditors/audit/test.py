@@ -293,7 +293,6 @@ def _count(
         if binned:
             cells += found.tables[1]
         kept += complete_sides(found)
-        sampler.record(stage, found)
         if number in looks:
             test = test.look(options.claim, looks[number], options.alpha, sampler.done)
             yield test
@@ -388,7 +387,7 @@ class SequentialTest:
     @property
     def rows(self) -> int:
         """Number of outputs from which the next event would be learned."""
-        return sum(len(side) for sides in self.training_sides for side in sides)
+        return sum(len(one) + len(zero) for one, zero in self.training_sides)
 
     def run(self, start: EventTest | None = None, trained: int = 0) -> Iterator[EventTest]:
         """Yield the test after each change, until it is settled, or its runs or its time are used
@@ -480,7 +479,6 @@ class SequentialTest:
             test = replace(
                 test, parts=(*test.parts[:-1], part), planned=test.planned + found.rounds
             )
-            sampler.record(stage, found)
             sides = complete_sides(found)
             self.training_sides += sides if learning else []
             kept += sides if learning else []

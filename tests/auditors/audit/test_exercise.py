@@ -12,7 +12,6 @@ from scipy.stats import binom
 from dpwitness import Pair, Verdict, audit
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.workers.pair_exercise import LEVEL, difference
-from dpwitness.mechanisms import Records
 from dpwitness.reports.cards import what_to_do
 from dpwitness.reports.phrasing.summary import Entry
 
