@@ -17,7 +17,7 @@ import numpy as np
 
 from dpwitness.auditors.audit.after_test import Counted, require_independent
 from dpwitness.auditors.audit.options import EARLY_ALPHA, AuditOptions
-from dpwitness.auditors.audit.result import AuditResult, BitLevel, PairScore
+from dpwitness.auditors.audit.result import REFUTED, AuditResult, BitLevel, PairScore
 from dpwitness.auditors.audit.sampler import Sampler
 from dpwitness.auditors.audit.test import EventTest
 from dpwitness.auditors.events.outputs import UNAUDITED_PREFIX
@@ -385,9 +385,6 @@ def _suspected(found: _Found, guess: str) -> _Found:
     return replace(found, verdict=Verdict.SUSPECT) if suspect else found
 
 
-_REFUTED = (Verdict.VIOLATED, Verdict.SUSPECT)
-
-
 def checked_by_kernel(result: AuditResult) -> AuditResult:
     """Return the result, with the verdict ERROR at each level whose violation the kernel refuses.
 
@@ -395,7 +392,7 @@ def checked_by_kernel(result: AuditResult) -> AuditResult:
     claim by less than the margin of the kernel's rounding becomes NOT_REFUTED.
     """
     level, basis = result.bit_level, result.basis
-    if result.verdict in _REFUTED and basis is not None:
+    if result.verdict in REFUTED and basis is not None:
         if any(part.prior is not None for part in basis.parts):
             problem = (
                 "the kernel does not know sequential tests: the verdict rests on the program alone"
@@ -435,7 +432,7 @@ def checked_by_kernel(result: AuditResult) -> AuditResult:
                 f"{parameter:.9g}, but the kernel refuses its counts: {problem}; please report this"
             )
             result = replace(result, verdict=Verdict.ERROR, notes=(why, *result.notes))
-    if level is not None and level.verdict in _REFUTED and level.tally is not None:
+    if level is not None and level.verdict in REFUTED and level.tally is not None:
         why = kernel_problem(
             result.claim,
             "bit",
@@ -456,7 +453,7 @@ def _checked_cause(cause: Cause, result: AuditResult) -> Cause:
     """Return the cause, with the verdict ERROR if the kernel refuses its counts. The kernel does
     not check the discount of the bound.
     """
-    if cause.verdict not in _REFUTED or cause.tally is None:
+    if cause.verdict not in REFUTED or cause.tally is None:
         return cause
     alpha = error_of_counts(cause.alpha, cause.within)
     problem = kernel_problem(
