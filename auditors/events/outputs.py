@@ -328,34 +328,23 @@ def _unrepeated_kinds(side: Outputs) -> Iterator[str]:
     """Yield the kinds of text that hardly ever repeat in the outputs of one side."""
     codes, values = side.codes[:_MAX_COMPARED], side.values[:_MAX_COMPARED]
     columns: dict[tuple[str, int], list[NDArray[np.float64]]] = {}
-    distinct_codes, code_index = np.unique(codes, return_inverse=True)
-    order = np.argsort(code_index, kind="stable")
-    boundaries = np.cumsum(np.bincount(code_index, minlength=len(distinct_codes)))
-    for code, rows in zip(distinct_codes.tolist(), np.split(order, boundaries[:-1]), strict=True):
-        for each in side.texts.get(code, ()):
-            text = values[rows, each.first : each.first + each.stride * each.count : each.stride]
-            rest = values[rows, each.rest : each.rest + each.count]
-            if rest.shape == text.shape:
-                text = np.where(np.isnan(rest), text, rest)
-            elif rest.shape[1]:  # a row may omit its last columns
-                text = np.column_stack(
-                    [
-                        np.where(np.isnan(rest), text[:, : rest.shape[1]], rest),
-                        text[:, rest.shape[1] :],
-                    ]
-                )
-            if each.pooled:
-                columns.setdefault((each.kind, -1), []).append(text.ravel())
-                continue
-            for number in range(text.shape[1]):
-                columns.setdefault((each.kind, each.first + each.stride * number), []).append(
-                    text[:, number]
-                )
+    for code, held in side.texts.items():
+        rows = values[codes == code]
+        for each in held:
+            text = rows[:, each.first : each.first + each.stride * each.count : each.stride]
+            rest = rows[:, each.rest : each.rest + each.count]
+            # a row may omit its last columns
+            shared = text[:, : rest.shape[1]]
+            shared[:] = np.where(np.isnan(rest), shared, rest)
+            places = range(each.first, values.shape[1], each.stride)
+            found = [(-1, text.ravel())] if each.pooled else zip(places, text.T, strict=False)
+            for column, entries in found:
+                columns.setdefault((each.kind, column), []).append(entries)
     for (kind, _), parts in columns.items():
-        entries = np.concatenate(parts)
-        _, counts = np.unique(entries, return_counts=True)
+        texts = np.concatenate(parts)
+        _, counts = np.unique(texts, return_counts=True)
         # fewer texts allow for no conclusion; a quarter of them may occur only once
-        if len(entries) >= 20 and np.count_nonzero(counts == 1) > 0.25 * len(entries):
+        if len(texts) >= 20 and np.count_nonzero(counts == 1) > 0.25 * len(texts):
             yield kind
 
 

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.abc import MetaPathFinder
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,18 +56,6 @@ from dpwitness.core.protocols.mechanism import FloatArray
 
 _FOLDS = 4
 MAX_PLAIN_ATOMS = 16  # maximum number of distinct outputs for which counts alone are enough
-
-
-class Scorer(Protocol):
-    """Protocol of an order of outputs by a number, which can be turned into an event."""
-
-    def score(self, matrix: FloatArray) -> FloatArray:
-        """Return the score of each row."""
-
-    def event(self, low: float, high: float) -> Event:
-        """Return the event that guesses D1 where the score exceeds `high`, and D0 where the score
-        is below `low`.
-        """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,6 +120,11 @@ class ModelScorer:
 
     def event(self, low: float, high: float) -> Event:
         return Threshold(self.model, low, high)
+
+
+# an order of outputs by a number, and the event that guesses D1 where the number exceeds `high` and
+# D0 where it is below `low`
+Scorer = LineScorer | ModelScorer
 
 
 def fit_model(
