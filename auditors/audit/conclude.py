@@ -277,81 +277,19 @@ def build_result(
     verdict, notes, moved = _judge(sampler, findings, test, interrupted, failure)
     if verdict is Verdict.VIOLATED and guess:
         verdict, notes = Verdict.SUSPECT, [f"not confirmed: {guess}", *notes]
+    # part of alpha that the plan and all extensions have spent
+    share = shares_spent(findings.extensions)
+    level = equivalent_level(test.alpha) if test.sequential else test.alpha * (1 - EARLY_ALPHA)
     return replace(
-        _with_bounds(base, test, shares_spent(findings.extensions), options.alpha),
+        base,
         verdict=verdict,
         exercised=moved,
         notes=tuple(notes),
         causes=tuple(_suspected(each, guess) for each in findings.causes or ()),
-    )
-
-
-def _judge(
-    sampler: Sampler, findings: Findings, test: EventTest, interrupted: bool, failure: str
-) -> tuple[Verdict, list[str], bool | None]:
-    """Return the verdict on the values, the notes of the result, and whether the pair exercises the
-    mechanism (None if this is unknown).
-    """
-    claim, trace = findings.options.claim, findings.trace
-    refuted = test.lower > claim.parameter
-    verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
-    notes = sorted(sampler.notes, key=lambda note: not note.startswith(UNAUDITED_PREFIX))
-    if not refuted and notes and notes[0].startswith(UNAUDITED_PREFIX):
-        verdict = Verdict.INCONCLUSIVE
-    if interrupted and not failure and test.sequential:
-        notes.append(
-            f"stopped by the user after {sampler.done} runs, which a sequential audit allows"
-        )
-        interrupted = False
-    if interrupted or failure:
-        verdict = Verdict.INCONCLUSIVE if interrupted else Verdict.ERROR
-        notes.insert(
-            0,
-            failure
-            or f"interrupted after {sampler.done} of {sampler.planned} runs; the bound is from "
-            "the last completed interim look",
-        )
-        if refuted:
-            notes.insert(
-                1, f"a violation had been certified by then: {claim.symbol} > {test.lower:.4g}"
-            )
-    moved, reason = _exercise(sampler, findings, test, bool(interrupted or failure))
-    if moved is False:
-        verdict = Verdict.INCONCLUSIVE
-        notes = sorted([reason, *notes], key=lambda note: not note.startswith(_FORKS))
-    elif reason:
-        notes.append(reason)
-    if not refuted and not failure and trace is not None and trace.contradicts:
-        verdict = Verdict.INCONCLUSIVE
-        notes.insert(0, trace.headline(claim))
-    return verdict, notes, moved
-
-
-def _exercise(
-    sampler: Sampler, findings: Findings, test: EventTest, early: bool
-) -> tuple[bool | None, str]:
-    """Return whether the pair exercises the mechanism, or None if this is unknown or the test ended
-    early; and a note if the outputs on both datasets look the same.
-    """
-    claim, level = findings.options.claim, findings.bit_level
-    if test.lower > claim.parameter or (level is not None and level.epsilon_lower > 0):
-        return True, ""
-    if early:
-        return None, ""
-    return exercised(claim, test.parts, sampler.seen, max(1, len(findings.pairs)))
-
-
-def _with_bounds(base: AuditResult, test: EventTest, share: float, alpha: float) -> AuditResult:
-    """Return the result with the bounds and counts of its test; `share` is the part of `alpha` that
-    the plan and all extensions have spent.
-    """
-    level = equivalent_level(test.alpha) if test.sequential else test.alpha * (1 - EARLY_ALPHA)
-    return replace(
-        base,
         epsilon_lower=test.epsilon,
         parameter_lower=test.lower,
         p_value=min(1.0, test.p_value * share),
-        confidence=1 - share * alpha if share > 1 else base.confidence,
+        confidence=1 - share * options.alpha if share > 1 else base.confidence,
         detectable=detectable(base.claim, test.law, test.planned, level)
         if test.tally.rounds
         else math.inf,
@@ -365,6 +303,49 @@ def _with_bounds(base: AuditResult, test: EventTest, share: float, alpha: float)
         looks=test.looks,
         picture=test.picture,
     )
+
+
+def _judge(
+    sampler: Sampler, findings: Findings, test: EventTest, interrupted: bool, failure: str
+) -> tuple[Verdict, list[str], bool | None]:
+    """Return the verdict on the values, the notes of the result, and whether the pair exercises the
+    mechanism (None if this is unknown).
+    """
+    claim, trace, level = findings.options.claim, findings.trace, findings.bit_level
+    refuted, early = test.lower > claim.parameter, failure
+    verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
+    notes = sorted(sampler.notes, key=lambda note: not note.startswith(UNAUDITED_PREFIX))
+    if not refuted and notes and notes[0].startswith(UNAUDITED_PREFIX):
+        verdict = Verdict.INCONCLUSIVE
+    if interrupted and not failure:
+        if test.sequential:
+            notes.append(
+                f"stopped by the user after {sampler.done} runs, which a sequential audit allows"
+            )
+        else:
+            early = (
+                f"interrupted after {sampler.done} of {sampler.planned} runs; the bound is from "
+                "the last completed interim look"
+            )
+    moved, reason = None, ""
+    if refuted or (level is not None and level.epsilon_lower > 0):
+        moved = True
+    elif not early:
+        pairs = max(1, len(findings.pairs))
+        moved, reason = exercised(claim, test.parts, sampler.seen, pairs)
+    if early:
+        verdict = Verdict.ERROR if failure else Verdict.INCONCLUSIVE
+        shown = f"a violation had been certified by then: {claim.symbol} > {test.lower:.4g}"
+        notes[:0] = [early, shown] if refuted else [early]
+    if moved is False:
+        verdict = Verdict.INCONCLUSIVE
+        notes = sorted([reason, *notes], key=lambda note: not note.startswith(_FORKS))
+    elif reason:
+        notes.append(reason)
+    if not refuted and not failure and trace is not None and trace.contradicts:
+        verdict = Verdict.INCONCLUSIVE
+        notes.insert(0, trace.headline(claim))
+    return verdict, notes, moved
 
 
 def guess_of(mechanism: object) -> str:

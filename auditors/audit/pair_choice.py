@@ -240,10 +240,12 @@ def _halve(
     """Return the best `most` pairs among `left`, best first: each look keeps at least half of its
     pairs. A pair on which the mechanism fails is left out, with a note.
     """
-    if most < 1 or not left:
-        return []
     outputs: dict[str, list[Outputs]] = {}  # of all looks so far, by dataset
-    keys: dict[int, tuple[str, str]] = {}  # of the datasets of each pair
+    keys = {  # of the datasets of each pair
+        k: (json.dumps(as_json["d1"]), json.dumps(as_json["d0"]))
+        for k in left
+        for as_json in [pairs[k].to_json()]
+    }
     lost = 0.0  # seconds of looks that failed
     looks = max(1, math.ceil(math.log2(len(left) / most)))
     share, least = _look_size(sampler.planned)
@@ -253,9 +255,6 @@ def _halve(
         rounds = int(min(max(budget / len(left), least), 512))
         usable: list[int] = []
         for k in left:
-            if k not in keys:
-                as_json = pairs[k].to_json()
-                keys[k] = (json.dumps(as_json["d1"]), json.dumps(as_json["d0"]))
             index = (look + 1) * _LOOK_SPACING + k % _LOOK_SPACING
             stage = sampler.stage(pairs[k], Phase.PILOT, index, rounds, max(rounds // 4, least))
             began = time.monotonic()
@@ -281,9 +280,8 @@ def _halve(
             {k: options.claim.on(pairs[k]).parameter for k in usable},
             options.claim.parameter,
         )
-        left = sorted(usable, key=lambda k: -scores[k])[
-            : max(most, -(-len(left) // 2)) if look < looks - 1 else most
-        ]
+        kept = max(most, -(-len(left) // 2)) if look < looks - 1 else most
+        left = sorted(usable, key=lambda k: -scores[k])[:kept]
     return left
 
 

@@ -24,9 +24,7 @@ from dpwitness.auditors.statistics.certificate import (
     CertifiedPoint,
     Part,
     Tally,
-    certified,
     certified_point,
-    p_value,
     split_batches,
 )
 from dpwitness.auditors.traces.evidence import TraceEvidence, explanations
@@ -500,25 +498,25 @@ def audit_outputs(
         check_rows((batches[1], batches[0]), learned.event)
     except MechanismFailed as error:
         return replace(result, notes=(str(error),))
-    counts = tally.correct, tally.wrong, tally.rounds
-    lower = float(certified(claim, *counts, alpha, tally.directions))
+    basis = Basis(alpha, (Part(tally),))
+    lower, epsilon = basis.bounds(claim, learned.event)
     unaudited = [*opaque_type_notes(*batches), *unrepeated_text_notes(train1, train0)]
     refuted, comparison = lower > claim.parameter, OutputComparison()
     comparison.add(train1, train0)
-    moved, idle = (True, "") if refuted else exercised(claim, [Part(tally)], comparison, 1)
+    moved, idle = (True, "") if refuted else exercised(claim, basis.parts, comparison, 1)
     unrefuted = Verdict.INCONCLUSIVE if unaudited or moved is False else Verdict.NOT_REFUTED
     return replace(
         result,
         verdict=Verdict.VIOLATED if refuted else unrefuted,
         exercised=moved,
-        epsilon_lower=float(certified(claim.at_delta, *counts, alpha, tally.directions)),
+        epsilon_lower=epsilon,
         parameter_lower=lower,
-        p_value=float(p_value(claim, *counts, tally.directions)),
+        p_value=basis.p_value(claim, alpha),
         detectable=detectable(claim, learned.law, tally.rounds, alpha),
         event=learned.event,
         tally=tally,
         alpha=alpha,
-        basis=Basis(alpha, (Part(tally),)),
+        basis=basis,
         method=learned.method,
         notes=(
             *unaudited,

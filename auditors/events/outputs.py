@@ -544,18 +544,15 @@ def collect_scores(scores: Any, mechanism: Any, owner: str) -> tuple[Score, ...]
         )
     found = []
     for given in scores or ():
-        if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str):
-            score = Score(given[0], given[1], describe_target(given[1]))
+        if isinstance(given, Score):
+            score = given
         else:
-            score = (
-                given
-                if isinstance(given, Score)
-                else Score(name_of(given), given, describe_target(given))
-            )
+            named = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str)
+            name, function = given if named else (name_of(given), given)
+            score = Score(name, function, describe_target(function))
         require_callable("scores", score.function, owner, arguments=1)
         found.append(score)
-    own = suggested_score(mechanism)
-    all_scores = (*found, own) if own is not None else tuple(found)
+    all_scores = (*found, *filter(None, [suggested_score(mechanism)]))
     names = [score.name for score in all_scores]
     if len(set(names)) < len(names):
         raise InvalidArgument(

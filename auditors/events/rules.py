@@ -16,7 +16,6 @@ from dpwitness.auditors.events.event import Event, Guesses, Kernel, count_direct
 from dpwitness.auditors.events.features import Block, Trees
 from dpwitness.auditors.events.outputs import Outputs, row_keys
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.values.validation import InvalidArgument
 
 _MAX_LISTED = 6  # outputs listed by name in a picture, at most
 
@@ -37,13 +36,6 @@ class Intervals(Event):
     missing: int = 0
 
     kind: ClassVar[str] = "intervals"
-
-    def __post_init__(self) -> None:
-        if np.any(np.diff(self.edges) <= 0) or len(self.guesses) != len(self.edges) + 1:
-            raise InvalidArgument(
-                "Intervals: edges must increase and be one fewer than guesses, got "
-                f"{self.edges.tolist()}"
-            )
 
     def guess(self, outputs: Outputs) -> Guesses:
         x = self.position(outputs)
