@@ -22,6 +22,8 @@ import numpy as np
 from dpwitness.auditors.audit.after_test import separate_causes
 from dpwitness.auditors.audit.conclude import Findings, build_result, conclude
 from dpwitness.auditors.audit.options import (
+    LEAST,
+    MOST_TRIALS,
     AuditOptions,
     Progress,
     require_find,
@@ -53,7 +55,7 @@ from dpwitness.auditors.audit.sampler import (
     replan,
     usable_scores_of,
 )
-from dpwitness.auditors.audit.test import begin_test, extend, run_test, single_event
+from dpwitness.auditors.audit.test import EventTest, begin_test, extend, run_test, single_event
 from dpwitness.auditors.events.event import Binned, Event
 from dpwitness.auditors.events.learning import Learned
 from dpwitness.auditors.events.outputs import Score, collect_scores
@@ -64,7 +66,7 @@ from dpwitness.auditors.witnesses.audit_records import AuditLedger, identity_of
 from dpwitness.auditors.witnesses.kinds import recompute_bounds
 from dpwitness.auditors.witnesses.store import Store, open_store
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.auditors.workers.engine import Phase
+from dpwitness.auditors.workers.engine import Phase, Segment
 from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain
@@ -80,7 +82,6 @@ from dpwitness.core.values.validation import (
 __all__ = ["TRIALS", "Progress", "audit", "confirm"]
 
 TRIALS = 1_000_000
-MOST_TRIALS = 10**12
 
 
 class OtherSettings(TypedDict, total=False):
@@ -322,7 +323,7 @@ def _validated_total(extend_to: int | None, store: object) -> int | None:
             "audit: extend_to needs the store of the audit that is extended, got "
             f"extend_to={extend_to} without one"
         )
-    return require_integer("extend_to", extend_to, "audit", least=1000, most=10**12)
+    return require_integer("extend_to", extend_to, "audit", least=LEAST, most=MOST_TRIALS)
 
 
 def _identity(options: AuditOptions, *, bits: bool, trace: bool) -> Json:
@@ -403,19 +404,8 @@ def _run(
 
     Yields the findings after each change. A sequential audit stores its facts and counts only.
     """
-    if scores:  # the usable ones are added to the outputs
-        usable, notes, runs = sampler.call(
-            usable_scores_of, sampler.stage(pairs[0], Phase.SCORES, 0, 1, 1), scores
-        )
-        sampler.advance(runs)
-        sampler.note(*notes)
-        by_name = {score.name: score for score in scores}
-        keys = sampler.settled(
-            "scores", lambda: [[score.name, list(score.keys)] for score in usable]
-        )
-        options = _with_scores(
-            sampler, options, tuple(replace(by_name[name], keys=tuple(each)) for name, each in keys)
-        )
+    if scores:
+        options = _with_usable_scores(sampler, options, pairs[0], scores)
     yield Findings(options)
     pairs = with_suggested_pairs(sampler, options, pairs)
     ledger = sampler.ledger
@@ -478,6 +468,22 @@ def _run_stages(
     return findings, probed
 
 
+def _with_usable_scores(
+    sampler: Sampler, options: AuditOptions, pair: Pair, scores: Sequence[Score]
+) -> AuditOptions:
+    """Try the scores on a few runs, and make the mechanism return the usable ones with its
+    outputs.
+    """
+    stage = sampler.stage(pair, Phase.SCORES, 0, 1, 1)
+    usable, notes, runs = sampler.call(usable_scores_of, stage, scores)
+    sampler.advance(runs)
+    sampler.note(*notes)
+    keys = sampler.settled("scores", lambda: [[score.name, list(score.keys)] for score in usable])
+    by_name = {score.name: score for score in scores}
+    settled = tuple(replace(by_name[name], keys=tuple(each)) for name, each in keys)
+    return _with_scores(sampler, options, settled)
+
+
 def _with_scores(
     sampler: Sampler, options: AuditOptions, scores: tuple[Score, ...]
 ) -> AuditOptions:
@@ -512,37 +518,7 @@ def _restore(
     sampler.repeatable = again.repeatable
     if findings.test is not None:
         if not sampler.repeatable:
-            # fresh runs must fit the stored counts of the last stage
-            test = findings.test
-            event, stored = single_event(test.event), test.tally
-            one, zero = sampler.call(
-                sample_first_chunk,
-                sampler.stage(test.pair, Phase.TIMING, test.index, _FRESH_ROUNDS, _FRESH_ROUNDS),
-            )
-            if one is not None and zero is not None and stored.rounds:
-                (_, wrong0, right0), (_, right1, wrong1) = (
-                    (int((guess == 0).sum()), int((guess == 1).sum()), int((guess == -1).sum()))
-                    for guess in (event.guess(zero), event.guess(one))
-                )
-                from scipy.stats import hypergeom  # half a second, and few audits need it
-
-                rounds = len(one) + len(zero)
-                for fresh, known in (
-                    (right0 + right1, stored.correct),
-                    (wrong0 + wrong1, stored.wrong),
-                ):
-                    law = hypergeom(rounds + stored.rounds, fresh + known, rounds)
-                    if min(law.cdf(fresh), law.sf(fresh - 1)) < _ALARM_PROBABILITY / 4:
-                        raise ledger.changed_mechanism(
-                            f"{fresh:,} of {rounds:,} rounds run now are on one side of the event, "
-                            f"and {known:,} of {stored.rounds:,} stored ones: one mechanism gives "
-                            f"this with probability below {_ALARM_PROBABILITY:g}"
-                        )
-                sampler.note(
-                    f"the mechanism cannot repeat its outputs: {_FRESH_ROUNDS:,} rounds run now "
-                    f"fit the counts of the store (tested at error {_ALARM_PROBABILITY:g}), "
-                    "a small change of the mechanism would not be detected"
-                )
+            _require_same_frequencies(sampler, findings.test)
         findings = findings.on(findings.test.pair, sampler)
         yield findings
     try:
@@ -552,6 +528,35 @@ def _restore(
             f"store is damaged or edited, got {ledger.store.path}: {error}"
         ) from None
     return findings, probed
+
+
+def _require_same_frequencies(sampler: Sampler, test: EventTest) -> None:
+    """Raise InvalidArgument if fresh runs do not fit the stored counts of the last stage of a
+    test.
+    """
+    ledger, event, stored = sampler.ledger, single_event(test.event), test.tally
+    assert ledger is not None
+    stage = sampler.stage(test.pair, Phase.TIMING, test.index, _FRESH_ROUNDS, _FRESH_ROUNDS)
+    one, zero = sampler.call(sample_first_chunk, stage)
+    if one is None or zero is None or not stored.rounds:
+        return
+    from scipy.stats import hypergeom  # half a second, and few audits need it
+
+    rounds = len(one) + len(zero)
+    fresh = Segment([np.array([event.tabulate(one), event.tabulate(zero)])]).tally(event.directions)
+    for found, known in ((fresh.correct, stored.correct), (fresh.wrong, stored.wrong)):
+        law = hypergeom(rounds + stored.rounds, found + known, rounds)
+        if min(law.cdf(found), law.sf(found - 1)) < _ALARM_PROBABILITY / 4:
+            raise ledger.changed_mechanism(
+                f"{found:,} of {rounds:,} rounds run now are on one side of the event, "
+                f"and {known:,} of {stored.rounds:,} stored ones: one mechanism gives "
+                f"this with probability below {_ALARM_PROBABILITY:g}"
+            )
+    sampler.note(
+        f"the mechanism cannot repeat its outputs: {_FRESH_ROUNDS:,} rounds run now "
+        f"fit the counts of the store (tested at error {_ALARM_PROBABILITY:g}), "
+        "a small change of the mechanism would not be detected"
+    )
 
 
 def extension_totals(ledger: AuditLedger, longer: int) -> list[int]:

@@ -205,7 +205,7 @@ def validated_options(
             f"{short_repr(mechanism)}"
         )
     require_attributes(mechanism)
-    trials = require_integer("trials", trials, "audit", least=1000, most=10**12)
+    trials = require_integer("trials", trials, "audit", least=LEAST, most=MOST_TRIALS)
     require_probability("confidence", confidence, "audit")
     seed = require_integer("seed", seed, "audit", least=0)
     if require_positive("time_limit", time_limit, "audit") > 1e9:
@@ -251,6 +251,7 @@ def require_find(find: float | None, sequential: bool, extend_to: int | None) ->
 
 
 LEAST = 1000  # minimum number of runs that may be requested for an audit
+MOST_TRIALS = 10**12
 # minimum number of runs of an audit with a time budget: these certify gross violations only, such
 # as exceptions
 FEWEST = 100

@@ -477,7 +477,7 @@ def usable_scores_of(
     ]
     usable, notes = list[Score](), list[str]()
     for score in scores:
-        problems = {} if batches else {None: "there was no output to try it on"}
+        problems: dict[Key, str] = {} if batches else {None: "there was no output to try it on"}
         for raw in batches:
             for key, problem in _column_problems(score, raw).items():
                 problems[key] = problems.get(key) or problem

@@ -39,9 +39,13 @@ from itertools import accumulate, chain
 from typing import Any
 
 from dpwitness.auditors.audit.after_test import Counted, require_independent
-from dpwitness.auditors.audit.audit import MOST_TRIALS
 from dpwitness.auditors.audit.conclude import Findings, build_result
-from dpwitness.auditors.audit.options import MIN_RUNS_PER_PAIR, AuditOptions, validated_options
+from dpwitness.auditors.audit.options import (
+    MIN_RUNS_PER_PAIR,
+    MOST_TRIALS,
+    AuditOptions,
+    validated_options,
+)
 from dpwitness.auditors.audit.pair_choice import run_probes, select_pair
 from dpwitness.auditors.audit.probe import BothSides, ProbedPair
 from dpwitness.auditors.audit.result import AuditResult
