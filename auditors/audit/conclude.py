@@ -131,8 +131,8 @@ class Findings:
                 (EventTest.from_json(each, pairs, data["best"]) for each in data["tested"]), None
             ),
             extensions=data["extensions"],
-            trace=TraceEvidence.from_json(data["trace"]) if data.get("trace") else None,
-            causes=tuple(map(Cause.from_json, data.get("causes") or ())),
+            trace=data["trace"] and TraceEvidence.from_json(data["trace"]),
+            causes=tuple(map(Cause.from_json, data["causes"] or ())),
         )
 
 

@@ -1,7 +1,6 @@
 """Request of an audit: validated options, which the first steps of the audit complete; shares of
 its runs for probes, low bits, pilot, training and test, and of its error probability for interim
-looks; and the cost of a run, measured before an audit with a time budget and monitored during the
-audit.
+looks; and the cost of a run, measured before an audit with a time budget.
 """
 
 from __future__ import annotations

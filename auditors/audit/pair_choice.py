@@ -50,7 +50,6 @@ from dpwitness.auditors.traces.evidence import TraceEvidence
 from dpwitness.auditors.traces.first_look import Limits, worst_evidence, worst_pairs
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import MechanismFailed, Phase
-from dpwitness.auditors.workers.engine import outputs as outputs_of
 from dpwitness.auditors.workers.loading import constants_of
 from dpwitness.auditors.workers.rounds import is_builtin_mechanism
 from dpwitness.core.datasets.pairs import Pair
@@ -259,8 +258,7 @@ def _halve(
             stage = sampler.stage(pairs[k], Phase.PILOT, index, rounds, max(rounds // 4, least))
             began = time.monotonic()
             try:
-                segments = outputs_of(stage, sampler.executor, sampler.pace, ledger=sampler.ledger)
-                for found in segments:
+                for found in sampler.outputs(stage, recorded=False):
                     for sides in found.sides:
                         for key, side in zip(keys[k], sides, strict=True):
                             if side is not None and len(side):

@@ -160,11 +160,10 @@ class Sampler:
         """Return ``function(stage, *arguments)``, run on the executor."""
         return collect(self.executor.submit(function, stage, *arguments), stage, limit)
 
-    def outputs(self, stage: Stage) -> Iterator[Segment]:
-        """Yield the stage's segments with outputs, for training, and record them."""
-        return self._recorded(
-            stage, engine.outputs(stage, self.executor, self.pace, ledger=self.ledger)
-        )
+    def outputs(self, stage: Stage, *, recorded: bool = True) -> Iterator[Segment]:
+        """Yield the stage's segments with outputs, and record them unless they only rank pairs."""
+        segments = engine.outputs(stage, self.executor, self.pace, ledger=self.ledger)
+        return self._recorded(stage, segments) if recorded else segments
 
     def counts(self, stage: Stage, events: Sequence[Event], keep: int = 0) -> Iterator[Segment]:
         """Yield the stage's segments with the counts of events, and record them."""
@@ -293,13 +292,11 @@ class Sampler:
 
     def restore(self, data: Json) -> None:
         """Restore the records that `to_json` returned."""
-        self.done, self.planned, self.shared, self.seconds = (
-            data[name] for name in ("done", "planned", "shared", "seconds")
-        )
-        self.cpu_seconds = data.get("cpu_seconds", 0.0)
+        for name in ("done", "planned", "shared", "seconds", "cpu_seconds"):
+            setattr(self, name, data[name])
         self.notes, self.single = list(data["notes"]), set(data["single"])
         self.repeats.add(int(mark, 16) for mark in data["marks"])
-        self.seen = OutputComparison(*data.get("seen", ()))
+        self.seen = OutputComparison(*data["seen"])
 
 
 def measure_cost(sampler: Sampler, options: AuditOptions, pair: Pair) -> RunCost:

@@ -136,17 +136,12 @@ class ScoredOutputs:
 def concatenate(parts: Sequence[Outputs]) -> Outputs:
     """Return the outputs of several batches as one batch."""
     width = max(part.values.shape[1] for part in parts)
-    names: dict[float, str] = {}
-    texts: dict[float, tuple[TextColumns, ...]] = {}
-    for part in parts:
-        names.update(part.names)
-        texts.update(part.texts)
     signs = max(part.signs for part in parts)
     return Outputs(
         np.concatenate([part.matrix(width, structure=False) for part in parts]),
         np.concatenate([part.codes for part in parts]),
-        names,
-        texts,
+        {code: name for part in parts for code, name in part.names.items()},
+        {code: held for part in parts for code, held in part.texts.items()},
         frozenset().union(*(part.opaque for part in parts)),
         signs if all(part.signs == signs or part.values.shape[1] <= signs for part in parts) else 0,
     )
@@ -289,10 +284,11 @@ def _signs_correlate(
         np.sign(values - np.nanmedian(np.where(np.isfinite(values), values, 0.0), axis=0))
     )
     others = np.column_stack([signs, above_median])
-    means, counts = [], []
-    for part in (slice(None, ones), slice(ones, None)):
-        counts.append(np.maximum(np.abs(signs[part]).T @ np.abs(others[part]), 1.0))
-        means.append(signs[part].T @ others[part] / counts[-1])
+    sides = slice(None, ones), slice(ones, None)
+    counts = [np.maximum(np.abs(signs[part]).T @ np.abs(others[part]), 1.0) for part in sides]
+    means = [
+        signs[part].T @ others[part] / count for part, count in zip(sides, counts, strict=True)
+    ]
     spread = np.sqrt(1 / counts[0] + 1 / counts[1])
     return bool(
         (np.abs(means[0] - means[1]) > math.sqrt(9 + 2 * math.log(spread.size)) * spread).any()
