@@ -19,13 +19,11 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
-from dpwitness.auditors.audit.after_test import (
-    separate_causes,
-    suggest_categories,
-    suggest_wider_domain,
-)
+from dpwitness.auditors.audit.after_test import separate_causes
 from dpwitness.auditors.audit.conclude import Findings, build_result, conclude
 from dpwitness.auditors.audit.options import (
+    LEAST,
+    MOST_TRIALS,
     AuditOptions,
     Progress,
     require_find,
@@ -49,7 +47,6 @@ from dpwitness.auditors.audit.probe import (
     probe_pair,
     probe_pairs,
     sample_first_chunk,
-    train,
 )
 from dpwitness.auditors.audit.result import AuditResult, BitLevel
 from dpwitness.auditors.audit.sampler import (
@@ -57,10 +54,9 @@ from dpwitness.auditors.audit.sampler import (
     ScoredMechanism,
     fix_budget,
     replan,
-    runs_to_choose,
     usable_scores_of,
 )
-from dpwitness.auditors.audit.test import EventTest, SequentialTest, extend, run_test, single_event
+from dpwitness.auditors.audit.test import EventTest, begin_test, extend, run_test, single_event
 from dpwitness.auditors.events.event import Binned, Event
 from dpwitness.auditors.events.learning import Learned
 from dpwitness.auditors.events.outputs import Score, collect_scores
@@ -70,8 +66,7 @@ from dpwitness.auditors.witnesses.audit_records import AuditLedger, identity_of
 from dpwitness.auditors.witnesses.kinds import recompute_bounds
 from dpwitness.auditors.witnesses.store import Store, open_store
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.auditors.workers.engine import Phase
-from dpwitness.auditors.workers.pair_exercise import exercised
+from dpwitness.auditors.workers.engine import Phase, Segment
 from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain
@@ -87,7 +82,6 @@ from dpwitness.core.values.validation import (
 __all__ = ["TRIALS", "Progress", "audit", "confirm"]
 
 TRIALS = 1_000_000
-MOST_TRIALS = 10**12
 
 
 class OtherSettings(TypedDict, total=False):
@@ -285,50 +279,23 @@ def audit(
         seconds=seconds,
         clock=clock,
         announce=announce,
-        searched=None
-        if pair is not None
-        else getattr(mechanism, "domain", None)
-        if domain is None
-        else domain,
         find=require_find(find, bool(sequential), settings["extend_to"]),
         trace=bool(trace) and first_look().is_traceable(mechanism),
     )
+    if pair is None:
+        declared = getattr(mechanism, "domain", None)
+        options = replace(options, searched=declared if domain is None else domain)
     sampler = Sampler(options)
     pairs = audited_pairs(mechanism, pair, domain)
     sampler.note(*unverified_notes(pairs))
     for candidate in pairs:
         claim.on(candidate)  # raises if the claim does not cover the pair
     candidates = collect_scores(scores, mechanism, "audit")
-    total = settings["extend_to"]
-    if total is not None:
-        total = require_integer("extend_to", total, "audit", least=1000, most=10**12)
-        if store is None:
-            raise InvalidArgument(
-                "audit: extend_to needs the store of the audit that is extended, got "
-                f"extend_to={total} without one"
-            )
-    require_type(
-        "store",
-        store,
-        (str, PathLike, Store),
-        "be the path of a file, or an open Store",
-        "audit",
-        optional=True,
-    )
+    total = _validated_total(settings["extend_to"], store)
     if store is None:
         return conclude(sampler, options, _run(sampler, options, pairs, candidates, ()))
     with nullcontext(store) if isinstance(store, Store) else open_store(store) as opened:
-        identified: Json = {
-            "name": options.name,
-            "claim": claim.identity,
-            "seed": seed,
-            "confidence": confidence,
-            "stop": stop,
-            "bits": bool(bits),
-            **_budget_identity(sequential, trials, seconds, clock),
-            **({} if trace else {"trace": False}),
-            **({} if causes else {"causes": False}),
-        }
+        identified = _identity(options, bits=bool(bits), trace=bool(trace))
         sampler.ledger = AuditLedger(
             opened,
             identity_of(mechanism, options.target, pairs, candidates, **identified),
@@ -341,14 +308,47 @@ def audit(
         return conclude(sampler, options, _run(sampler, options, pairs, candidates, totals))
 
 
-def _budget_identity(sequential: bool, trials: int, seconds: float | None, clock: str) -> Json:
-    """Return the arguments on the budget that identify an audit in a store. A sequential audit may
-    be continued with another budget.
+def _validated_total(extend_to: int | None, store: object) -> int | None:
+    """Return the number of runs to which an audit in a store is extended. Raise InvalidArgument if
+    it is invalid, or the store is.
     """
-    if sequential:
-        return {"sequential": True}
-    fixed = {"trials": trials if seconds is None else None, "seconds": seconds}
-    return fixed if clock == "wall" else {**fixed, "clock": clock}
+    kinds = str, PathLike, Store
+    require_type(
+        "store", store, kinds, "be the path of a file, or an open Store", "audit", optional=True
+    )
+    if extend_to is None:
+        return None
+    if store is None:
+        raise InvalidArgument(
+            "audit: extend_to needs the store of the audit that is extended, got "
+            f"extend_to={extend_to} without one"
+        )
+    return require_integer("extend_to", extend_to, "audit", least=LEAST, most=MOST_TRIALS)
+
+
+def _identity(options: AuditOptions, *, bits: bool, trace: bool) -> Json:
+    """Return the arguments that identify an audit in a store. A sequential audit may be continued
+    with another budget.
+    """
+    budget: Json = {"sequential": True}
+    if options.find is None:
+        budget = {
+            "trials": options.trials if options.seconds is None else None,
+            "seconds": options.seconds,
+        }
+        if options.clock != "wall":
+            budget["clock"] = options.clock
+    optional = {"trace": trace, "causes": options.causes}
+    return {
+        "name": options.name,
+        "claim": options.claim.identity,
+        "seed": options.seed,
+        "confidence": options.confidence,
+        "stop": options.stop,
+        "bits": bits,
+        **budget,
+        **{name: False for name, wanted in optional.items() if not wanted},
+    }
 
 
 def confirm(
@@ -404,43 +404,31 @@ def _run(
 
     Yields the findings after each change. A sequential audit stores its facts and counts only.
     """
-    if scores:  # the usable ones are added to the outputs
-        usable, notes, runs = sampler.call(
-            usable_scores_of, sampler.stage(pairs[0], Phase.SCORES, 0, 1, 1), scores
-        )
-        sampler.advance(runs)
-        sampler.note(*notes)
-        by_name = {score.name: score for score in scores}
-        keys = sampler.settled(
-            "scores", lambda: [[score.name, list(score.keys)] for score in usable]
-        )
-        options = _with_scores(
-            sampler, options, tuple(replace(by_name[name], keys=tuple(each)) for name, each in keys)
-        )
+    if scores:
+        options = _with_usable_scores(sampler, options, pairs[0], scores)
     yield Findings(options)
     pairs = with_suggested_pairs(sampler, options, pairs)
-    ends = {} if sampler.ledger is None else sampler.ledger.values("end ")
-    known = [number for number in range(len(totals) + 1) if f"end {number}" in ends]
+    ledger = sampler.ledger
+    ends = {} if ledger is None else ledger.values("end ")
+    known = [ends[key] for key in (f"end {k}" for k in range(len(totals) + 1)) if key in ends]
     if known:
-        findings, probed = yield from _restore(sampler, options, pairs, ends[f"end {known[-1]}"])
-    for number in range(known[-1] + 1 if known else 0, len(totals) + 1):
-        if number == 0:
-            findings, probed = yield from _run_stages(sampler, options, pairs)
-        else:
-            test = findings.test
-            assert test is not None
-            if test.stopped:
-                sampler.note(
-                    "not extended: the violation was certified before the rounds were over"
-                )
-                break
-            for extended in extend(
-                sampler, findings.options, probed[test.index], test, number, totals[number - 1]
-            ):
-                findings = replace(findings, test=extended, extensions=number)
-                yield findings
-        if sampler.ledger is not None and options.find is None:
-            sampler.ledger.end(findings.extensions, sampler.to_json() | findings.to_json(pairs))
+        findings, probed = yield from _restore(sampler, options, pairs, known[-1])
+    else:
+        findings, probed = yield from _run_stages(sampler, options, pairs)
+        if ledger is not None and options.find is None:
+            ledger.end(0, sampler.to_json() | findings.to_json(pairs))
+    begun = findings.extensions
+    for number, total in enumerate(totals[begun:], start=begun + 1):
+        test = findings.test
+        assert test is not None and ledger is not None
+        if test.stopped:
+            sampler.note("not extended: the violation was certified before the rounds were over")
+            break
+        where = probed[test.index]
+        for extended in extend(sampler, findings.options, where, test, number, total):
+            findings = replace(findings, test=extended, extensions=number)
+            yield findings
+        ledger.end(number, sampler.to_json() | findings.to_json(pairs))
 
 
 def _run_stages(
@@ -452,14 +440,9 @@ def _run_stages(
     A sequential audit chooses a pair from few rounds, and tests the pair until a violation is
     certified or excluded.
     """
-    sequential = options.find is not None
-    if sequential:
-        sampler.planned = runs_to_choose(sampler, options, pairs)
-    else:
-        options = fix_budget(sampler, options, pairs)
+    options = fix_budget(sampler, options, pairs)
     options, probed = run_probes(sampler, options, pairs)
-    findings = Findings(options)
-    known: Known = {}
+    findings, known = Findings(options), Known()
     if options.bits:
         yield replace(findings, bit_level=BitLevel(Verdict.NOT_REFUTED, 0.0))
         bit_level, known = audit_low_bits(sampler, options, probed)
@@ -467,42 +450,38 @@ def _run_stages(
         yield findings
     head = traced_pairs(sampler, options, [each.pair for each in probed], "probed")
     selected, outputs, scores = select_pair(sampler, options, probed, head, known)
-    if not sequential:
-        replan(sampler, options, selected.index)
+    replan(sampler, options, selected.index)
     traced, shift = trace_evidence(sampler, options, selected.pair, [probed[k].pair for k in head])
     options = replace(options, shift=shift)
     findings = replace(findings, options=options, pairs=scores, trace=traced)
     findings = findings.on(selected.pair, sampler)
     yield findings
-    tests: Iterator[EventTest]
-    if sequential:
-        test = SequentialTest(
-            sampler, findings.options, selected, outputs or [selected.probe.sides]
-        )
-        tests, trained = test.run(), test.training_sides
-    else:
-        training = train(sampler, findings.options, selected, outputs)
-        tests = run_test(sampler, findings.options, selected, training)
-        trained = list(training.outputs)
+    tests, trained = begin_test(sampler, findings.options, selected, outputs)
     for tested in tests:
         findings = replace(findings, test=tested)
         yield findings
-    if sequential:
-        sampler.planned = sampler.done
     if options.causes and findings.refuted:
         yield replace(findings, causes=())
         causes = separate_causes(sampler, findings.options, selected, trained)
         findings = replace(findings, causes=causes)
         yield findings
-    if sequential:
-        sampler.planned = sampler.done
-    elif options.searched is not None:
-        parts = findings.test.parts if findings.test else ()
-        tried = max(1, len(findings.pairs))
-        if exercised(findings.options.claim, parts, sampler.seen, tried)[0] is False:
-            suggest_wider_domain(sampler, options.searched)
-        suggest_categories(sampler, options.searched, outputs or [selected.probe.sides])
     return findings, probed
+
+
+def _with_usable_scores(
+    sampler: Sampler, options: AuditOptions, pair: Pair, scores: Sequence[Score]
+) -> AuditOptions:
+    """Try the scores on a few runs, and make the mechanism return the usable ones with its
+    outputs.
+    """
+    stage = sampler.stage(pair, Phase.SCORES, 0, 1, 1)
+    usable, notes, runs = sampler.call(usable_scores_of, stage, scores)
+    sampler.advance(runs)
+    sampler.note(*notes)
+    keys = sampler.settled("scores", lambda: [[score.name, list(score.keys)] for score in usable])
+    by_name = {score.name: score for score in scores}
+    settled = tuple(replace(by_name[name], keys=tuple(each)) for name, each in keys)
+    return _with_scores(sampler, options, settled)
 
 
 def _with_scores(
@@ -539,37 +518,7 @@ def _restore(
     sampler.repeatable = again.repeatable
     if findings.test is not None:
         if not sampler.repeatable:
-            # fresh runs must fit the stored counts of the last stage
-            test = findings.test
-            event, stored = single_event(test.event), test.tally
-            one, zero = sampler.call(
-                sample_first_chunk,
-                sampler.stage(test.pair, Phase.TIMING, test.index, _FRESH_ROUNDS, _FRESH_ROUNDS),
-            )
-            if one is not None and zero is not None and stored.rounds:
-                (_, wrong0, right0), (_, right1, wrong1) = (
-                    (int((guess == 0).sum()), int((guess == 1).sum()), int((guess == -1).sum()))
-                    for guess in (event.guess(zero), event.guess(one))
-                )
-                from scipy.stats import hypergeom  # half a second, and few audits need it
-
-                rounds = len(one) + len(zero)
-                for fresh, known in (
-                    (right0 + right1, stored.correct),
-                    (wrong0 + wrong1, stored.wrong),
-                ):
-                    law = hypergeom(rounds + stored.rounds, fresh + known, rounds)
-                    if min(law.cdf(fresh), law.sf(fresh - 1)) < _ALARM_PROBABILITY / 4:
-                        raise ledger.changed_mechanism(
-                            f"{fresh:,} of {rounds:,} rounds run now are on one side of the event, "
-                            f"and {known:,} of {stored.rounds:,} stored ones: one mechanism gives "
-                            f"this with probability below {_ALARM_PROBABILITY:g}"
-                        )
-                sampler.note(
-                    f"the mechanism cannot repeat its outputs: {_FRESH_ROUNDS:,} rounds run now "
-                    f"fit the counts of the store (tested at error {_ALARM_PROBABILITY:g}), "
-                    "a small change of the mechanism would not be detected"
-                )
+            _require_same_frequencies(sampler, findings.test)
         findings = findings.on(findings.test.pair, sampler)
         yield findings
     try:
@@ -579,6 +528,35 @@ def _restore(
             f"store is damaged or edited, got {ledger.store.path}: {error}"
         ) from None
     return findings, probed
+
+
+def _require_same_frequencies(sampler: Sampler, test: EventTest) -> None:
+    """Raise InvalidArgument if fresh runs do not fit the stored counts of the last stage of a
+    test.
+    """
+    ledger, event, stored = sampler.ledger, single_event(test.event), test.tally
+    assert ledger is not None
+    stage = sampler.stage(test.pair, Phase.TIMING, test.index, _FRESH_ROUNDS, _FRESH_ROUNDS)
+    one, zero = sampler.call(sample_first_chunk, stage)
+    if one is None or zero is None or not stored.rounds:
+        return
+    from scipy.stats import hypergeom  # half a second, and few audits need it
+
+    rounds = len(one) + len(zero)
+    fresh = Segment([np.array([event.tabulate(one), event.tabulate(zero)])]).tally(event.directions)
+    for found, known in ((fresh.correct, stored.correct), (fresh.wrong, stored.wrong)):
+        law = hypergeom(rounds + stored.rounds, found + known, rounds)
+        if min(law.cdf(found), law.sf(found - 1)) < _ALARM_PROBABILITY / 4:
+            raise ledger.changed_mechanism(
+                f"{found:,} of {rounds:,} rounds run now are on one side of the event, "
+                f"and {known:,} of {stored.rounds:,} stored ones: one mechanism gives "
+                f"this with probability below {_ALARM_PROBABILITY:g}"
+            )
+    sampler.note(
+        f"the mechanism cannot repeat its outputs: {_FRESH_ROUNDS:,} rounds run now "
+        f"fit the counts of the store (tested at error {_ALARM_PROBABILITY:g}), "
+        "a small change of the mechanism would not be detected"
+    )
 
 
 def extension_totals(ledger: AuditLedger, longer: int) -> list[int]:

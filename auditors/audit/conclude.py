@@ -16,8 +16,8 @@ from typing import TypeVar
 import numpy as np
 
 from dpwitness.auditors.audit.after_test import Counted, require_independent
-from dpwitness.auditors.audit.options import EARLY_ALPHA, AuditOptions, cost_growth
-from dpwitness.auditors.audit.result import AuditResult, BitLevel, PairScore
+from dpwitness.auditors.audit.options import EARLY_ALPHA, AuditOptions
+from dpwitness.auditors.audit.result import REFUTED, AuditResult, BitLevel, PairScore
 from dpwitness.auditors.audit.sampler import Sampler
 from dpwitness.auditors.audit.test import EventTest
 from dpwitness.auditors.events.outputs import UNAUDITED_PREFIX
@@ -131,8 +131,8 @@ class Findings:
                 (EventTest.from_json(each, pairs, data["best"]) for each in data["tested"]), None
             ),
             extensions=data["extensions"],
-            trace=TraceEvidence.from_json(data["trace"]) if data.get("trace") else None,
-            causes=tuple(map(Cause.from_json, data.get("causes") or ())),
+            trace=data["trace"] and TraceEvidence.from_json(data["trace"]),
+            causes=tuple(map(Cause.from_json, data["causes"] or ())),
         )
 
 
@@ -249,9 +249,6 @@ def build_result(
     doubt: str = "",
 ) -> AuditResult:
     """Return the result of the findings; `doubt` is why a violation is not believed."""
-    # durations of segments are wall time: on a busy machine they grow while the CPU time does not
-    if sampler.request.clock == "wall":
-        sampler.note(*filter(None, [cost_growth(sampler.costs.values())]))
     options, test, trace = findings.options, findings.test, findings.trace
     guess = guess_of(options.mechanism)
     base = AuditResult(
@@ -280,81 +277,19 @@ def build_result(
     verdict, notes, moved = _judge(sampler, findings, test, interrupted, failure)
     if verdict is Verdict.VIOLATED and guess:
         verdict, notes = Verdict.SUSPECT, [f"not confirmed: {guess}", *notes]
+    # part of alpha that the plan and all extensions have spent
+    share = shares_spent(findings.extensions)
+    level = equivalent_level(test.alpha) if test.sequential else test.alpha * (1 - EARLY_ALPHA)
     return replace(
-        _with_bounds(base, test, shares_spent(findings.extensions), options.alpha),
+        base,
         verdict=verdict,
         exercised=moved,
         notes=tuple(notes),
         causes=tuple(_suspected(each, guess) for each in findings.causes or ()),
-    )
-
-
-def _judge(
-    sampler: Sampler, findings: Findings, test: EventTest, interrupted: bool, failure: str
-) -> tuple[Verdict, list[str], bool | None]:
-    """Return the verdict on the values, the notes of the result, and whether the pair exercises the
-    mechanism (None if this is unknown).
-    """
-    claim, trace = findings.options.claim, findings.trace
-    refuted = test.lower > claim.parameter
-    verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
-    notes = sorted(sampler.notes, key=lambda note: not note.startswith(UNAUDITED_PREFIX))
-    if not refuted and notes and notes[0].startswith(UNAUDITED_PREFIX):
-        verdict = Verdict.INCONCLUSIVE
-    if interrupted and not failure and test.sequential:
-        notes.append(
-            f"stopped by the user after {sampler.done} runs, which a sequential audit allows"
-        )
-        interrupted = False
-    if interrupted or failure:
-        verdict = Verdict.INCONCLUSIVE if interrupted else Verdict.ERROR
-        notes.insert(
-            0,
-            failure
-            or f"interrupted after {sampler.done} of {sampler.planned} runs; the bound is from "
-            "the last completed interim look",
-        )
-        if refuted:
-            notes.insert(
-                1, f"a violation had been certified by then: {claim.symbol} > {test.lower:.4g}"
-            )
-    moved, reason = _exercise(sampler, findings, test, bool(interrupted or failure))
-    if moved is False:
-        verdict = Verdict.INCONCLUSIVE
-        notes = sorted([reason, *notes], key=lambda note: not note.startswith(_FORKS))
-    elif reason:
-        notes.append(reason)
-    if not refuted and not failure and trace is not None and trace.contradicts:
-        verdict = Verdict.INCONCLUSIVE
-        notes.insert(0, trace.headline(claim))
-    return verdict, notes, moved
-
-
-def _exercise(
-    sampler: Sampler, findings: Findings, test: EventTest, early: bool
-) -> tuple[bool | None, str]:
-    """Return whether the pair exercises the mechanism, or None if this is unknown or the test ended
-    early; and a note if the outputs on both datasets look the same.
-    """
-    claim, level = findings.options.claim, findings.bit_level
-    if test.lower > claim.parameter or (level is not None and level.epsilon_lower > 0):
-        return True, ""
-    if early:
-        return None, ""
-    return exercised(claim, test.parts, sampler.seen, max(1, len(findings.pairs)))
-
-
-def _with_bounds(base: AuditResult, test: EventTest, share: float, alpha: float) -> AuditResult:
-    """Return the result with the bounds and counts of its test; `share` is the part of `alpha` that
-    the plan and all extensions have spent.
-    """
-    level = equivalent_level(test.alpha) if test.sequential else test.alpha * (1 - EARLY_ALPHA)
-    return replace(
-        base,
         epsilon_lower=test.epsilon,
         parameter_lower=test.lower,
         p_value=min(1.0, test.p_value * share),
-        confidence=1 - share * alpha if share > 1 else base.confidence,
+        confidence=1 - share * options.alpha if share > 1 else base.confidence,
         detectable=detectable(base.claim, test.law, test.planned, level)
         if test.tally.rounds
         else math.inf,
@@ -368,6 +303,49 @@ def _with_bounds(base: AuditResult, test: EventTest, share: float, alpha: float)
         looks=test.looks,
         picture=test.picture,
     )
+
+
+def _judge(
+    sampler: Sampler, findings: Findings, test: EventTest, interrupted: bool, failure: str
+) -> tuple[Verdict, list[str], bool | None]:
+    """Return the verdict on the values, the notes of the result, and whether the pair exercises the
+    mechanism (None if this is unknown).
+    """
+    claim, trace, level = findings.options.claim, findings.trace, findings.bit_level
+    refuted, early = test.lower > claim.parameter, failure
+    verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
+    notes = sorted(sampler.notes, key=lambda note: not note.startswith(UNAUDITED_PREFIX))
+    if not refuted and notes and notes[0].startswith(UNAUDITED_PREFIX):
+        verdict = Verdict.INCONCLUSIVE
+    if interrupted and not failure:
+        if test.sequential:
+            notes.append(
+                f"stopped by the user after {sampler.done} runs, which a sequential audit allows"
+            )
+        else:
+            early = (
+                f"interrupted after {sampler.done} of {sampler.planned} runs; the bound is from "
+                "the last completed interim look"
+            )
+    moved, reason = None, ""
+    if refuted or (level is not None and level.epsilon_lower > 0):
+        moved = True
+    elif not early:
+        pairs = max(1, len(findings.pairs))
+        moved, reason = exercised(claim, test.parts, sampler.seen, pairs)
+    if early:
+        verdict = Verdict.ERROR if failure else Verdict.INCONCLUSIVE
+        shown = f"a violation had been certified by then: {claim.symbol} > {test.lower:.4g}"
+        notes[:0] = [early, shown] if refuted else [early]
+    if moved is False:
+        verdict = Verdict.INCONCLUSIVE
+        notes = sorted([reason, *notes], key=lambda note: not note.startswith(_FORKS))
+    elif reason:
+        notes.append(reason)
+    if not refuted and not failure and trace is not None and trace.contradicts:
+        verdict = Verdict.INCONCLUSIVE
+        notes.insert(0, trace.headline(claim))
+    return verdict, notes, moved
 
 
 def guess_of(mechanism: object) -> str:
@@ -388,9 +366,6 @@ def _suspected(found: _Found, guess: str) -> _Found:
     return replace(found, verdict=Verdict.SUSPECT) if suspect else found
 
 
-_REFUTED = (Verdict.VIOLATED, Verdict.SUSPECT)
-
-
 def checked_by_kernel(result: AuditResult) -> AuditResult:
     """Return the result, with the verdict ERROR at each level whose violation the kernel refuses.
 
@@ -398,7 +373,7 @@ def checked_by_kernel(result: AuditResult) -> AuditResult:
     claim by less than the margin of the kernel's rounding becomes NOT_REFUTED.
     """
     level, basis = result.bit_level, result.basis
-    if result.verdict in _REFUTED and basis is not None:
+    if result.verdict in REFUTED and basis is not None:
         if any(part.prior is not None for part in basis.parts):
             problem = (
                 "the kernel does not know sequential tests: the verdict rests on the program alone"
@@ -438,7 +413,7 @@ def checked_by_kernel(result: AuditResult) -> AuditResult:
                 f"{parameter:.9g}, but the kernel refuses its counts: {problem}; please report this"
             )
             result = replace(result, verdict=Verdict.ERROR, notes=(why, *result.notes))
-    if level is not None and level.verdict in _REFUTED and level.tally is not None:
+    if level is not None and level.verdict in REFUTED and level.tally is not None:
         why = kernel_problem(
             result.claim,
             "bit",
@@ -459,7 +434,7 @@ def _checked_cause(cause: Cause, result: AuditResult) -> Cause:
     """Return the cause, with the verdict ERROR if the kernel refuses its counts. The kernel does
     not check the discount of the bound.
     """
-    if cause.verdict not in _REFUTED or cause.tally is None:
+    if cause.verdict not in REFUTED or cause.tally is None:
         return cause
     alpha = error_of_counts(cause.alpha, cause.within)
     problem = kernel_problem(

@@ -67,19 +67,9 @@ from dpwitness.core.values.wording import number as as_number
 
 def _facts(result: Json) -> Facts:
     symbol = str(result.get("parameter", "epsilon"))
-    facts = claim_facts(result)
-    if result.get("verdict") != Verdict.ERROR.value:
-        facts += [
-            Fact("certified", _describe_certified(result, symbol)),
-            Fact("of the best possible", _describe_share_of_limit(result)),
-            Fact(
-                "smallest violation of this event's kind that would have been found",
-                _describe_detectable(result, symbol),
-            ),
-            Fact("how sure", _describe_confidence(result)),
-        ]
     return [
-        *facts,
+        *claim_facts(result),
+        *([] if result.get("verdict") == Verdict.ERROR.value else _bound_facts(result, symbol)),
         Fact("budget", _describe_budget(result)),
         Fact("exact privacy loss", _describe_enclosure(result, symbol)),
         *pair_facts(result),
@@ -94,6 +84,54 @@ def _facts(result: Json) -> Facts:
     ]
 
 
+def _bound_facts(result: Json, symbol: str) -> Facts:
+    """Return what the audit certifies, how much of the limit this is, what it would have found, and
+    with which confidence.
+    """
+    claim = claim_of(result)
+    lower, limit, detectable, confidence, p = (
+        as_number(result.get(key))
+        for key in ("parameter_lower", "limit", "detectable", "confidence", "p_value")
+    )
+
+    def times(parameter: float | None) -> str:
+        """Return how many times the claim's parameter this is; empty if unknown or infinite."""
+        if claim is None or parameter is None or math.isinf(parameter):
+            return ""
+        return f"{figure(parameter / claim.parameter)} times the claim"
+
+    certified = [beyond(symbol, result.get("parameter_lower"))]
+    if symbol != "epsilon":
+        certified.append(f"{beyond('epsilon', result.get('epsilon_lower'))} at delta = 0")
+    share = "the limit is unknown: it needs the exact law of the privacy loss"
+    if limit and lower is not None:
+        share = (
+            f"{figure(lower)} / {figure(limit)} = {lower / limit:.1%} of the limit: the median of "
+            "what the best possible test certifies at this number of trials"
+        )
+    smallest, sure = "", []
+    if detectable is not None:
+        multiple = f" ({times(detectable)})" if claim else ""
+        smallest = (
+            "none: the guesses were too few at this budget; raise the number of trials"
+            if math.isinf(detectable)
+            else f"{symbol} = {figure(detectable)}{multiple}, with probability 0.9"
+        )
+    if confidence is not None:
+        sure.append(
+            f"confidence {confidence:.12g}: the certified bound is too high with probability at "
+            f"most {1 - confidence:.6g}"
+        )
+        if p is not None:
+            sure.append(f"p {p_value(p)}, corrected for all interim looks and all pairs")
+    return [
+        Fact("certified", "; ".join(filter(None, [*certified, times(lower)]))),
+        Fact("of the best possible", share),
+        Fact("smallest violation of this event's kind that would have been found", smallest),
+        Fact("how sure", "; ".join(sure)),
+    ]
+
+
 def _describe_enclosure(result: Json, symbol: str) -> str:
     """Return the white-box enclosure that a suite adds to a black-box result."""
     found = result.get("enclosure")
@@ -102,54 +140,10 @@ def _describe_enclosure(result: Json, symbol: str) -> str:
     return f"{symbol} in {enclosure(found)}: {found['route']}; upper end: {found['upper_end']}"
 
 
-def _describe_certified(result: Json, symbol: str) -> str:
-    words = beyond(symbol, result.get("parameter_lower"))
-    if symbol != "epsilon":
-        words += f"; {beyond('epsilon', result.get('epsilon_lower'))} at delta = 0"
-    claim, least = claim_of(result), as_number(result.get("parameter_lower"))
-    if claim is None or least is None or math.isinf(least):
-        return words
-    return f"{words}; {figure(least / claim.parameter)} times the claim"
-
-
-def _describe_share_of_limit(result: Json) -> str:
-    limit, least = as_number(result.get("limit")), as_number(result.get("parameter_lower"))
-    if not limit or least is None:
-        return "the limit is unknown: it needs the exact law of the privacy loss"
-    return (
-        f"{figure(least)} / {figure(limit)} = {least / limit:.1%} of the limit: the median of what "
-        "the best possible test certifies at this number of trials"
-    )
-
-
-def _describe_detectable(result: Json, symbol: str) -> str:
-    found, claim = as_number(result.get("detectable")), claim_of(result)
-    if found is None:
-        return ""
-    if math.isinf(found):
-        return "none: the guesses were too few at this budget; raise the number of trials"
-    times = f" ({figure(found / claim.parameter)} times the claim)" if claim else ""
-    return f"{symbol} = {figure(found)}{times}, with probability 0.9"
-
-
-def _describe_confidence(result: Json) -> str:
-    confidence, p = as_number(result.get("confidence")), as_number(result.get("p_value"))
-    if confidence is None:
-        return ""
-    words = (
-        f"confidence {confidence:.12g}: the certified bound is too high with probability at most "
-        f"{1 - confidence:.6g}"
-    )
-    if p is None:
-        return words
-    return f"{words}; p {p_value(p)}, corrected for all interim looks and all pairs"
-
-
 def _describe_budget(result: Json) -> str:
     total, allowed = as_number(result.get("trials")), as_number(result.get("requested"))
-    words = f"{count(total)} runs of the mechanism"
-    differ = total is not None and allowed is not None and allowed != total
-    return f"{words} of {count(allowed)} allowed" if differ else words
+    more = "" if None in (total, allowed) or allowed == total else f" of {count(allowed)} allowed"
+    return f"{count(total)} runs of the mechanism{more}"
 
 
 def _describe_tally(tally: dict[str, int] | None) -> str:
@@ -170,14 +164,8 @@ def _describe_tallies(result: Json) -> str:
     """
     own = _describe_tally(result.get("tally"))
     earlier = [_describe_tally(stage) for stage in (result.get("stages") or [])[:-1]]
-    if not earlier:
-        return own
-    return "; ".join(
-        [
-            f"{own}, for the event above",
-            *(f"before it, for an earlier event: {words}" for words in earlier),
-        ]
-    )
+    more = [f"before it, for an earlier event: {words}" for words in earlier]
+    return "; ".join([f"{own}, for the event above", *more]) if more else own
 
 
 def _describe_bit_level(result: Json) -> str:

@@ -1,14 +1,13 @@
 """Request of an audit: validated options, which the first steps of the audit complete; shares of
 its runs for probes, low bits, pilot, training and test, and of its error probability for interim
-looks; and the cost of a run, measured before an audit with a time budget and monitored during the
-audit.
+looks; and the cost of a run, measured before an audit with a time budget.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, wait
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +18,7 @@ from dpwitness.auditors.events.learning import expected_certificate, learn
 from dpwitness.auditors.events.outputs import Outputs, Score
 from dpwitness.auditors.workers.engine import (
     CLOCKS,
+    Sides,
     Stage,
     collect,
     has_cpu_clock,
@@ -53,7 +53,7 @@ LOOKS = (1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 # share of alpha for all looks but the last together: early looks detect gross violations only
 EARLY_ALPHA = 0.05
 # share of alpha for each look before the last, and for one look before the test: at the end of the
-# first event's test if the budget is small, otherwise during the training (`probe.EarlyLook`)
+# first event's test if the budget is small, otherwise during the training
 LOOK_ALPHA_SHARE = EARLY_ALPHA / len(LOOKS)
 LOOK_SHARES = {look: LOOK_ALPHA_SHARE if look < 1 else 1 - EARLY_ALPHA for look in LOOKS}
 # rounds that train the event of the look during the training, and rounds that test it
@@ -204,7 +204,7 @@ def validated_options(
             f"{short_repr(mechanism)}"
         )
     require_attributes(mechanism)
-    trials = require_integer("trials", trials, "audit", least=1000, most=10**12)
+    trials = require_integer("trials", trials, "audit", least=LEAST, most=MOST_TRIALS)
     require_probability("confidence", confidence, "audit")
     seed = require_integer("seed", seed, "audit", least=0)
     if require_positive("time_limit", time_limit, "audit") > 1e9:
@@ -250,6 +250,7 @@ def require_find(find: float | None, sequential: bool, extend_to: int | None) ->
 
 
 LEAST = 1000  # minimum number of runs that may be requested for an audit
+MOST_TRIALS = 10**12
 # minimum number of runs of an audit with a time budget: these certify gross violations only, such
 # as exceptions
 FEWEST = 100
@@ -378,6 +379,23 @@ def price(
     )
 
 
+def _time_batch(
+    stage: Stage, size: int, workers: int, executor: Executor, clock: str
+) -> tuple[Sides, float, float]:
+    """Run a batch of `size` rounds on each worker. Return the outputs of the first worker, the
+    duration on the clock, and the duration in wall time.
+    """
+    now, waited = read_clock(clock), read_clock("wall")
+    batch = replace(stage, rounds=size * workers)
+    started, since = now(), waited()
+    futures = [executor.submit(batch.sample, index) for index in range(workers)]
+    try:
+        results = [collect(future, batch) for future in futures]
+    finally:  # workers must not be closed while a worker is about to start
+        wait(futures, timeout=batch.time_limit)
+    return results[0], now() - started, waited() - since
+
+
 def _time_batches(
     stage: Callable[[int], Stage],
     executor: Executor,
@@ -388,24 +406,18 @@ def _time_batches(
     """Return the outputs of the last timed batch of each dataset, the seconds per run in this
     batch, and the number of runs of all batches.
     """
-    now, waited = read_clock(clock), read_clock("wall")
     min_duration = 0.05 if seconds is None else min(max(0.02 * seconds, 0.02), 0.5)
     # for a further batch, which measures the fixed cost of a batch
     extra_seconds = 3.0 if seconds is None else 0.1 * seconds
     max_size = stage(_MAX_BATCH).chunk
     runs, size, single, duration = 0, 1, False, 0.0
     while True:
-        batch = replace(stage(size), rounds=size * workers, single=single)
-        started, since = now(), waited()
-        futures = [executor.submit(batch.sample, index) for index in range(workers)]
-        try:
-            results = [collect(future, batch) for future in futures]
-        finally:  # workers must not be closed while a worker is about to start
-            wait(futures, timeout=batch.time_limit)
-        previous_duration, duration = duration, now() - started
+        previous_duration = duration
+        batch = replace(stage(size), single=single)
+        sides, duration, waited = _time_batch(batch, size, workers, executor, clock)
         runs += size * workers
-        # a batch raised: from here on, one run at a time
-        if any(side is None for side in results[0]):
+        outputs = [side for side in sides if side is not None]
+        if len(outputs) < 2:  # a batch raised: from here on, one run at a time
             single = True
             continue
         # four times the runs in less than three times the time: the fixed cost of a batch
@@ -417,16 +429,15 @@ def _time_batches(
             and 4 * duration < extra_seconds
         )
         # a mechanism that waits costs no CPU time
-        idle = waited() - since > _IDLE_FACTOR * min_duration and duration <= min_duration
+        idle = waited > _IDLE_FACTOR * min_duration and duration <= min_duration
+        long_enough = duration > min_duration or size >= max_size
+        done = idle or (long_enough and not fixed_cost_dominates)
         if size == 1:
             # The first call may load libraries and compile code, so that its duration is used only
             # if it is too slow to time again.
             done = duration > (10.0 if seconds is None else seconds)
-        else:
-            long_enough = duration > min_duration or size >= max_size
-            done = idle or (long_enough and not fixed_cost_dominates)
         if done:
-            return list(results[0]), duration / (size * workers), runs
+            return outputs, duration / (size * workers), runs
         size = min(4 * size, max_size)
 
 
@@ -465,27 +476,16 @@ def _cost_on(
     """Return the duration of a run on a pair, from a batch that takes at least `limit` seconds; 0
     if the mechanism fails.
     """
-    now, waited, size, single, most = (
-        read_clock(clock),
-        read_clock("wall"),
-        1,
-        False,
-        stage(_MAX_BATCH).chunk,
-    )
+    size, single, most = 1, False, stage(_MAX_BATCH).chunk
     while True:
-        batch = replace(stage(size), pair=pair, rounds=size, single=single)
-        started, since = now(), waited()
-        future = executor.submit(batch.sample, 0)
+        batch = replace(stage(size), pair=pair, single=single)
         try:
-            sides = collect(future, batch)
+            sides, duration, waited = _time_batch(batch, size, 1, executor, clock)
         except MechanismFailed:
             return 0.0
-        finally:
-            wait([future], timeout=batch.time_limit)
-        duration = now() - started
         if any(side is None for side in sides):  # a run raised: from here on, one run at a time
             single = True
-        elif duration >= limit or size >= most or waited() - since > _IDLE_FACTOR * limit:
+        elif duration >= limit or size >= most or waited > _IDLE_FACTOR * limit:
             return duration / size
         else:
             size = min(4 * size, most)
@@ -563,25 +563,3 @@ def format_duration(seconds: float) -> str:
         return f"{seconds:.2g} s" if seconds < 99.5 else f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def cost_growth(segments: Iterable[Sequence[tuple[float, int]]]) -> str:
-    """Return a note if the cost of a run grew during the audit, otherwise an empty string.
-
-    Each series holds the seconds and rounds of the segments of one kind, in order: those of a pair,
-    a chunk size and a mode (single runs or batches). The cost grew if nearly all of the last
-    segments cost far more per run than nearly all of the first segments.
-    """
-    note = ""
-    for series in segments:
-        quarter, costs = len(series) // 4, np.array([each[0] / each[1] for each in series])
-        if quarter < 2 or sum(seconds for seconds, _ in series) < 0.2:
-            continue
-        first, last = costs[:quarter], costs[-quarter:]
-        if np.quantile(last, 0.1) > 1.5 * np.quantile(first, 0.9):
-            cost = [format_duration(float(np.median(part))) for part in (first, last)]
-            note = (
-                f"the cost of a run grew from {cost[0]} to {cost[1]} during the audit: the "
-                "mechanism, or its library, keeps state"
-            )
-    return note

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -44,7 +44,8 @@ from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.learning import expected_certificate, learn_float_bits
 from dpwitness.auditors.events.outputs import Outputs, concatenate
 from dpwitness.auditors.search.coupled import FEWEST_PAIRS, MOST_PAIRS, coupled_pairs
-from dpwitness.auditors.statistics.certificate import Tally, certified
+from dpwitness.auditors.statistics.certificate import Part, Tally
+from dpwitness.auditors.statistics.combination import combined_bound
 from dpwitness.auditors.traces.evidence import FirstLook, Limits, TraceEvidence
 from dpwitness.auditors.witnesses.kinds import kind_named
 from dpwitness.auditors.witnesses.verdicts import Verdict
@@ -246,10 +247,12 @@ def _halve(
     """Return the best `most` pairs among `left`, best first: each look keeps at least half of its
     pairs. A pair on which the mechanism fails is left out, with a note.
     """
-    if most < 1 or not left:
-        return []
     outputs: dict[str, list[Outputs]] = {}  # of all looks so far, by dataset
-    keys: dict[int, tuple[str, str]] = {}  # of the datasets of each pair
+    keys = {  # of the datasets of each pair
+        k: (json.dumps(as_json["d1"]), json.dumps(as_json["d0"]))
+        for k in left
+        for as_json in [pairs[k].to_json()]
+    }
     lost = 0.0  # seconds of looks that failed
     looks = max(1, math.ceil(math.log2(len(left) / most)))
     share, least = _look_size(sampler.planned)
@@ -259,14 +262,11 @@ def _halve(
         rounds = int(min(max(budget / len(left), least), 512))
         usable: list[int] = []
         for k in left:
-            if k not in keys:
-                as_json = pairs[k].to_json()
-                keys[k] = (json.dumps(as_json["d1"]), json.dumps(as_json["d0"]))
             index = (look + 1) * _LOOK_SPACING + k % _LOOK_SPACING
             stage = sampler.stage(pairs[k], Phase.PILOT, index, rounds, max(rounds // 4, least))
             began = time.monotonic()
             try:
-                for found in sampler.outputs(stage):
+                for found in sampler.outputs(stage, recorded=False):
                     for sides in found.sides:
                         for key, side in zip(keys[k], sides, strict=True):
                             if side is not None and len(side):
@@ -286,9 +286,8 @@ def _halve(
             {k: options.claim.on(pairs[k]).parameter for k in usable},
             options.claim.parameter,
         )
-        left = sorted(usable, key=lambda k: -scores[k])[
-            : max(most, -(-len(left) // 2)) if look < looks - 1 else most
-        ]
+        kept = max(most, -(-len(left) // 2)) if look < looks - 1 else most
+        left = sorted(usable, key=lambda k: -scores[k])[:kept]
     return left
 
 
@@ -396,7 +395,7 @@ _FINALISTS = 5  # number of pairs in the second look, unless the first look has 
 # a third
 _FEW_ROUNDS = 1000
 
-Known = Mapping[int, Sequence[BothSides]]  # outputs of each pair
+Known = dict[int, Sequence[BothSides]]  # outputs of each pair
 
 
 def select_pair(
@@ -463,19 +462,15 @@ def audit_low_bits(
     pair = pairs[index].pair
     event = sampler.fixed(Phase.BIT_TEST, index, event)
     stage = sampler.stage(pair, Phase.BIT_TEST, index, rounds, chunk_size(rounds, options.width))
-    tally, lost = Tally(0, 0, 0, event.directions), 0
+    part = Part(Tally(0, 0, 0, event.directions))
     for found in sampler.counts(stage, [event]):
-        tally += found.tally(event.directions)
-        lost += found.lost
-        sampler.record(stage, found)
+        part = part.plus(found.tally(event.directions), found.lost)
     sampler.check_calls(stage)
-    counts = (tally.correct, tally.wrong, tally.rounds, options.alpha, tally.directions, lost)
     promise = options.claim.on(pair)
-    refuted = float(certified(promise, *counts)) > promise.parameter
+    refuted = combined_bound(promise, [part], options.alpha) > promise.parameter
     verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
-    return BitLevel(
-        verdict, float(certified(claim, *counts)), pair, event, tally, options.alpha, lost
-    ), known
+    lower = combined_bound(claim, [part], options.alpha)
+    return BitLevel(verdict, lower, pair, event, part.tally, options.alpha, part.lost), known
 
 
 def _rank(

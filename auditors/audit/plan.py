@@ -15,16 +15,22 @@ from typing import Any
 
 from scipy.special import ndtr
 
-from dpwitness.auditors.audit.options import LEAST, RunCost, format_duration, validated_options
+from dpwitness.auditors.audit.options import (
+    LEAST,
+    MOST_TRIALS,
+    RunCost,
+    format_duration,
+    validated_options,
+)
 from dpwitness.auditors.audit.power import (
     FEW,
+    MOST_REHEARSED,
     REPEATS,
     Rehearsals,
     as_deviations,
     chance,
     split_budget,
 )
-from dpwitness.auditors.audit.power import MOST as REHEARSED
 from dpwitness.auditors.audit.sampler import Sampler, measure_cost
 from dpwitness.auditors.density.limit import SHAPES, law_with_parameter, limit_of_law, parameter_of
 from dpwitness.auditors.density.routes import loss_law
@@ -45,8 +51,6 @@ from dpwitness.core.values.validation import (
     require_probability,
     short_repr,
 )
-
-MOST = 10**12  # largest number of runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +145,7 @@ class Plan:
             else ""
         )
         if self.impossible:
-            return f"out of reach: no audit of at most {MOST:.0e} runs finds {what} {likely}"
+            return f"out of reach: no audit of at most {MOST_TRIALS:.0e} runs finds {what} {likely}"
         if self.find is not None:
             given_text = (
                 f"; {self.given:,} runs with probability {self.chance:.2g}"
@@ -297,7 +301,7 @@ def plan(
     trials = (
         None
         if trials is None
-        else require_integer("trials", trials, "plan", least=LEAST, most=MOST)
+        else require_integer("trials", trials, "plan", least=LEAST, most=MOST_TRIALS)
     )
     if shape is not None:
         require_one_of("shape", shape, SHAPES, "plan")
@@ -405,7 +409,7 @@ def _required_runs(
             rehearsed = rehearsals.needed(needed, power)
     elif (
         cost is not None
-        and needed <= REHEARSED
+        and needed <= MOST_REHEARSED
         and cost.run * needed * REPEATS < 20.0  # seconds
         and rehearsals.chance(needed) > 0.05
     ):
@@ -432,15 +436,15 @@ def _predictions(
     number.
     """
     claim, pairs = rehearsals.claim, max(1, len(rehearsals.pairs))
-    center = trials or needed or (10**6 if kind == OWN else MOST)
+    center = trials or needed or (10**6 if kind == OWN else MOST_TRIALS)
     sizes = {int(float(f"{center * part:.3g}")) for part in (0.1, 0.3, 1.0, 3.0, 10.0)}
     rows: dict[int | None, Prediction] = {}
-    for runs in sorted({min(max(size, LEAST), MOST) for size in sizes} | {center}):
+    for runs in sorted({min(max(size, LEAST), MOST_TRIALS) for size in sizes} | {center}):
         found, least, median = None, None, None
         if law is not None:  # the power that rehearsals found, not the power of the law
             found = float(ndtr(as_deviations(chance_of(runs, law)) - (shortfall or 0.0)))
         if law is not None and kind == OWN:
-            if shortfall is not None and runs in (needed, trials) and runs <= REHEARSED:
+            if shortfall is not None and runs in (needed, trials) and runs <= MOST_REHEARSED:
                 found = rehearsals.chance(runs)
             budget = split_budget(runs, pairs, floats=True)[1]
             median = limit_of_law(law, claim, budget, rehearsals.error)
@@ -457,9 +461,9 @@ def _runs_needed(chance_of: Callable[[int], float], power: float) -> int | None:
     """
     high = LEAST
     while chance_of(high) < power:
-        if high >= MOST:
+        if high >= MOST_TRIALS:
             return None
-        high = min(2 * high, MOST)
+        high = min(2 * high, MOST_TRIALS)
     if high == LEAST:
         return LEAST
     unit: int = 10 ** max(0, len(str(high)) - 3)

@@ -176,7 +176,7 @@ def _chance_of_cells(law: LossLaw, claim: Claim, rounds: int, error: float) -> f
 
 REPEATS = 8
 # largest number of runs of a rehearsed audit: learning from more outputs takes too long
-MOST = 400_000
+MOST_REHEARSED = 400_000
 _SEED = 7_000_003
 
 
@@ -217,7 +217,7 @@ class Rehearsals:
         """Return a number of runs, at least `trials`, that refutes with probability `power`; None
         if too large to rehearse.
         """
-        while trials <= MOST:
+        while trials <= MOST_REHEARSED:
             found = self.chance(trials)
             if found >= power:
                 return trials

@@ -38,7 +38,6 @@ from dpwitness.auditors.audit.options import (
     training_rounds,
 )
 from dpwitness.auditors.audit.sampler import FIRST_CHUNK, Sampler
-from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.learning import Learned, has_bits, learn, learn_simple
 from dpwitness.auditors.events.outputs import (
     ONE_RUN_ADVICE,
@@ -50,7 +49,7 @@ from dpwitness.auditors.events.outputs import (
     unrepeated_text_notes,
 )
 from dpwitness.auditors.events.scorers import counts_suffice
-from dpwitness.auditors.statistics.certificate import Part, Tally
+from dpwitness.auditors.statistics.certificate import Part
 from dpwitness.auditors.statistics.combination import combined_bound
 from dpwitness.auditors.workers.engine import Phase, Segment, Sides, Stage, run_side, stream
 from dpwitness.auditors.workers.fitness import (
@@ -130,26 +129,32 @@ def probe_pairs(
     if not probed:
         raise failed[0][1]
     if failed:
-        (first, cause), others = (
-            failed[0],
-            f" and {len(failed) - 1} more" if len(failed) > 1 else "",
-        )
+        first, cause = failed[0]
+        others = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
         sampler.note(
             "skipped, because every run on both datasets raised: pair "
             f"({first.why}){others}; {cause}"
         )
     sampler.repeatable = options.seeded and all(each.digest for each in probed)
-    if sampler.ledger is not None and sampler.ledger.resumed:
-        # the first chunk of each stored stage must give the same outputs again
-        for key, plan in sampler.ledger.values(FIRST_CHUNK).items():
-            phase, index = map(int, key.removeprefix(FIRST_CHUNK).split())
-            stage = sampler.stage(probed[index].pair, phase, index, plan["rounds"], plan["chunk"])
-            one, zero = sampler.call(
-                sample_first_chunk, replace(stage, single=plan["single"], shared=plan["shared"])
-            )
-            if one is None or zero is None or digest((one, zero)) != plan["outputs"]:
-                raise sampler.ledger.changed_outputs(stage.size(0))
+    _require_stored_outputs(sampler, probed)
     return probed
+
+
+def _require_stored_outputs(sampler: Sampler, probed: Sequence[ProbedPair]) -> None:
+    """Raise InvalidArgument if the first chunk of a stage in the store does not give the same
+    outputs again.
+    """
+    ledger = sampler.ledger
+    if ledger is None or not ledger.resumed:
+        return
+    for key, plan in ledger.values(FIRST_CHUNK).items():
+        phase, index = map(int, key.removeprefix(FIRST_CHUNK).split())
+        stage = sampler.stage(probed[index].pair, phase, index, plan["rounds"], plan["chunk"])
+        one, zero = sampler.call(
+            sample_first_chunk, replace(stage, single=plan["single"], shared=plan["shared"])
+        )
+        if one is None or zero is None or digest((one, zero)) != plan["outputs"]:
+            raise ledger.changed_outputs(stage.size(0))
 
 
 @task_lock()
@@ -319,18 +324,18 @@ def _compare_runs(
     differ.
     """
     for a, b in zip(first, replayed, strict=True):
-        if a is None or b is None or not same_outputs(a, b):
+        if a is not None and b is not None:
+            if same_outputs(a, b):
+                continue
             if (
-                a is not None
-                and b is not None
-                and a.values.shape == b.values.shape
+                a.values.shape == b.values.shape
                 and np.array_equal(a.codes, b.codes)
                 and np.allclose(a.values, b.values, rtol=1e-9, atol=0.0, equal_nan=True)
             ):
                 return [
                     "outputs under one seed differ in their last bits: counts may not be reproduced"
                 ]
-            raise Unfit(f"outputs under one seed differ: mechanism {_STATE_FAULT}")
+        raise Unfit(f"outputs under one seed differ: mechanism {_STATE_FAULT}")
     if words != replayed_words:
         raise Unfit(
             "two calls with equal generators draw different amounts of randomness: "
@@ -429,10 +434,10 @@ def train(
     staged = plain and is_staged(budget, options.width)
     easy = staged and sampler.settled(f"easy {probed.index}", lambda: _is_easy(options, probed))
     wanted = training_rounds(budget, options.width, easy=easy)
-    missing = wanted - sum(len(side) for sides in known for side in sides)
+    missing = wanted - sum(map(_size, known))
     if missing > PROBE or not known:
         shown = callable(getattr(sampler.request.progress, "interim_bound", None))
-        early = EarlyLook(sampler, options) if shown and not staged else None
+        early = shown and not staged
         known = [*known, training_outputs(sampler, options, probed, Phase.TRAIN, missing, early)]
     if sampler.planned < MIN_RUNS_PER_PAIR:  # an eighth of these runs or more is in the probe
         known = [probed.probe.sides, *known]
@@ -473,52 +478,25 @@ def _is_easy(options: AuditOptions, probed: ProbedPair) -> bool:
     return options.width == 1 or counts_suffice(len(np.unique(row_keys(outputs))), len(outputs))
 
 
-class EarlyLook:
-    """Look at the training rounds, which shows a bound before the event of the audit is learned.
+def _show_early_bound(sampler: Sampler, options: AuditOptions, chunks: Sequence[BothSides]) -> None:
+    """Report a bound before the event of the audit is learned: the first training outputs train a
+    simple event, the outputs after them test it.
 
-    The first rounds train a simple event, the rounds after them test it. The look spends its own
-    share of alpha. The result of the audit does not use the bound.
+    The look spends its own share of alpha. The result of the audit does not use the bound.
     """
+    claim, (trained, tested) = options.claim, EARLY_LOOK_ROUNDS
+    alpha = options.alpha * LOOK_ALPHA_SHARE * (0.5 if claim.bounds_renyi else 1.0)
+    first = int(np.searchsorted(np.cumsum([_size(sides) for sides in chunks]), trained)) + 1
+    event = learn_simple(*both_sides(chunks[:first]), claim, alpha=alpha, rounds=tested)
+    if event is not None:  # None: outputs have no simple event
+        table = np.array([event.tabulate(side) for side in both_sides(chunks[first:])])
+        part = Part(Segment([table]).tally(event.directions))
+        sampler.show_bound(claim.symbol, combined_bound(claim, [part], alpha))
 
-    def __init__(self, sampler: Sampler, options: AuditOptions) -> None:
-        self._sampler, self._claim = sampler, options.claim
-        self._alpha = (
-            options.alpha * LOOK_ALPHA_SHARE * (0.5 if options.claim.bounds_renyi else 1.0)
-        )
-        self._parts: list[BothSides] = []
-        self._event: Event | None = None
-        self._tally = Tally(0, 0, 0)
-        self._done = False
 
-    def add(self, found: Segment, single: bool) -> None:
-        """Add the next segment of a stage whose rounds are run one at a time if `single`."""
-        if self._done:
-            return
-        # rounds were run again, after a batch raised: their outputs do not certify
-        if found.single and not single:
-            self._done = True
-        elif self._event is None:
-            self._parts += complete_sides(found)
-            if sum(len(side) for sides in self._parts for side in sides) >= EARLY_LOOK_ROUNDS[0]:
-                self._event = learn_simple(
-                    *both_sides(self._parts),
-                    self._claim,
-                    alpha=self._alpha,
-                    rounds=EARLY_LOOK_ROUNDS[1],
-                )
-                self._done = self._event is None  # outputs have no simple event
-                if self._event is not None:
-                    self._tally = Tally(0, 0, 0, self._event.directions)
-        else:
-            for sides in complete_sides(found):
-                tables = [self._event.tabulate(side) for side in sides]
-                self._tally += Segment([np.array(tables)]).tally(self._event.directions)
-            if self._tally.rounds >= EARLY_LOOK_ROUNDS[1]:
-                self._done = True
-                self._sampler.show_bound(
-                    self._claim.symbol,
-                    combined_bound(self._claim, [Part(self._tally)], self._alpha),
-                )
+def _size(sides: BothSides) -> int:
+    """Return the number of outputs of both sides."""
+    return len(sides[0]) + len(sides[1])
 
 
 def training_outputs(
@@ -527,18 +505,22 @@ def training_outputs(
     probed: ProbedPair,
     phase: int,
     rounds: int,
-    early: EarlyLook | None = None,
+    early: bool = False,
 ) -> BothSides:
-    """Run a training stage on a pair, check its randomness, and return its outputs."""
+    """Run a training stage on a pair, check its randomness, and return its outputs. With `early`,
+    a bound is reported on the way.
+    """
     chunk = min(chunk_size(rounds, options.width), max(rounds // 4, 16))
     stage = sampler.stage(probed.pair, phase, probed.index, rounds, chunk)
     chunks: list[BothSides] = []
     for found in sampler.outputs(stage):
         # no chunk is dropped, because `engine.outputs` loses no rounds
         chunks += complete_sides(found)
-        if early is not None:
-            early.add(found, stage.single)
-        sampler.record(stage, found)
+        # rounds that were run again, after a batch raised, do not certify
+        early &= stage.single or not found.single
+        if early and sum(map(_size, chunks)) >= sum(EARLY_LOOK_ROUNDS):
+            _show_early_bound(sampler, options, chunks)
+            early = False
     check_training(chunks)
     sides = both_sides(chunks)
     check_imports(sides)

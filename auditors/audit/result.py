@@ -24,9 +24,7 @@ from dpwitness.auditors.statistics.certificate import (
     CertifiedPoint,
     Part,
     Tally,
-    certified,
     certified_point,
-    p_value,
     split_batches,
 )
 from dpwitness.auditors.traces.evidence import TraceEvidence, explanations
@@ -54,6 +52,11 @@ from dpwitness.core.values.validation import (
     require_type,
 )
 from dpwitness.core.values.wording import figure, format_times
+
+
+def _json(part: Any) -> Json | None:
+    """Return the JSON form of a part of a result that may be missing."""
+    return None if part is None else part.to_json()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +98,9 @@ class BitLevel:
     def to_json(self) -> Json:
         return {
             "verdict": self.verdict.value,
-            "pair": self.pair.to_json() if self.pair else None,
+            "pair": _json(self.pair),
             "epsilon_lower": strict(self.epsilon_lower),
-            "event": self.event.to_json() if self.event else None,
+            "event": _json(self.event),
             "description": self.event.describe() if self.event else None,
             "tally": asdict(self.tally) if self.tally else None,
         } | ({"alpha": self.alpha, "lost": self.lost} if self.alpha else {})
@@ -110,6 +113,9 @@ class PairScore:
     pair: Pair
     expected: float
     confirmed: bool
+
+
+REFUTED = (Verdict.VIOLATED, Verdict.SUSPECT)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -250,11 +256,10 @@ class AuditResult(ClaimResult):
         """Return pair, event and counts of a claim that is violated, or SUSPECT, at the level of
         values or of bits.
         """
-        broken = (Verdict.VIOLATED, Verdict.SUSPECT)
-        value, level = self.verdict in broken, self.bit_level
+        value, level = self.verdict in REFUTED, self.bit_level
         if value and self.basis is not None:
             pair, event, basis, bound = self.pair, self.event, self.basis, self.parameter_lower
-        elif level is not None and level.verdict in broken and level.tally is not None:
+        elif level is not None and level.verdict in REFUTED and level.tally is not None:
             pair, event, bound = level.pair, level.event, level.epsilon_lower
             basis = level.basis(self.confidence)
         else:
@@ -307,18 +312,17 @@ class AuditResult(ClaimResult):
             "limit": strict(self.limit),
             "detectable": strict(self.detectable),
             "exercised": self.exercised,
-            "pair": self.pair.to_json() if self.pair else None,
-            "event": self.event.to_json() if self.event else None,
+            "pair": _json(self.pair),
+            "event": _json(self.event),
             "description": self.description,
             "method": self.method,
             "tally": asdict(self.tally) if self.tally else None,
             "stages": [part.to_json() for part in self.stages],
             "alpha": self.alpha,
-            **({"basis": self.basis.to_json()} if self.basis else {}),
             "looks": [[runs, strict(lower)] for runs, lower in self.looks],
-            "picture": self.picture.to_json() if self.picture else None,
+            "picture": _json(self.picture),
             "certified_point": asdict(self.point) if self.point else None,
-            "bit_level": self.bit_level.to_json() if self.bit_level else None,
+            "bit_level": _json(self.bit_level),
             "pairs": [
                 {
                     "why": score.pair.why,
@@ -329,14 +333,16 @@ class AuditResult(ClaimResult):
             ],
             "trials": self.trials,
             "requested": self.requested,
-            **({"guessed": self.guessed} if self.guessed else {}),
-            **({"cpu_seconds": round(self.cpu_seconds, 3)} if self.cpu_seconds else {}),
-            **({"trace": self.trace.to_json()} if self.trace else {}),
-            **({"causes": [cause.to_json() for cause in self.causes]} if self.causes else {}),
         }
-        if self.scores:
-            fields["scores"] = [score.to_json() for score in self.scores]
-        return fields
+        optional = {
+            "basis": _json(self.basis),
+            "guessed": self.guessed,
+            "cpu_seconds": round(self.cpu_seconds, 3),
+            "trace": _json(self.trace),
+            "causes": [cause.to_json() for cause in self.causes],
+            "scores": [score.to_json() for score in self.scores],
+        }
+        return fields | {key: value for key, value in optional.items() if value}
 
     def lines(self, data: Json, *, bits: bool = False) -> list[tuple[str, str]]:
         symbol = self.claim.symbol
@@ -381,11 +387,11 @@ def headline_of(
 ) -> str:
     """Return the headline of an audit from its numbers; `note` is the first of its notes."""
     symbol, confidence_text = claim.symbol, f"confidence {confidence:.12g}"
+    bound = f"no finite {symbol} holds" if math.isinf(lower) else f"{symbol} > {lower:.4g}"
     if verdict is Verdict.VIOLATED:
-        bound = f"no finite {symbol} holds," if math.isinf(lower) else f"{symbol} > {lower:.4g}"
-        return f"VIOLATED: {bound} certified against the claim {claim} ({confidence_text})"
+        comma = "," if math.isinf(lower) else ""
+        return f"VIOLATED: {bound}{comma} certified against the claim {claim} ({confidence_text})"
     if verdict is Verdict.SUSPECT:
-        bound = f"no finite {symbol} holds" if math.isinf(lower) else f"{symbol} > {lower:.4g}"
         return (
             f"SUSPECT: {bound} certified; the claim {claim} is violated if it is what the "
             f"library promises ({confidence_text})"
@@ -492,24 +498,24 @@ def audit_outputs(
         check_rows((batches[1], batches[0]), learned.event)
     except MechanismFailed as error:
         return replace(result, notes=(str(error),))
-    counts = tally.correct, tally.wrong, tally.rounds
-    lower = float(certified(claim, *counts, alpha, tally.directions))
+    basis = Basis(alpha, (Part(tally),))
+    lower, epsilon = basis.bounds(claim, learned.event)
     unaudited = [*opaque_type_notes(*batches), *unrepeated_text_notes(train1, train0)]
     refuted, comparison = lower > claim.parameter, OutputComparison().with_batch(train1, train0)
-    moved, idle = (True, "") if refuted else exercised(claim, [Part(tally)], comparison, 1)
+    moved, idle = (True, "") if refuted else exercised(claim, basis.parts, comparison, 1)
     unrefuted = Verdict.INCONCLUSIVE if unaudited or moved is False else Verdict.NOT_REFUTED
     return replace(
         result,
         verdict=Verdict.VIOLATED if refuted else unrefuted,
         exercised=moved,
-        epsilon_lower=float(certified(claim.at_delta, *counts, alpha, tally.directions)),
+        epsilon_lower=epsilon,
         parameter_lower=lower,
-        p_value=float(p_value(claim, *counts, tally.directions)),
+        p_value=basis.p_value(claim, alpha),
         detectable=detectable(claim, learned.law, tally.rounds, alpha),
         event=learned.event,
         tally=tally,
         alpha=alpha,
-        basis=Basis(alpha, (Part(tally),)),
+        basis=basis,
         method=learned.method,
         notes=(
             *unaudited,

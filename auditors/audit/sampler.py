@@ -72,7 +72,7 @@ FIRST_CHUNK = "first "  # prefix of the keys of digests of first chunks
 
 class Sampler:
     """Runs the rounds of a validated request: counts them, reports the progress, stores them, and
-    records costs, failures and repeated outputs.
+    records failures and repeated outputs.
     """
 
     def __init__(self, options: AuditOptions) -> None:
@@ -89,8 +89,6 @@ class Sampler:
         self.shared = False  # whether the mechanism has drawn from a global generator
         self.repeatable = False  # whether equal seeds gave bitwise equal outputs in all probes
         self.pace, self.repeats = Pace(), RepeatDetector()
-        # seconds and rounds of the segments of each pair, chunk size and mode, in order
-        self.costs: dict[tuple[int, int, bool], list[tuple[float, int]]] = {}
         # counts of each event in each segment, by key of the stage
         self.calls: dict[tuple[int, int, int], list[Tables]] = {}
         # log-evidence that the runs of each stage depend on each other (`statistics/anytime`)
@@ -162,19 +160,25 @@ class Sampler:
         """Return ``function(stage, *arguments)``, run on the executor."""
         return collect(self.executor.submit(function, stage, *arguments), stage, limit)
 
-    def outputs(self, stage: Stage) -> Iterator[Segment]:
-        """Yield the stage's segments with outputs, for training. `record` must receive each of
-        them.
-        """
-        return engine.outputs(stage, self.executor, self.pace, ledger=self.ledger)
+    def outputs(self, stage: Stage, *, recorded: bool = True) -> Iterator[Segment]:
+        """Yield the stage's segments with outputs, and record them unless they only rank pairs."""
+        segments = engine.outputs(stage, self.executor, self.pace, ledger=self.ledger)
+        return self._recorded(stage, segments) if recorded else segments
 
     def counts(self, stage: Stage, events: Sequence[Event], keep: int = 0) -> Iterator[Segment]:
-        """Yield the stage's segments with the counts of events. `record` must receive
-        each of them.
-        """
-        return engine.counts(stage, events, self.executor, self.pace, keep=keep, ledger=self.ledger)
+        """Yield the stage's segments with the counts of events, and record them."""
+        return self._recorded(
+            stage,
+            engine.counts(stage, events, self.executor, self.pace, keep=keep, ledger=self.ledger),
+        )
 
-    def record(self, stage: Stage, found: Segment) -> None:
+    def _recorded(self, stage: Stage, segments: Iterator[Segment]) -> Iterator[Segment]:
+        """Yield the segments of a stage after they are recorded."""
+        for found in segments:
+            self._record(stage, found)
+            yield found
+
+    def _record(self, stage: Stage, found: Segment) -> None:
         """Record a segment of a stage, with the digest of its first outputs. Raise Unfit if its
         outputs have occurred before.
         """
@@ -203,8 +207,6 @@ class Sampler:
                 "mechanism ignores rng or keeps its noise: rounds repeat, the outputs of one "
                 "chunk occur again in another chunk"
             )
-        kind = index, stage.chunk, found.single
-        self.costs.setdefault(kind, []).append((found.seconds, found.rounds))
         if found.tables:
             self.calls.setdefault(stage.key, []).append(found.tables)
         self.advance(found.rounds)
@@ -284,13 +286,11 @@ class Sampler:
 
     def restore(self, data: Json) -> None:
         """Restore the records that `to_json` returned."""
-        self.done, self.planned, self.shared, self.seconds = (
-            data[name] for name in ("done", "planned", "shared", "seconds")
-        )
-        self.cpu_seconds = data.get("cpu_seconds", 0.0)
+        for name in ("done", "planned", "shared", "seconds", "cpu_seconds"):
+            setattr(self, name, data[name])
         self.notes, self.single = list(data["notes"]), set(data["single"])
         self.repeats.add(int(mark, 16) for mark in data["marks"])
-        self.seen = OutputComparison(*data.get("seen", ()))
+        self.seen = OutputComparison(*data["seen"])
 
 
 def measure_cost(sampler: Sampler, options: AuditOptions, pair: Pair) -> RunCost:
@@ -307,8 +307,11 @@ def measure_cost(sampler: Sampler, options: AuditOptions, pair: Pair) -> RunCost
 
 def fix_budget(sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair]) -> AuditOptions:
     """Fix the number of runs before the plan begins, and announce the expected cost. Raise
-    InvalidArgument if the time is too short.
+    InvalidArgument if the time is too short. A sequential audit plans the choice of a pair only.
     """
+    if options.find is not None:
+        sampler.planned = runs_to_choose(sampler, options, pairs)
+        return options
     seconds, announce, trials = options.seconds, options.announce, options.trials
     if seconds is None and announce is None:
         return options
@@ -380,7 +383,7 @@ def replan(sampler: Sampler, options: AuditOptions, index: int) -> None:
     """Plan the rest of a time budget again if runs on the chosen pair take much longer or shorter
     than on the pairs in the mean.
     """
-    if options.seconds is None:
+    if options.seconds is None or options.find is not None:
         return
     budget = options.seconds
 
@@ -463,82 +466,77 @@ def usable_scores_of(
         for side, dataset in enumerate((stage.pair.d1, stage.pair.d0))
         for batch in _test_batches(stage, dataset, side)
     ]
-    usable_scores, notes = [], []
+    usable, notes = list[Score](), list[str]()
     for score in scores:
-        keys: dict[Key, str] = {}
-        for raw, size in batches:
-            for key, problem in _column_problems(score, raw, size):
-                keys[key] = keys.get(key, "") or problem
-        for key, problem in keys.items():
-            if problem:
-                notes.append(f"score {score.label(key)} was left out: {problem}")
-        usable = tuple(key for key, problem in keys.items() if not problem)
-        if usable:
-            usable_scores.append(replace(score, keys=usable))
-        elif not keys:
-            notes.append(f"score {score.name} was left out: there was no output to try it on")
-    return tuple(usable_scores), notes, 2 * _TEST_OUTPUTS
+        problems: dict[Key, str] = {} if batches else {None: "there was no output to try it on"}
+        for raw in batches:
+            for key, problem in _column_problems(score, raw).items():
+                problems[key] = problems.get(key) or problem
+        notes += [
+            f"score {score.label(key)} was left out: {problem}"
+            for key, problem in problems.items()
+            if problem
+        ]
+        if keys := tuple(key for key, problem in problems.items() if not problem):
+            usable.append(replace(score, keys=keys))
+    return tuple(usable), notes, 2 * _TEST_OUTPUTS
 
 
-def _test_batches(stage: Stage, dataset: Any, side: int) -> Iterator[tuple[Any, int]]:
-    """Yield a batch of outputs and its size; if the batch raises, yield the single runs that do not
-    raise.
+def _test_batches(stage: Stage, dataset: Any, side: int) -> Iterator[Any]:
+    """Yield a batch of outputs; if the batch raises, yield the single runs that do not raise."""
+    sizes = {(side,): _TEST_OUTPUTS} | {(2 + side, i): 1 for i in range(_TEST_OUTPUTS)}
+    for key, size in sizes.items():
+        try:
+            raw = stage.run(dataset, size, stream(stage.seed, *stage.key, *key))
+        except MechanismFailed:
+            raise
+        except Exception:
+            continue
+        yield raw[0] if isinstance(raw, Parts) else raw
+        if size > 1:
+            return
+
+
+def _column_problems(score: Score, raw: Any) -> dict[Key, str]:
+    """Return the problem of each column of a score on some outputs, empty if there is none."""
+
+    def columns(outputs: Any) -> dict[Key, FloatArray]:
+        return score_columns(score.function(guarded(outputs)), len(outputs))
+
+    try:
+        found, again = columns(raw), columns(raw)
+        singles = [columns(raw[i : i + 1]) for i in range(min(len(raw), 4))]
+    except MechanismFailed:
+        raise
+    except Exception as error:
+        text = str(error)
+        stated = isinstance(error, ValueError) and text.startswith("it gave")
+        return {None: text if stated else f"it raises {type(error).__name__}: {text[:200]}"}
+    return {key: _column_problem(key, len(raw), found, again, singles) for key in found}
+
+
+def _column_problem(
+    key: Key,
+    size: int,
+    found: dict[Key, FloatArray],
+    again: dict[Key, FloatArray],
+    singles: Sequence[dict[Key, FloatArray]],
+) -> str:
+    """Return why a column of a score is not usable, given two calls on the same outputs, and calls
+    on single outputs; an empty text if it is usable.
     """
     try:
-        yield stage.run(dataset, _TEST_OUTPUTS, stream(stage.seed, *stage.key, side)), _TEST_OUTPUTS
-    except MechanismFailed:
-        raise
-    except Exception:
-        for i in range(_TEST_OUTPUTS):
-            try:
-                raw = stage.run(dataset, 1, stream(stage.seed, *stage.key, 2 + side, i))
-            except MechanismFailed:
-                raise
-            except Exception:
-                continue
-            yield raw, 1
-
-
-def _column_problems(score: Score, raw: Any, size: int) -> Iterator[tuple[Key, str]]:
-    """Yield each column of a score with a description of its problem, empty if there is none."""
-    if isinstance(raw, Parts):
-        raw, size = raw[0], len(raw[0])
-    try:
-        found = score_columns(score.function(guarded(raw)), size)
-        second_call = score_columns(score.function(guarded(raw)), size)
-        single_calls = [
-            score_columns(score.function(guarded(raw[i : i + 1])), 1) for i in range(min(size, 4))
-        ]
-    except MechanismFailed:
-        raise
+        values, repeated = (numeric_column(each[key], size) for each in (found, again))
+        one_by_one = np.concatenate([numeric_column(each[key], 1) for each in singles])
+    except KeyError:
+        return "it gave different columns for fewer outputs"
     except ValueError as error:
-        yield (
-            None,
-            str(error)
-            if str(error).startswith("it gave")
-            else f"it raises ValueError: {str(error)[:200]}",
-        )
-        return
-    except Exception as error:
-        yield None, f"it raises {type(error).__name__}: {str(error)[:200]}"
-        return
-    for key, column in found.items():
-        try:
-            values = numeric_column(column, size)
-            one_by_one = np.concatenate([numeric_column(each[key], 1) for each in single_calls])
-            if np.isnan(values).any():
-                yield key, f"it gave NaN for {int(np.isnan(values).sum())} of {size} outputs"
-            elif not same_scores(values, numeric_column(second_call[key], size)):
-                yield key, "it gave different values for the same outputs"
-            elif not same_scores(values[: len(one_by_one)], one_by_one):
-                yield (
-                    key,
-                    "it is not a function of each output alone: its values change with the "
-                    "other outputs of a batch",
-                )
-            else:
-                yield key, ""
-        except KeyError:
-            yield key, "it gave different columns for fewer outputs"
-        except ValueError as error:
-            yield key, str(error)
+        return str(error)
+    missing = int(np.isnan(values).sum())
+    checks = {
+        f"it gave NaN for {missing} of {size} outputs": missing == 0,
+        "it gave different values for the same outputs": same_scores(values, repeated),
+        "it is not a function of each output alone: its values change with the other outputs of a "
+        "batch": same_scores(values[: len(one_by_one)], one_by_one),
+    }
+    return next((problem for problem, holds in checks.items() if not holds), "")

@@ -33,6 +33,7 @@ from dpwitness.auditors.audit.probe import (
     both_sides,
     complete_sides,
     repeat_probe,
+    train,
     training_outputs,
 )
 from dpwitness.auditors.audit.sampler import Sampler
@@ -197,6 +198,19 @@ def run_test(
     repeat_probe(sampler, probed)
 
 
+def begin_test(
+    sampler: Sampler, options: AuditOptions, probed: ProbedPair, outputs: Sequence[BothSides]
+) -> tuple[Iterator[EventTest], Sequence[BothSides]]:
+    """Return the test of a pair, sequential or with a fixed plan, and the outputs that train its
+    events; `outputs` are known already.
+    """
+    if options.find is not None:
+        test = SequentialTest(sampler, options, probed, outputs or [probed.probe.sides])
+        return test.run(), test.training_sides
+    training = train(sampler, options, probed, outputs)
+    return run_test(sampler, options, probed, training), training.outputs
+
+
 def extend(
     sampler: Sampler,
     options: AuditOptions,
@@ -279,7 +293,6 @@ def _count(
         if binned:
             cells += found.tables[1]
         kept += complete_sides(found)
-        sampler.record(stage, found)
         if number in looks:
             test = test.look(options.claim, looks[number], options.alpha, sampler.done)
             yield test
@@ -374,7 +387,7 @@ class SequentialTest:
     @property
     def rows(self) -> int:
         """Number of outputs from which the next event would be learned."""
-        return sum(len(side) for sides in self.training_sides for side in sides)
+        return sum(len(one) + len(zero) for one, zero in self.training_sides)
 
     def run(self, start: EventTest | None = None, trained: int = 0) -> Iterator[EventTest]:
         """Yield the test after each change, until it is settled, or its runs or its time are used
@@ -403,6 +416,7 @@ class SequentialTest:
                 yield test
             number, before = number + 1, before + rounds
         repeat_probe(self.sampler, self.probed)
+        self.sampler.planned = self.sampler.done
 
     def _begin(self, number: int, rounds: int, test: EventTest | None) -> EventTest:
         """Return the test with a new epoch, whose event is learned from all rounds so far while
@@ -465,7 +479,6 @@ class SequentialTest:
             test = replace(
                 test, parts=(*test.parts[:-1], part), planned=test.planned + found.rounds
             )
-            sampler.record(stage, found)
             sides = complete_sides(found)
             self.training_sides += sides if learning else []
             kept += sides if learning else []

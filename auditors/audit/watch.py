@@ -39,11 +39,15 @@ from itertools import accumulate, chain
 from typing import Any
 
 from dpwitness.auditors.audit.after_test import Counted, require_independent
-from dpwitness.auditors.audit.audit import MOST_TRIALS
 from dpwitness.auditors.audit.conclude import Findings, build_result
-from dpwitness.auditors.audit.options import MIN_RUNS_PER_PAIR, validated_options
+from dpwitness.auditors.audit.options import (
+    MIN_RUNS_PER_PAIR,
+    MOST_TRIALS,
+    AuditOptions,
+    validated_options,
+)
 from dpwitness.auditors.audit.pair_choice import run_probes, select_pair
-from dpwitness.auditors.audit.probe import ProbedPair
+from dpwitness.auditors.audit.probe import BothSides, ProbedPair
 from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.audit.sampler import Sampler
 from dpwitness.auditors.audit.test import EventTest, SequentialTest
@@ -98,17 +102,18 @@ _PLAN = record(
 )
 
 
+EpochCounts = tuple[str, int, int, int, int]  # epoch, right and wrong guesses, rounds, lost rounds
+
+
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Counts that one call adds: `counts` holds (epoch, right, wrong, rounds, lost), and `bound`
-    the certified bound after the call.
-    """
+    """Counts that one call adds to epochs; `bound` is the certified bound after the call."""
 
     number: int
     id: str
     time: float
     runs: int
-    counts: tuple[tuple[str, int, int, int, int], ...]
+    counts: tuple[EpochCounts, ...]
     bound: float
 
     def to_json(self) -> Json:
@@ -293,9 +298,9 @@ def sparkline(looks: Sequence[tuple[int, float]], claim: float, most: int = 24) 
     )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Call:
-    """Result of a call for one target, before the discoveries are known."""
+    """Findings of a call for one target, before the discoveries are known."""
 
     sampler: Sampler
     findings: Findings
@@ -342,32 +347,35 @@ def watch(
         In the order of `targets`.
     """
     report, alpha, count = announce or (lambda line: None), 1 - confidence, len(targets)
-    calls = [
-        _run_slice(
-            each,
-            store,
-            seconds / count,
-            trials,
-            alpha / count,
+    calls = list[_Call]()
+    for each in targets:
+        options = validated_options(
+            each.mechanism,
+            promised(each.mechanism, each.claim, "watch"),
+            MOST_TRIALS,
+            1 - alpha / count,
+            # seed of the probe in all calls: equal outputs show that the target has not changed
+            0,
             executor,
+            each.name,
             time_limit,
-            report,
-            clock,
-            count,
+            target=each.target,
+            stop="violation",
+            seconds=seconds / count,
         )
-        for each in targets
-    ]
+        options = replace(options, trials=trials or MOST_TRIALS)
+        calls.append(_run_slice(each, options, store, report, clock, count))
     gamma, logs = alpha * SHARE_FOR_FREQUENCY / count, list[float]()
     for call in calls:
         test, claim = call.findings.test, call.claim
         error = 0.0 if claim.is_pure else gamma
         parts = test.parts if test is not None else ()
         logs.append(log_e_value(claim, parts, claim.parameter, error) if parts else 0.0)
-    discovered = e_discoveries(logs, alpha * (1 - SHARE_FOR_FREQUENCY))
-    for call, found in zip(calls, discovered, strict=True):
+    for place, found in enumerate(e_discoveries(logs, alpha * (1 - SHARE_FOR_FREQUENCY))):
+        call = calls[place]
         if found and call.entry is not None and not call.known.found:
             store.write("facts", call.entry.id, FOUND, "true")
-            call.known = read_release(store, call.entry)
+            calls[place] = replace(call, known=read_release(store, call.entry))
     number = sum(call.known.found for call in calls)
     return [
         _conclude(call, alpha * (number if call.known.found else 1) / count, each.name)
@@ -377,32 +385,14 @@ def watch(
 
 def _run_slice(
     watched: WatchedTarget,
+    options: AuditOptions,
     store: Store,
-    seconds: float,
-    trials: int | None,
-    alpha: float,
-    executor: Executor | None,
-    time_limit: float,
     report: Callable[[str], None],
     clock: Callable[[], float],
     targets: int,
 ) -> _Call:
     """Run one slice of a target. A slice of a mechanism that fails is not stored."""
-    mechanism, claim = watched.mechanism, promised(watched.mechanism, watched.claim, "watch")
-    options = validated_options(
-        mechanism,
-        claim,
-        MOST_TRIALS,
-        1 - alpha,
-        # seed of the probe in all calls: equal outputs show that the target has not changed
-        0,
-        executor,
-        watched.name,
-        time_limit,
-        target=watched.target,
-    )
-    options = replace(options, stop="violation", seconds=seconds, trials=trials or MOST_TRIALS)
-    sampler = Sampler(options)
+    mechanism, claim, sampler = watched.mechanism, options.claim, Sampler(options)
     call = _Call(sampler, Findings(options), claim)
     try:
         pairs = audited_pairs(mechanism, watched.pair)
@@ -415,20 +405,17 @@ def _run_slice(
             **{name: parts[name] for name in _PARTS},
             "outputs": " ".join(each.digest for each in probed),
         }
-        call.release = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[
-            :16
-        ]
-        call.entry = _entry(store, identity, f"{watched.name} {call.release}", watched.name, report)
-        call.known = read_release(store, call.entry)
-        _run_known(
-            call, replace(options, seed=fresh_seed()), probed, store, report, clock(), targets
-        )
+        release = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+        entry = _entry(store, identity, f"{watched.name} {release}", watched.name, report)
+        known = read_release(store, entry)
+        call = replace(call, release=release, entry=entry, known=known)
+        _report_irregular_calls(known, watched.name, clock(), report)
+        options = replace(options, seed=fresh_seed())
+        return _continue(call, entry, options, probed, store, clock(), targets)
     except MechanismFailed as error:
-        call.failure = str(error)
-        call.findings = replace(call.findings, test=None)
+        return replace(call, failure=str(error))
     finally:
         sampler.close()
-    return call
 
 
 def _entry(
@@ -457,104 +444,130 @@ def _entry(
     return store.begin(identity, name, 0)
 
 
-def _run_known(
-    call: _Call,
-    options: Any,
-    probed: Sequence[ProbedPair],
-    store: Store,
-    report: Callable[[str], None],
-    now: float,
-    targets: int,
+def _report_irregular_calls(
+    known: Release, name: str, now: float, report: Callable[[str], None]
 ) -> None:
-    """Continue the sequential test of a release by one slice, and store the slice."""
-    sampler, known, entry = call.sampler, call.known, call.entry
-    assert entry is not None
+    """Report calls that ended without a slice, and a clock that went backwards."""
     if known.unfinished:
         report(
-            f"{options.name}: {known.unfinished} earlier calls were killed, or the mechanism "
+            f"{name}: {known.unfinished} earlier calls were killed, or the mechanism "
             "failed; their rounds do not count"
         )
     if known.slices and now < known.slices[-1].time:
         late = f"the clock went back, the last call was {known.slices[-1].time - now:.0f} s later"
-        report(f"{options.name}: {late}; slices are ordered by number, so the counts are right")
-    start, trained = None, 0
-    if known.parts:  # the test of the slices so far
-        plan = known.epochs[next(reversed(known.parts))]
-        if plan["pair"] >= len(probed):
-            raise InvalidArgument(
-                f"store is damaged or edited at {options.name}: an epoch has pair number "
-                f"{plan['pair']} of {len(probed)} pairs"
-            )
-        pair, parts, trained = probed[plan["pair"]], tuple(known.parts.values()), plan["trained"]
-        planned, event = sum(part.tally.rounds for part in parts), read_event(plan["event"])
-        start = EventTest(
-            pair.pair, pair.index, options.alpha, planned, event, plan["method"], parts
+        report(f"{name}: {late}; slices are ordered by number, so the counts are right")
+
+
+def _stored_test(
+    known: Release, options: AuditOptions, probed: Sequence[ProbedPair]
+) -> tuple[EventTest | None, int]:
+    """Return the test of the slices so far, and the number of outputs that its event was learned
+    from; None if there are no slices.
+    """
+    if not known.parts:
+        return None, 0
+    plan = known.epochs[next(reversed(known.parts))]
+    if plan["pair"] >= len(probed):
+        raise InvalidArgument(
+            f"store is damaged or edited at {options.name}: an epoch has pair number "
+            f"{plan['pair']} of {len(probed)} pairs"
         )
-    call.findings = replace(call.findings, options=options, test=start)
+    pair, parts = probed[plan["pair"]], tuple(known.parts.values())
+    planned, event = sum(part.tally.rounds for part in parts), read_event(plan["event"])
+    test = EventTest(pair.pair, pair.index, options.alpha, planned, event, plan["method"], parts)
+    return test, plan["trained"]
+
+
+def _continue(
+    call: _Call,
+    entry: StoredAudit,
+    options: AuditOptions,
+    probed: Sequence[ProbedPair],
+    store: Store,
+    now: float,
+    targets: int,
+) -> _Call:
+    """Continue the sequential test of a release by one slice, store the slice, and return the
+    release with it.
+    """
+    sampler, known = call.sampler, call.known
+    start, trained = _stored_test(known, options, probed)
+    findings = replace(call.findings, options=options, test=start)
     if start is not None:
-        call.findings = call.findings.on(start.pair, sampler)
+        findings = findings.on(start.pair, sampler)
     if known.found:
-        return
+        return replace(call, findings=findings)
     number, name = (known.slices[-1].number if known.slices else 0) + 1, f"{options.seed:x}"
     # a call that is killed is not forgotten
     store.write("facts", entry.id, f"{BEGUN}{number} {name}", json.dumps(round(now, 1)))
-    sampler.seed = options.seed
+    sampler.seed, outputs = options.seed, list[BothSides]()
     if start is None:
         selected, outputs, scores = select_pair(sampler, options, probed)
-        call.findings = replace(call.findings, pairs=scores).on(selected.pair, sampler)
-        test = SequentialTest(sampler, call.findings.options, selected, outputs or [])
+        findings = replace(findings, pairs=scores).on(selected.pair, sampler)
     else:
         selected = probed[start.index]
-        test = SequentialTest(sampler, call.findings.options, selected, [])
-    plans, interrupted, now_test = list[Json](), False, start
+    running = SequentialTest(sampler, findings.options, selected, outputs)
+    plans, interrupted, test = list[Json](), False, start
     try:
-        for now_test in test.run(start, trained):
-            if len(now_test.parts) > len(known.parts) + len(plans):
+        for test in running.run(start, trained):
+            if len(test.parts) > len(known.parts) + len(plans):
                 plans.append(
                     {
-                        "event": now_test.event.to_json(),
-                        "method": now_test.method,
-                        "directions": now_test.event.directions,
-                        "prior": now_test.parts[-1].to_json()["prior"],
+                        "event": test.event.to_json(),
+                        "method": test.method,
+                        "directions": test.event.directions,
+                        "prior": test.parts[-1].to_json()["prior"],
                         "pair": selected.index,
-                        "trained": test.trained,
+                        "trained": running.trained,
                     }
                 )
-            call.findings = replace(call.findings, test=now_test)
     except KeyboardInterrupt:
         interrupted = True
-    parts_now = now_test.parts if now_test is not None else ()
+    parts = test.parts if test is not None else ()
     names = [*known.parts, *(epoch_id(name, place, plan) for place, plan in enumerate(plans))]
-    counts = list[tuple[str, int, int, int, int]]()  # that this call has added to each epoch
-    for epoch, part in zip(names, parts_now, strict=True):
-        none = Part(Tally(0, 0, 0, part.tally.directions))
-        before, tally = known.parts.get(epoch, none), part.tally
-        correct, wrong = tally.correct - before.tally.correct, tally.wrong - before.tally.wrong
-        rounds = tally.rounds - before.tally.rounds
-        if rounds:
-            counts.append((epoch, correct, wrong, rounds, part.lost - before.lost))
-    # the largest error of a discovery
-    claim, discovery = call.findings.options.claim, min(options.alpha * targets, 0.5)
-    bound = anytime_bound(claim, parts_now, options.alpha) if parts_now else 0.0
-    if now_test is not None and is_refuted(claim, parts_now, claim.parameter, discovery):
-        # slices of an epoch, each of a process of its own, may have other frequencies of guesses
-        slices: dict[str, list[list[int]]] = {}
-        for epoch, correct, wrong, rounds, missed in [
-            *(row for each in known.slices for row in each.counts),
-            *counts,
-        ]:
-            slices.setdefault(epoch, []).append([rounds - correct - wrong, correct, wrong - missed])
-        sampler.dependence += [log_dependence(each) for each in slices.values() if len(each) > 1]
-        lost = now_test.parts[-1].lost
-        if doubt := require_independent(
-            sampler, [Counted(now_test.pair, now_test.index, now_test.event, now_test.tally, lost)]
-        ):
-            raise Unfit(doubt)
+    counts = _added_counts(known, names, parts)
+    claim = findings.options.claim
+    # at the largest error of a discovery
+    if test is not None and is_refuted(
+        claim, parts, claim.parameter, min(options.alpha * targets, 0.5)
+    ):
+        _require_independent_slices(
+            sampler, test, [*chain.from_iterable(each.counts for each in known.slices), *counts]
+        )
+    bound = anytime_bound(claim, parts, options.alpha) if parts else 0.0
     new = Slice(number, name, now, sampler.done, tuple(counts), min(bound, 1e300))
     write_slice(store, entry, new, dict(zip(names[len(known.parts) :], plans, strict=True)))
-    call.known = read_release(store, entry)
     if interrupted:
         raise KeyboardInterrupt
+    return replace(call, findings=replace(findings, test=test), known=read_release(store, entry))
+
+
+def _added_counts(known: Release, names: Sequence[str], parts: Sequence[Part]) -> list[EpochCounts]:
+    """Return the counts that a call has added to each epoch."""
+    added = list[EpochCounts]()
+    for epoch, part in zip(names, parts, strict=True):
+        none = Part(Tally(0, 0, 0, part.tally.directions))
+        before, tally = known.parts.get(epoch, none), part.tally
+        rounds = tally.rounds - before.tally.rounds
+        if rounds:
+            right, wrong = tally.correct - before.tally.correct, tally.wrong - before.tally.wrong
+            added.append((epoch, right, wrong, rounds, part.lost - before.lost))
+    return added
+
+
+def _require_independent_slices(
+    sampler: Sampler, test: EventTest, counts: Sequence[EpochCounts]
+) -> None:
+    """Raise Unfit if runs may depend on each other: slices of an epoch, each of a process of its
+    own, may have other frequencies of guesses.
+    """
+    slices: dict[str, list[list[int]]] = {}
+    for epoch, right, wrong, rounds, lost in counts:
+        slices.setdefault(epoch, []).append([rounds - right - wrong, right, wrong - lost])
+    sampler.dependence += [log_dependence(each) for each in slices.values() if len(each) > 1]
+    counted = Counted(test.pair, test.index, test.event, test.tally, test.parts[-1].lost)
+    if doubt := require_independent(sampler, [counted]):
+        raise Unfit(doubt)
 
 
 def _conclude(call: _Call, alpha: float, name: str) -> Watched:

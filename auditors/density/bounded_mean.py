@@ -30,13 +30,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.density.density_check import (
-    BadOracle,
-    density_of,
-    fills_space,
-    log_densities,
-    rows_of,
-)
+from dpwitness.auditors.density.density_check import BadOracle, log_densities, rows_of
+from dpwitness.auditors.density.routes import density_of, fills_space
 from dpwitness.auditors.statistics.mean_limits import (
     Stakes,
     bracket,

@@ -26,9 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
+from dpwitness.auditors.density.routes import LogDensity
 from dpwitness.core.protocols.mechanism import FloatArray
-
-LogDensity = Callable[[FloatArray], FloatArray]
 
 _LEARNED = 0.25  # share of the outputs from which the alternatives are chosen
 TESTED = 1 - _LEARNED  # share of the outputs that are bet on

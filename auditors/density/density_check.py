@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, expit
 
-from dpwitness.auditors.density.density_bets import LogDensity, SampledSide, log_capital_won
+from dpwitness.auditors.density.density_bets import SampledSide, log_capital_won
+from dpwitness.auditors.density.routes import LogDensity, density_of, fills_space, step_aside
 from dpwitness.auditors.statistics.anytime import log_dependence
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import log_density_at
@@ -54,45 +54,6 @@ class Underflow(ValueError):
 
     Such a density allows no conclusion.
     """
-
-
-def _step_aside(
-    rows: FloatArray, columns: NDArray[np.bool_], rng: np.random.Generator
-) -> FloatArray:
-    """Return small random moves of rows in `columns`, of at least a few units in the last place.
-
-    The unit is the distance between the 10 and the 90 % quantile of each column; the size of the
-    numbers if the quantiles agree.
-    """
-    with np.errstate(invalid="ignore"):
-        spread = np.subtract(*np.percentile(rows, [90, 10], axis=0))
-    usable = np.isfinite(spread) & (spread > 0)
-    spread = np.where(usable, spread, np.abs(rows).max(axis=0, initial=0.0))
-    sizes = (1e-7 * spread + 8 * np.spacing(np.abs(rows))) * columns
-    return np.asarray(
-        sizes * rng.uniform(0.5, 1.0, rows.shape) * rng.choice([-1.0, 1.0], rows.shape)
-    )
-
-
-def density_of(mechanism: Any, dataset: Any) -> LogDensity:
-    """Return the log-density of a mechanism on one dataset, as a function of rows."""
-    return lambda rows: log_density_at(mechanism, rows, dataset)
-
-
-def fills_space(
-    density: LogDensity, rows: FloatArray, columns: NDArray[np.bool_], rng: np.random.Generator
-) -> bool:
-    """Return whether outputs stay possible after small moves in `columns`.
-
-    Outputs become impossible if the law lies on a surface. Then `log_density` is relative to the
-    area of the surface, and cannot be compared with the density at a point next to the surface.
-    """
-    rows = rows[:256]
-    try:
-        aside = density(rows + _step_aside(rows, columns, rng))
-    except Exception:
-        return False
-    return int(np.isneginf(aside).sum()) <= 2
 
 
 def rows_of(mechanism: Any, dataset: Any, size: int, rng: np.random.Generator) -> FloatArray:
@@ -264,7 +225,7 @@ def make_side(
     columns = finite & np.array([len(np.unique(column)) > 0.5 * len(column) for column in rows.T])
     jumps = alone = np.zeros(len(rows), dtype=bool)
     if columns.any():
-        step = _step_aside(rows, columns, rng)
+        step = step_aside(rows, columns, rng)
         try:
             with np.errstate(all="ignore"):
                 same = [np.abs(density(rows + s * step) - own) <= 1e-2 for s in (-1.0, 1.0)]

@@ -24,11 +24,11 @@ from dpwitness.auditors.density.density_check import (
     SCALE_ALARM,
     BadOracle,
     CheckedOracle,
-    density_of,
     log_density_on,
     make_side,
     rows_of,
 )
+from dpwitness.auditors.density.routes import density_of
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import FloatArray
 

@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.density.composition import compose, content_key
-from dpwitness.auditors.density.density_check import density_of, fills_space
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw, atoms, unaccounted_mass
 from dpwitness.core.datasets.pairs import Pair
@@ -39,6 +38,7 @@ from dpwitness.core.protocols.capabilities import (
 )
 from dpwitness.core.protocols.mechanism import FloatArray, WhiteBox
 
+LogDensity = Callable[[FloatArray], FloatArray]
 LogDensities = Callable[[FloatArray, NDArray[np.intp]], tuple[FloatArray, FloatArray]]
 
 _MAX_LOG_DENSITY = 1e5  # log-densities beyond this size have too few digits to compute L
@@ -506,6 +506,48 @@ def _integrated(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray) -> Enclosed
     ):
         return None
     return _quadrature(mechanism, rows, discrete, d0, d1)
+
+
+def density_of(mechanism: Any, dataset: Any) -> LogDensity:
+    """Return the log-density of a mechanism on one dataset, as a function of rows."""
+    return lambda rows: log_density_at(mechanism, rows, dataset)
+
+
+def fills_space(
+    density: Callable[[FloatArray], FloatArray],
+    rows: FloatArray,
+    columns: NDArray[np.bool_],
+    rng: np.random.Generator,
+) -> bool:
+    """Return whether outputs stay possible after small moves in `columns`.
+
+    Outputs become impossible if the law lies on a surface. Then `log_density` is relative to the
+    area of the surface, and cannot be compared with the density at a point next to the surface.
+    """
+    rows = rows[:256]
+    try:
+        aside = density(rows + step_aside(rows, columns, rng))
+    except Exception:
+        return False
+    return int(np.isneginf(aside).sum()) <= 2
+
+
+def step_aside(
+    rows: FloatArray, columns: NDArray[np.bool_], rng: np.random.Generator
+) -> FloatArray:
+    """Return small random moves of rows in `columns`, of at least a few units in the last place.
+
+    The unit is the distance between the 10 and the 90 % quantile of each column; the size of the
+    numbers if the quantiles agree.
+    """
+    with np.errstate(invalid="ignore"):
+        spread = np.subtract(*np.percentile(rows, [90, 10], axis=0))
+    usable = np.isfinite(spread) & (spread > 0)
+    spread = np.where(usable, spread, np.abs(rows).max(axis=0, initial=0.0))
+    sizes = (1e-7 * spread + 8 * np.spacing(np.abs(rows))) * columns
+    return np.asarray(
+        sizes * rng.uniform(0.5, 1.0, rows.shape) * rng.choice([-1.0, 1.0], rows.shape)
+    )
 
 
 def _with_atoms(part: LossLaw, rest: EnclosedLaw) -> EnclosedLaw:

@@ -490,7 +490,7 @@ def expected_renyi_bound(
     for first, second in ((p, q), (q, p)):
         nonempty = (first > 0) | (second > 0)
         a, b = np.maximum(first[nonempty], 1e-300), np.maximum(second[nonempty], 1e-300)
-        loss = np.clip(np.log(a) - np.log(b), -6, 6)
+        loss = np.clip(_log(a) - _log(b), -6, 6)
         for order in claim.orders_among(ORDERS):
             x, y, x_scale, y_scale = _scaled_exponentials(loss, order)
             low, high = float(a @ x), float(b @ y)
@@ -504,27 +504,21 @@ def expected_renyi_bound(
     return best
 
 
-def best_renyi_rule(
-    claim: Claim, p: FloatArray, q: FloatArray, rounds: float, alpha: float
-) -> Binned:
-    """Return the rule on cells of known masses that certifies the largest bound at the expected
-    counts.
-    """
-    losses = []
-    for forward, (first, second) in ((True, (p, q)), (False, (q, p))):
-        loss = np.log(np.maximum(first, 1e-300)) - np.log(np.maximum(second, 1e-300))
-        # with few rounds, rare cells with a large loss reduce the bound
-        for most in (1.0, 2.0, 3.0, 4.5, 6.0, 12.0):
-            losses.append((forward, np.clip(loss, -most, most), first, second))
-    return _best_rule(claim, (), losses, np.array([p, q]) * rounds / 2, rounds, alpha)[1]
-
-
 def best_expected_renyi_bound(
     claim: Claim, p: FloatArray, q: FloatArray, rounds: float, alpha: float
 ) -> float:
     """Return `renyi_lower_bound` of the best rule for known cell masses at the expected counts:
     half of all tests certify this value.
     """
-    return renyi_lower_bound(
-        claim, best_renyi_rule(claim, p, q, rounds, alpha), np.array([p, q]) * rounds / 2, alpha
-    )
+    losses = [
+        (forward, np.clip(_log(first) - _log(second), -most, most), first, second)
+        for forward, first, second in ((True, p, q), (False, q, p))
+        # with few rounds, rare cells with a large loss reduce the bound
+        for most in (1.0, 2.0, 3.0, 4.5, 6.0, 12.0)
+    ]
+    return _best_rule(claim, (), losses, np.array([p, q]) * rounds / 2, rounds, alpha)[0]
+
+
+def _log(mass: FloatArray) -> FloatArray:
+    """Return the logarithms of masses, finite where a mass is 0."""
+    return np.asarray(np.log(np.maximum(mass, 1e-300)))

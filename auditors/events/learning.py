@@ -95,7 +95,7 @@ def learn_float_bits(
     certified parameter at the expected counts of `rounds` test rounds, with error probability
     `alpha`.
     """
-    best: tuple[float, Event] | None = None
+    found = list[tuple[float, Event]]()
     # at most 8 columns of a wide output are searched
     end = min(outputs1.values.shape[1], outputs0.values.shape[1], first + 8)
     for column in range(first, end):
@@ -147,9 +147,8 @@ def learn_float_bits(
                     claim, correct, max(wrong, one_more_wrong), rounds, alpha, event.directions
                 )
             )
-            if best is None or value > best[0]:
-                best = (value, event)
-    return best
+            found.append((value, event))
+    return max(found, key=lambda each: each[0], default=None)
 
 
 def best_interval(data: TrainingSet, claim: Claim, rounds: int) -> float:

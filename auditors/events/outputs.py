@@ -136,17 +136,12 @@ class ScoredOutputs:
 def concatenate(parts: Sequence[Outputs]) -> Outputs:
     """Return the outputs of several batches as one batch."""
     width = max(part.values.shape[1] for part in parts)
-    names: dict[float, str] = {}
-    texts: dict[float, tuple[TextColumns, ...]] = {}
-    for part in parts:
-        names.update(part.names)
-        texts.update(part.texts)
     signs = max(part.signs for part in parts)
     return Outputs(
         np.concatenate([part.matrix(width, structure=False) for part in parts]),
         np.concatenate([part.codes for part in parts]),
-        names,
-        texts,
+        {code: name for part in parts for code, name in part.names.items()},
+        {code: held for part in parts for code, held in part.texts.items()},
         frozenset().union(*(part.opaque for part in parts)),
         signs if all(part.signs == signs or part.values.shape[1] <= signs for part in parts) else 0,
     )
@@ -289,10 +284,11 @@ def _signs_correlate(
         np.sign(values - np.nanmedian(np.where(np.isfinite(values), values, 0.0), axis=0))
     )
     others = np.column_stack([signs, above_median])
-    means, counts = [], []
-    for part in (slice(None, ones), slice(ones, None)):
-        counts.append(np.maximum(np.abs(signs[part]).T @ np.abs(others[part]), 1.0))
-        means.append(signs[part].T @ others[part] / counts[-1])
+    sides = slice(None, ones), slice(ones, None)
+    counts = [np.maximum(np.abs(signs[part]).T @ np.abs(others[part]), 1.0) for part in sides]
+    means = [
+        signs[part].T @ others[part] / count for part, count in zip(sides, counts, strict=True)
+    ]
     spread = np.sqrt(1 / counts[0] + 1 / counts[1])
     return bool(
         (np.abs(means[0] - means[1]) > math.sqrt(9 + 2 * math.log(spread.size)) * spread).any()
@@ -328,34 +324,23 @@ def _unrepeated_kinds(side: Outputs) -> Iterator[str]:
     """Yield the kinds of text that hardly ever repeat in the outputs of one side."""
     codes, values = side.codes[:_MAX_COMPARED], side.values[:_MAX_COMPARED]
     columns: dict[tuple[str, int], list[NDArray[np.float64]]] = {}
-    distinct_codes, code_index = np.unique(codes, return_inverse=True)
-    order = np.argsort(code_index, kind="stable")
-    boundaries = np.cumsum(np.bincount(code_index, minlength=len(distinct_codes)))
-    for code, rows in zip(distinct_codes.tolist(), np.split(order, boundaries[:-1]), strict=True):
-        for each in side.texts.get(code, ()):
-            text = values[rows, each.first : each.first + each.stride * each.count : each.stride]
-            rest = values[rows, each.rest : each.rest + each.count]
-            if rest.shape == text.shape:
-                text = np.where(np.isnan(rest), text, rest)
-            elif rest.shape[1]:  # a row may omit its last columns
-                text = np.column_stack(
-                    [
-                        np.where(np.isnan(rest), text[:, : rest.shape[1]], rest),
-                        text[:, rest.shape[1] :],
-                    ]
-                )
-            if each.pooled:
-                columns.setdefault((each.kind, -1), []).append(text.ravel())
-                continue
-            for number in range(text.shape[1]):
-                columns.setdefault((each.kind, each.first + each.stride * number), []).append(
-                    text[:, number]
-                )
+    for code, held in side.texts.items():
+        rows = values[codes == code]
+        for each in held:
+            text = rows[:, each.first : each.first + each.stride * each.count : each.stride]
+            rest = rows[:, each.rest : each.rest + each.count]
+            # a row may omit its last columns
+            shared = text[:, : rest.shape[1]]
+            shared[:] = np.where(np.isnan(rest), shared, rest)
+            places = range(each.first, values.shape[1], each.stride)
+            found = [(-1, text.ravel())] if each.pooled else zip(places, text.T, strict=False)
+            for column, entries in found:
+                columns.setdefault((each.kind, column), []).append(entries)
     for (kind, _), parts in columns.items():
-        entries = np.concatenate(parts)
-        _, counts = np.unique(entries, return_counts=True)
+        texts = np.concatenate(parts)
+        _, counts = np.unique(texts, return_counts=True)
         # fewer texts allow for no conclusion; a quarter of them may occur only once
-        if len(entries) >= 20 and np.count_nonzero(counts == 1) > 0.25 * len(entries):
+        if len(texts) >= 20 and np.count_nonzero(counts == 1) > 0.25 * len(texts):
             yield kind
 
 
@@ -555,18 +540,15 @@ def collect_scores(scores: Any, mechanism: Any, owner: str) -> tuple[Score, ...]
         )
     found = []
     for given in scores or ():
-        if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str):
-            score = Score(given[0], given[1], describe_target(given[1]))
+        if isinstance(given, Score):
+            score = given
         else:
-            score = (
-                given
-                if isinstance(given, Score)
-                else Score(name_of(given), given, describe_target(given))
-            )
+            named = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str)
+            name, function = given if named else (name_of(given), given)
+            score = Score(name, function, describe_target(function))
         require_callable("scores", score.function, owner, arguments=1)
         found.append(score)
-    own = suggested_score(mechanism)
-    all_scores = (*found, own) if own is not None else tuple(found)
+    all_scores = (*found, *filter(None, [suggested_score(mechanism)]))
     names = [score.name for score in all_scores]
     if len(set(names)) < len(names):
         raise InvalidArgument(

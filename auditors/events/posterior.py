@@ -39,6 +39,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,6 @@ from dpwitness.auditors.statistics.mean_limits import bracket
 from dpwitness.auditors.statistics.regression import Fit, evidence, fit_logistic
 from dpwitness.core.claims import Claim
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.values.validation import require_probability
 
 _BULK_BENDS = (0.1, 1.0)  # standard deviations of a bend of the log-odds over one octave
 # the same in the tails, with log prior weights: tails rarely bend
@@ -308,10 +308,10 @@ def validated_choice(
     outputs there. `expected` is the mean certificate of choices on one half of the outputs, over
     the draws from the other half.
     """
-    halves, found = [draw(0), draw(1)], list[tuple[float, float, float]]()
+    halves = [draw(0), draw(1)]
     starts = [_coarse_grids(draws, goal) for _, draws in halves]
-    plain: FloatArray | None = None
-    tried: set[tuple[int, ...]] = set()
+    # by event: the smallest of the shares that lead to it, and its certificate in each draw
+    found: dict[tuple[int, ...], tuple[float, FloatArray]] = {}
     # minimum shares of the outputs on which an event guesses
     for least in (0.0, 0.003, 0.01, 0.03, 0.1, 0.3):
         choices = [
@@ -319,9 +319,8 @@ def validated_choice(
             for (_, draws), start in zip(halves, starts, strict=True)
         ]
         event = tuple(cell for choice in choices for cell in (choice.upper, choice.lower))
-        if event in tried:
+        if event in found:
             continue
-        tried.add(event)
         rates = np.zeros((2, goal.thresholds[0]))
         for choice, (own, _), (other, draws) in zip(choices, halves, halves[::-1], strict=True):
             ones, zeros = (
@@ -329,15 +328,21 @@ def validated_choice(
             )
             rates[0] += 0.25 * (draws.p[:, ones].sum(axis=1) + draws.q[:, zeros].sum(axis=1))
             rates[1] += 0.25 * (draws.q[:, ones].sum(axis=1) + draws.p[:, zeros].sum(axis=1))
-        value = goal.value(rates[0], rates[1], max(choice.directions for choice in choices))
-        plain = value if plain is None else plain
-        gain = value - plain
-        # the gain of a minimum share must exceed 0 by a standard error
-        found.append((float(gain.mean() - gain.std()), float(value.mean()), least))
-    _, best, least_mass = max(found, key=lambda each: each[0])
+        found[event] = (
+            least,
+            goal.value(rates[0], rates[1], max(choice.directions for choice in choices)),
+        )
+    plain = next(iter(found.values()))[1]  # without a minimum share
+
+    def sure_gain(each: tuple[float, FloatArray]) -> float:
+        """Return the gain of a minimum share, which must exceed 0 by a standard error."""
+        gain = each[1] - plain
+        return float(gain.mean() - gain.std())
+
+    least_mass, value = max(found.values(), key=sure_gain)
     order, draws = draw(None)
-    start = _coarse_grids(draws, goal)
-    return replace(_best_choice(draws, goal, least_mass, start), expected=best), order
+    choice = _best_choice(draws, goal, least_mass, _coarse_grids(draws, goal))
+    return replace(choice, expected=float(value.mean())), order
 
 
 def direct_choice(
@@ -427,14 +432,13 @@ def draw_shares(table: ScoreTable, goal: CertificateGoal, rng: Generator) -> Flo
     x = (table.mean - center) / spread
     for design, inner, outer in bent_curves(x, total):
         weights = None
-        for bulk in bulks:
-            for tail, weight in tails:
-                precision = np.concatenate(
-                    [[1e-4, 1e-2], np.full(inner, bulk**-2), np.full(outer, tail**-2)]
-                )
-                fit = fit_logistic(design, ones, total - ones, precision, weights)
-                weights = fit.weights
-                fits.append((evidence(fit, precision) + weight, fit, design))
+        for bulk, (tail, weight) in product(bulks, tails):
+            precision = np.concatenate(
+                [_PLAIN_PRECISION, np.full(inner, bulk**-2), np.full(outer, tail**-2)]
+            )
+            fit = fit_logistic(design, ones, total - ones, precision, weights)
+            weights = fit.weights
+            fits.append((evidence(fit, precision) + weight, fit, design))
     for design, weight in plain_curves(x, ones, total):
         fit = fit_logistic(design, ones, total - ones, _PLAIN_PRECISION)
         fits.append((evidence(fit, _PLAIN_PRECISION) + weight, fit, design))
@@ -592,7 +596,6 @@ def detectable(
     The event is relearned in that test. The result is infinite if no member up to strength 1000 is
     refuted.
     """
-    require_probability("power", power)
     if law is None or not np.isfinite(law.loss).all():
         return math.inf
     # more standard errors are lost where the tail lies beyond the training data

@@ -74,13 +74,14 @@ def check_event(event: Event, path: str) -> None:
                 raise InvalidArgument(
                     f"{path}.score.blocks must have a finite weight for each of {count} features"
                 )
-    elif isinstance(event, Binned):
-        for i, each in enumerate(event.events):
-            check_event(each, f"{path}.events[{i}]")
+    inner: dict[str, Event | None] = {}
+    if isinstance(event, Binned):
+        inner = {f"events[{i}]": each for i, each in enumerate(event.events)}
     elif isinstance(event, Restricted):
-        check_event(event.event, f"{path}.event")
-        if event.mask is not None:
-            check_event(event.mask, f"{path}.mask")
+        inner = {"event": event.event, "mask": event.mask}
+    for name, each in inner.items():
+        if each is not None:
+            check_event(each, f"{path}.{name}")
 
 
 def columns_of(event: Event) -> int:

@@ -5,7 +5,8 @@ and can be saved to JSON and replayed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -15,7 +16,6 @@ from dpwitness.auditors.events.event import Event, Guesses, Kernel, count_direct
 from dpwitness.auditors.events.features import Block, Trees
 from dpwitness.auditors.events.outputs import Outputs, row_keys
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.values.validation import InvalidArgument
 
 _MAX_LISTED = 6  # outputs listed by name in a picture, at most
 
@@ -36,13 +36,6 @@ class Intervals(Event):
     missing: int = 0
 
     kind: ClassVar[str] = "intervals"
-
-    def __post_init__(self) -> None:
-        if np.any(np.diff(self.edges) <= 0) or len(self.guesses) != len(self.edges) + 1:
-            raise InvalidArgument(
-                "Intervals: edges must increase and be one fewer than guesses, got "
-                f"{self.edges.tolist()}"
-            )
 
     def guess(self, outputs: Outputs) -> Guesses:
         x = self.position(outputs)
@@ -188,19 +181,16 @@ class Atoms(Event):
     guesses: FloatArray
     names: tuple[str, ...] = ()
     exact: FloatArray | None = None
-    # sorted keys of the rows, and the guess on each
-    _sorted: tuple[NDArray[np.uint64], Guesses] = field(init=False, repr=False)
 
     kind: ClassVar[str] = "atoms"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_sorted", _sort_by_key(self.rows, self.guesses))
-
     def guess(self, outputs: Outputs) -> Guesses:
+        return _look_up(self, self._compared(outputs))
+
+    def _compared(self, outputs: Outputs) -> FloatArray:
+        """Return the rows of outputs that are compared with those of the rule."""
         matrix = outputs.matrix(self.rows.shape[1] - 1)
-        return _look_up(
-            self._sorted, matrix if self.exact is None else mask_other_values(matrix, self.exact)
-        )
+        return matrix if self.exact is None else mask_other_values(matrix, self.exact)
 
     def listed(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
         shown = self._largest_guesses(_MAX_LISTED)
@@ -213,9 +203,8 @@ class Atoms(Event):
         ), (*guesses, 1, -1, 0)
 
     def cell(self, outputs: Outputs) -> NDArray[np.intp]:
-        matrix, shown = outputs.matrix(self.rows.shape[1] - 1), self._largest_guesses(_MAX_LISTED)
-        matrix = matrix if self.exact is None else mask_other_values(matrix, self.exact)
-        found = len(shown) + np.array([2, 0, 1])[_look_up(self._sorted, matrix)]
+        matrix, shown = self._compared(outputs), self._largest_guesses(_MAX_LISTED)
+        found = len(shown) + np.array([2, 0, 1])[_look_up(self, matrix)]
         keys = row_keys(matrix)
         for place, key in enumerate(row_keys(self.rows[shown])):
             found[keys == key] = place
@@ -269,17 +258,18 @@ def name_of_atom(row: FloatArray, names: Mapping[float, str]) -> str:
     return " ".join([names.get(row[0], ""), *texts]).strip()
 
 
-def _sort_by_key(rows: FloatArray, guesses: FloatArray) -> tuple[NDArray[np.uint64], Guesses]:
-    """Return the sorted keys of the rows, and the guesses in the same order."""
-    keys = row_keys(rows)
+@lru_cache(maxsize=16)
+def _guesses_by_key(rule: Atoms | Lattice) -> tuple[NDArray[np.uint64], Guesses]:
+    """Return the sorted keys of the rows of a rule, and the guesses in the same order."""
+    keys = row_keys(rule.rows)
     order = np.argsort(keys)
     with np.errstate(invalid="ignore"):  # the witness may be unchecked and contain NaN
-        return keys[order], np.asarray(guesses)[order].astype(np.int8)
+        return keys[order], np.asarray(rule.guesses)[order].astype(np.int8)
 
 
-def _look_up(table: tuple[NDArray[np.uint64], Guesses], matrix: FloatArray) -> Guesses:
-    """Return the guess on each row of a matrix; 0 for rows that are not in the table."""
-    known_keys, guesses = table
+def _look_up(rule: Atoms | Lattice, matrix: FloatArray) -> Guesses:
+    """Return the guess of a rule on each row of a matrix; 0 for rows that it does not list."""
+    known_keys, guesses = _guesses_by_key(rule)
     keys = row_keys(matrix)
     place = np.minimum(np.searchsorted(known_keys, keys), len(known_keys) - 1)
     return np.where(known_keys[place] == keys, guesses[place], np.int8(0))
@@ -324,15 +314,11 @@ class Lattice(Event):
     column: int
     rows: FloatArray
     guesses: FloatArray
-    _sorted: tuple[NDArray[np.uint64], Guesses] = field(init=False, repr=False)
 
     kind: ClassVar[str] = "lattice"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_sorted", _sort_by_key(self.rows, self.guesses))
-
     def guess(self, outputs: Outputs) -> Guesses:
-        return _look_up(self._sorted, lattice(_column(outputs, self.column)))
+        return _look_up(self, lattice(_column(outputs, self.column)))
 
     @property
     def directions(self) -> int:

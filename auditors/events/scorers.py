@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.abc import MetaPathFinder
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,18 +56,6 @@ from dpwitness.core.protocols.mechanism import FloatArray
 
 _FOLDS = 4
 MAX_PLAIN_ATOMS = 16  # maximum number of distinct outputs for which counts alone are enough
-
-
-class Scorer(Protocol):
-    """Protocol of an order of outputs by a number, which can be turned into an event."""
-
-    def score(self, matrix: FloatArray) -> FloatArray:
-        """Return the score of each row."""
-
-    def event(self, low: float, high: float) -> Event:
-        """Return the event that guesses D1 where the score exceeds `high`, and D0 where the score
-        is below `low`.
-        """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,6 +120,11 @@ class ModelScorer:
 
     def event(self, low: float, high: float) -> Event:
         return Threshold(self.model, low, high)
+
+
+# an order of outputs by a number, and the event that guesses D1 where the number exceeds `high` and
+# D0 where it is below `low`
+Scorer = LineScorer | ModelScorer
 
 
 def fit_model(
@@ -621,22 +614,17 @@ def _node_table(info: list[dict[str, Any]]) -> NodeTable:
     """Return all trees in one table of nodes with the index of each tree's root; a node without
     children is a leaf.
     """
-    feature, left, right = list[int](), list[int](), list[int]()
-    threshold, value = list[float](), list[float]()
+    nodes = list[list[float]]()  # feature, threshold, left and right child, and value of each
 
     def add(node: dict[str, Any]) -> int:
-        at = len(feature)
-        for column in (feature, left, right):
-            column.append(-1)
-        threshold.append(0.0)
-        value.append(float(node.get("leaf_value", 0.0)))
+        at = len(nodes)
+        nodes.append([-1, 0.0, -1, -1, float(node.get("leaf_value", 0.0))])
         if "split_feature" in node:
-            feature[at], threshold[at] = int(node["split_feature"]), float(node["threshold"])
-            left[at], right[at] = add(node["left_child"]), add(node["right_child"])
+            nodes[at][:2] = int(node["split_feature"]), float(node["threshold"])
+            nodes[at][2:4] = add(node["left_child"]), add(node["right_child"])
         return at
 
-    roots = [add(tree["tree_structure"]) for tree in info]
-    at, low, high, first = (
-        np.array(column, dtype=np.int64) for column in (feature, left, right, roots)
-    )
-    return at, np.array(threshold), low, high, np.array(value), first
+    roots = np.array([add(tree["tree_structure"]) for tree in info], dtype=np.int64)
+    feature, threshold, left, right, value = (column.copy() for column in np.array(nodes).T)
+    feature, left, right = (column.astype(np.int64) for column in (feature, left, right))
+    return feature, threshold, left, right, value, roots

@@ -314,7 +314,6 @@ def split_batches(runs: int, rng: np.random.Generator) -> tuple[int, int, int]:
     N' = floor(2n - 12 sqrt(n/2)) coins need more than n outputs of one side with probability below
     1e-32. Such draws are repeated.
     """
-    require_integer("runs", runs, least=100)
     rounds = int(2 * runs - 12 * np.sqrt(runs / 2))
     ones = runs + 1
     while not rounds - runs <= ones <= runs:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.random import Generator
@@ -270,7 +271,7 @@ class Model:
     determined: float
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, eq=False)
 class Expansion:
     """Quadratic expansion of the log-likelihood at a fit; `group` is that of each weight but the
     first, which is the constant.
@@ -280,20 +281,27 @@ class Expansion:
     group: NDArray[np.intp]
     names: Sequence[str]  # name of each group
     precision: FloatArray  # prior precision of each group at the fit
-    _linear: FloatArray = field(init=False)
-    _offset: float = field(init=False)  # log-likelihood of the expansion where all weights are 0
-    _known: dict[_Chosen, tuple[Model, FloatArray]] = field(default_factory=dict, init=False)
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def _penalty(self) -> FloatArray:
+        """Gradient of the penalty by the priors at the fit."""
+        return np.append(CONSTANT_PRECISION, self.precision[self.group]) * self.fit.weights
+
+    @cached_property
+    def _linear(self) -> FloatArray:
+        """Gradient of the expansion where all weights are 0."""
+        return np.asarray(self.fit.information @ self.fit.weights + self._penalty)
+
+    @cached_property
+    def _offset(self) -> float:
+        """Log-likelihood of the expansion where all weights are 0."""
         weights = self.fit.weights
-        penalty = np.append(CONSTANT_PRECISION, self.precision[self.group]) * weights
-        self._linear = self.fit.information @ weights + penalty
-        self._offset = (
-            0.5 * float(weights @ penalty)
+        offset = (
+            0.5 * float(weights @ self._penalty)
             - self.fit.loss
             + 0.5 * float(weights @ self.fit.information @ weights)
         )
-        self._offset -= float(self._linear @ weights)
+        return offset - float(self._linear @ weights)
 
     def average(self, subsets: Sequence[Mapping[str, float]]) -> Model:
         """Return the average of the models with these groups and prior precisions, weighted by
@@ -344,41 +352,37 @@ class Expansion:
         Two searches add and remove one group at a time: from no group, and from all groups.
         """
         begin = np.minimum(self.precision, 100.0)
-        for start in ((), tuple(range(len(begin)))):
-            self._climb(start, begin)
-        values = {chosen: model.log_evidence for chosen, (model, _) in self._known.items()}
+        # the model of each subset, and the precisions of all groups that maximize its evidence
+        known: dict[_Chosen, tuple[Model, FloatArray]] = {}
+
+        def evaluated(chosen: _Chosen, start: FloatArray) -> tuple[float, FloatArray]:
+            """Return the log evidence of a subset, and the precisions found from `start`."""
+            if chosen not in known:
+                model, precision = self._maximized(chosen, start[list(chosen)], 8)
+                everywhere = start.copy()
+                everywhere[list(chosen)] = precision
+                known[chosen] = model, everywhere
+            model, everywhere = known[chosen]
+            return model.log_evidence, everywhere
+
+        everything: _Chosen = tuple(range(len(begin)))
+        for chosen in ((), everything):
+            value, start = evaluated(chosen, begin)
+            while True:
+                neighbors = [tuple(sorted(set(chosen) ^ {each})) for each in everything]
+                found = [evaluated(each, start) for each in neighbors]
+                best = int(np.argmax([each for each, _ in found]))
+                if found[best][0] <= value:
+                    break
+                chosen, (value, start) = neighbors[best], found[best]  # noqa: PLW2901
+        values = {chosen: model.log_evidence for chosen, (model, _) in known.items()}
         # a share of the average of at least 1 %
         least = logsumexp(list(values.values())) + np.log(0.01)
-        likely = [chosen for chosen, value in values.items() if value >= least]
         return tuple(
-            {self.names[each]: float(self._known[chosen][1][each]) for each in chosen}
-            for chosen in likely
+            {self.names[each]: float(known[chosen][1][each]) for each in chosen}
+            for chosen, value in values.items()
+            if value >= least
         )
-
-    def _climb(self, chosen: _Chosen, begin: FloatArray) -> None:
-        """Evaluate subsets up to one at which neither adding nor removing a group raises the
-        evidence.
-        """
-        value, start = self._value(chosen, begin)
-        while True:
-            neighbors = [tuple(sorted(set(chosen) ^ {each})) for each in range(len(begin))]
-            found = [self._value(each, start) for each in neighbors]
-            best = int(np.argmax([each for each, _ in found]))
-            if found[best][0] <= value:
-                return
-            chosen, (value, start) = neighbors[best], found[best]
-
-    def _value(self, chosen: _Chosen, start: FloatArray) -> tuple[float, FloatArray]:
-        """Return the log evidence of a subset, and the precisions of all groups that maximize it
-        from `start`.
-        """
-        if chosen not in self._known:
-            model, precision = self._maximized(chosen, start[list(chosen)], 8)
-            everywhere = start.copy()
-            everywhere[list(chosen)] = precision
-            self._known[chosen] = model, everywhere
-        model, everywhere = self._known[chosen]
-        return model.log_evidence, everywhere
 
     def _maximized(
         self, chosen: _Chosen, precision: FloatArray, rounds: int
@@ -393,7 +397,7 @@ class Expansion:
             self._linear[at],
             np.bincount(place, minlength=len(chosen)),
         )
-        best: tuple[float, FloatArray, FloatArray, float] | None = None
+        found = list[tuple[float, FloatArray, FloatArray, float]]()
         for _ in range(rounds):
             prior = np.append(CONSTANT_PRECISION, precision[place])
             posterior = curvature + np.diag(prior)
@@ -410,15 +414,13 @@ class Expansion:
             determined = np.maximum(
                 size - precision * np.bincount(place, np.diag(inverse)[1:], len(chosen)), 0.0
             )
-            if best is None or value > best[0]:
-                best = value, precision, weights, float(determined.sum())
+            found.append((value, precision, weights, float(determined.sum())))
             square = np.bincount(place, weights[1:] ** 2, len(chosen))
             new = np.clip((determined + 0.02) / (square + 2e-6), MIN_PRECISION, MAX_PRECISION)
             if np.max(np.abs(np.log(new / precision)), initial=0.0) < 0.2:
                 break
             precision = new
-        assert best is not None
-        value, precision, weights, number = best
+        value, precision, weights, number = max(found, key=lambda each: each[0])
         everywhere = np.zeros(len(self._linear))
         everywhere[at] = weights
         return Model(everywhere, value, number), precision

@@ -1,5 +1,5 @@
 """A budget in seconds: fixed once by what runs cost, told beforehand, the same counts again by its
-number of runs; costs that grow.
+number of runs.
 """
 
 import re

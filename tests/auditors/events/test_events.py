@@ -132,8 +132,9 @@ def test_lattice_event_is_silent_on_a_grid():
 
 def test_overlapping_intervals_are_refused():
     """Edges out of order would name an output twice: more guesses than rounds."""
-    with pytest.raises(InvalidArgument, match="edges must increase"):
-        Intervals(0, np.array([1.0, 0.5]), np.array([-1.0, 0.0, 1.0]))
+    told = Intervals(0, np.array([1.0, 0.5]), np.array([-1.0, 0.0, 1.0])).to_json()
+    with pytest.raises(InvalidArgument, match="edges must be a list of increasing numbers"):
+        read_event(told)
 
 
 def test_low_bits_are_those_of_the_float():
