@@ -19,7 +19,11 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
-from dpwitness.auditors.audit.after_test import separate_causes
+from dpwitness.auditors.audit.after_test import (
+    separate_causes,
+    suggest_categories,
+    suggest_wider_domain,
+)
 from dpwitness.auditors.audit.conclude import Findings, build_result, conclude
 from dpwitness.auditors.audit.options import (
     LEAST,
@@ -67,6 +71,7 @@ from dpwitness.auditors.witnesses.kinds import recompute_bounds
 from dpwitness.auditors.witnesses.store import Store, open_store
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import Phase, Segment
+from dpwitness.auditors.workers.pair_exercise import exercised
 from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain
@@ -465,6 +470,12 @@ def _run_stages(
         causes = separate_causes(sampler, findings.options, selected, trained)
         findings = replace(findings, causes=causes)
         yield findings
+    if options.find is None and options.searched is not None:
+        parts = findings.test.parts if findings.test else ()
+        tried = max(1, len(findings.pairs))
+        if exercised(findings.options.claim, parts, sampler.seen, tried)[0] is False:
+            suggest_wider_domain(sampler, options.searched)
+        suggest_categories(sampler, options.searched, outputs or [selected.probe.sides])
     return findings, probed
 
 

@@ -12,6 +12,7 @@ from scipy.stats import binom
 from dpwitness import Pair, Verdict, audit
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.workers.pair_exercise import LEVEL, difference
+from dpwitness.mechanisms import Records
 from dpwitness.reports.cards import what_to_do
 from dpwitness.reports.phrasing.summary import Entry
 
@@ -77,6 +78,17 @@ def test_a_reaction_or_a_lack_of_power_remains_not_refuted(run, claim, trials):
     )
     assert result.verdict is Verdict.NOT_REFUTED and result.exercised is not False
     assert (result.exercised is True) == (claim == "pure:1" and trials == 20_000)
+
+
+def test_a_domain_that_is_too_narrow_is_told_with_one_that_is_not():
+    result = audit(over_forty, claim="pure:1", domain=Records(1), trials=20_000, seed=1, bits=False)
+    assert result.exercised is False
+    hint = next(
+        note
+        for note in result.notes
+        if note.startswith("no pair of Records(size=1, low=0.0, high=1.0) changes the outputs")
+    )
+    assert "values up to 100 do" in hint and "Records(size=1, low=0.0, high=100.0)" in hint
 
 
 @pytest.mark.parametrize(
