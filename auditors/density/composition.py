@@ -14,8 +14,8 @@ preserves:
 Both orders of the pair are composed: one order gives the mass under P, the other the mass under Q.
 
 `content_key` finds equal factors. Identity and equality cannot serve as keys: an array inside may
-have changed, and a field may be excluded from comparisons. A key holds every field's value, the
-class itself and its methods. If the content of an object cannot be read, there is no key.
+have changed, and a field may be excluded from comparisons. A key holds the JSON of every field, the
+class itself and its methods. If an object has no JSON, there is no key.
 """
 
 from __future__ import annotations
@@ -29,69 +29,34 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw
-from dpwitness.core.datasets.records import slots_of_class
 from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.json_codec import to_jsonable
+from dpwitness.core.values.validation import InvalidArgument
 
 _METHODS = ("sample", "log_density", "support", "factors", "breakpoints", "atoms")
 
 
-def content_key(*values: Any) -> Any:
-    """Return a hashable key of the current content of all `values`, or None if some content cannot
-    be read.
-    """
-    try:
-        return tuple(_content(value) for value in values)
-    except (_UnknownError, RecursionError):  # a list may contain itself
-        return None
-
-
-class _UnknownError(Exception):
-    """Error for content that cannot be read."""
-
-
-def _content(value: Any) -> Any:
-    """Return a hashable description of the content of one value. Raise _UnknownError if some
+def content_key(mechanism: Any, *values: Any) -> Any:
+    """Return a hashable key of the current content of a mechanism and of `values`, or None if some
     content cannot be read.
     """
-    kind = type(value)
-    if value is None or kind in (bool, int, str, bytes):
-        return kind, value
-    if kind in (float, complex):
-        return kind, repr(value)  # 0.0 is not -0.0, NaN is NaN
-    if isinstance(value, np.generic) and not value.dtype.hasobject:
-        return kind, value.tobytes()
-    if kind is np.ndarray and not value.dtype.hasobject:
-        return kind, value.dtype.str, value.shape, value.tobytes()
-    if kind in (list, tuple):
-        return kind, tuple(_content(v) for v in value)
-    if kind is dict:
-        return kind, tuple((_content(k), _content(v)) for k, v in value.items())
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _content_of_fields(value)
-    raise _UnknownError
-
-
-def _content_of_fields(value: Any) -> Any:
-    """Return a hashable description of a dataclass's instance: its class, the class's methods and
-    the content of all fields, slots and other attributes.
-    """
-    kind = type(value)
-    names = [f.name for f in dataclasses.fields(value)]
-    slots = {name for cls in kind.__mro__ for name in slots_of_class(cls)}
-    held = {
-        name: getattr(value, name)
-        for name in [*names, *sorted(slots - set(names))]
-        if hasattr(value, name)
-    } | getattr(value, "__dict__", {})
+    kind = type(mechanism)
     methods = tuple(getattr(kind, name, None) for name in _METHODS)
     # a function that closes over variables, or is not a plain function, may behave differently
-    # later
-    if any(
-        method is not None and (not hasattr(method, "__code__") or method.__closure__)
+    # later; attributes that are not fields are not part of the JSON
+    if not dataclasses.is_dataclass(mechanism) or any(
+        method is not None and getattr(method, "__closure__", method) is not None
         for method in methods
     ):
-        raise _UnknownError
-    return kind, methods, tuple((name, _content(v)) for name, v in held.items())
+        return None
+    fields = dataclasses.fields(mechanism)
+    others = set(getattr(mechanism, "__dict__", ())) - {field.name for field in fields}
+    if others or not all(field.init for field in fields):
+        return None
+    try:
+        return kind, methods, repr([to_jsonable(value) for value in (mechanism, *values)])
+    except InvalidArgument:
+        return None
 
 
 _TAIL = 1e-15  # total mass that truncations may move, in either direction

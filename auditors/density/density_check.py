@@ -100,9 +100,9 @@ def rows_of(mechanism: Any, dataset: Any, size: int, rng: np.random.Generator) -
     depend on each other.
     """
     if type(mechanism).__module__.startswith("dpwitness.") or size < _LEAST_ROWS:
-        return _rows_of_call(mechanism, dataset, size, rng)
+        return rows_of_call(mechanism, dataset, size, rng)
     calls = [
-        _rows_of_call(mechanism, dataset, len(part), rng)
+        rows_of_call(mechanism, dataset, len(part), rng)
         for part in np.array_split(np.arange(size), _CALLS)
     ]
     first = [rows[:, 0] for rows in calls]
@@ -122,7 +122,7 @@ def rows_of(mechanism: Any, dataset: Any, size: int, rng: np.random.Generator) -
     return np.concatenate(calls)
 
 
-def _rows_of_call(mechanism: Any, dataset: Any, size: int, rng: np.random.Generator) -> FloatArray:
+def rows_of_call(mechanism: Any, dataset: Any, size: int, rng: np.random.Generator) -> FloatArray:
     """Return the outputs of one call as rows of numbers."""
     try:
         rows = np.asarray(mechanism.sample(dataset, size, rng), dtype=float)

@@ -16,7 +16,6 @@ errors, and the mass outside the boxes, count as unseen mass of the upper law.
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,8 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.density.composition import compose, content_key
-from dpwitness.auditors.density.density_check import density_of, fills_space
-from dpwitness.auditors.events.outputs import encode
+from dpwitness.auditors.density.density_check import (
+    BadOracle,
+    density_of,
+    fills_space,
+    rows_of_call,
+)
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw, atoms, unaccounted_mass
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import (
@@ -383,7 +386,7 @@ def loss_law(mechanism: Any, pair: Pair) -> LossLaw | None:
     return None if found is None else found.lower
 
 
-_CACHE: OrderedDict[Any, EnclosedLaw | None] = OrderedDict()
+_CACHE: dict[Any, EnclosedLaw | None] = {}
 _NO_ATOMS: FloatArray = np.empty(0)
 
 
@@ -393,16 +396,15 @@ def enclosed_law(mechanism: Any, pair: Pair, atoms: FloatArray = _NO_ATOMS) -> E
 
     Routes: enumeration of the support; composition of independent factors; quadrature in one to
     three dimensions, with discrete columns enumerated. `atoms` are known atoms, for outputs that
-    are one number. The last 16 results are cached by content.
+    are one number. Up to 16 results are cached by content.
     """
     key = content_key(mechanism, pair.d0, pair.d1, atoms)
     if key is None:
         return law_of(mechanism, pair.d0, pair.d1, atoms)
     if key not in _CACHE:
+        if len(_CACHE) >= 16:
+            _CACHE.clear()
         _CACHE[key] = law_of(mechanism, pair.d0, pair.d1, atoms)
-        while len(_CACHE) > 16:
-            _CACHE.popitem(last=False)
-    _CACHE.move_to_end(key)
     return _CACHE[key]
 
 
@@ -459,52 +461,38 @@ def _integrated(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray) -> Enclosed
     columns, or None.
     """
     rng = np.random.default_rng(np.random.SeedSequence(0, spawn_key=(0x1A3,)))
-    parts = [
-        encode(mechanism.sample(d, _SAMPLE_SIZE, rng), _SAMPLE_SIZE).unsigned() for d in (d0, d1)
-    ]
-    if (
-        len(np.unique(np.concatenate([part.codes for part in parts]))) > 1
-        or parts[0].values.shape != parts[1].values.shape
-    ):
+    try:
+        parts = [rows_of_call(mechanism, d, _SAMPLE_SIZE, rng) for d in (d0, d1)]
+    except BadOracle:  # outputs are not rows of numbers
         return None
-    rows = np.concatenate([part.values for part in parts])
-    if not np.all(np.isfinite(rows)):
+    if parts[0].shape != parts[1].shape or not np.all(np.isfinite(parts)):
         return None
+    rows = np.concatenate(parts)
     if rows.shape[1] == 1:
         # known atoms, atoms that the mechanism names, and numbers that were drawn twice
-        named = (
-            [np.ravel(mechanism.atoms(d)) for d in (d0, d1)]
-            if has_capability(mechanism, HasAtoms)
-            else []
-        )
+        named = mechanism.atoms if has_capability(mechanism, HasAtoms) else lambda _: ()
         values, counts = np.unique(rows, return_counts=True)
-        at = np.unique(np.concatenate([atoms, values[counts > 1], *named]))
+        at = np.unique(
+            np.concatenate([atoms, values[counts > 1], *(np.ravel(named(d)) for d in (d0, d1))])
+        )
         others = rows[~np.isin(rows[:, 0], at)]
         if 0 < len(at) <= 64 and len(others) > len(rows) // 64:
             rest = _quadrature(mechanism, others, np.zeros(1, dtype=bool), d0, d1)
-            return (
-                None
-                if rest is None
-                else _with_atoms(_enumerated(mechanism, at[:, None], d0, d1, "").lower, rest)
-            )
+            listed = _enumerated(mechanism, at[:, None], d0, d1, "").lower
+            return None if rest is None else _with_atoms(listed, rest)
     distinct = np.array([len(np.unique(column)) for column in rows.T])
     discrete = distinct <= len(rows) // 32
     if discrete.all():
         seen = np.unique(rows, axis=0)
-        return (
-            _enumerated(mechanism, seen, d0, d1, "enumeration of those seen:")
-            if len(seen) <= len(rows) // 8
-            else None
-        )
-    if (
-        np.count_nonzero(~discrete) > 3
-        or np.any(distinct[~discrete] < len(rows) // 2)
-        or not all(
-            fills_space(density_of(mechanism, d), part.values, ~discrete, rng)
-            for d, part in zip((d0, d1), parts, strict=True)
-        )
-    ):
+        if len(seen) > len(rows) // 8:
+            return None
+        return _enumerated(mechanism, seen, d0, d1, "enumeration of those seen:")
+    few = np.count_nonzero(~discrete) <= 3
+    if not few or np.any(distinct[~discrete] < len(rows) // 2):
         return None
+    for d, part in zip((d0, d1), parts, strict=True):
+        if not fills_space(density_of(mechanism, d), part, ~discrete, rng):
+            return None
     return _quadrature(mechanism, rows, discrete, d0, d1)
 
 
