@@ -192,49 +192,41 @@ def bounds_from_samples(
     only. `alpha` is shared accordingly.
     """
     delta = claim.delta_budget
-    pure_notion = claim.bounds_epsilon
-    epsilons = profile_grid(claim, claim.parameter if pure_notion else math.inf, 13)
+    epsilons = profile_grid(claim, claim.parameter if claim.bounds_epsilon else math.inf, 13)
     alphas = (0.2 * alpha, 0.4 * alpha, 0.1 * alpha, 0.05 * alpha)
     sides = [
         limits_from_samples(mechanism, order, delta, epsilons, trials // 2, alphas, stream)
         for order, stream in zip((pair, pair.swapped()), streams, strict=True)
     ]
-    low, *highs = (
-        max(getattr(side, f"epsilon_{end}") for side in sides)
-        for end in ("lower", "sound", "assumed")
-    )
+    low, sound, assumed = np.max([side.epsilon for side in sides], axis=0).tolist()
+    profile = np.max([side.delta for side in sides], axis=0)
     statistical = f"statistical({alpha:.3g})"
-    if pure_notion:
-        lower, uppers = (
-            End(low, "statistical(0)" if delta == 0 else statistical, low),
-            [End(highs[0], statistical, highs[0])],
-        )
-        if highs[1] < highs[0]:
-            uppers.append(End(highs[1], _GRID_ASSUMPTION, highs[1]))
-    else:
-        points = [point for side in sides for point in side.operating]
+    notes: tuple[str, ...] = ()
+    uppers = [End(sound if claim.bounds_epsilon else math.inf, statistical, sound)]
+    if not claim.bounds_epsilon:
         with np.errstate(invalid="ignore"):
-            best_parameter = max(
-                (float(claim.parameter_at(*point)) for point in points), default=0.0
-            )
-        lower, uppers = (
-            End(best_parameter, statistical, low),
-            [End(math.inf, statistical, highs[0])],
+            parameters = [
+                float(claim.parameter_at(*point)) for side in sides for point in side.operating
+            ]
+        lower = End(max(parameters, default=0.0), statistical, low)
+    else:
+        lower = End(low, "statistical(0)" if delta == 0 else statistical, low)
+        if assumed < sound:
+            uppers.append(End(assumed, _GRID_ASSUMPTION, assumed))
+    if delta == 0:
+        notes = (
+            "the lower end is the largest loss at an output that was sampled: it has positive mass "
+            "there",
         )
-    sound = bool(uppers[0].value <= claim.parameter or len(uppers) == 1)
+    is_sound = uppers[0].value <= claim.parameter or len(uppers) == 1
     return RouteBounds(
         f"bounded mean, {sides[0].method}",
         (lower,),
         tuple(uppers),
         epsilons,
-        np.max([side.delta_lower for side in sides], axis=0),
-        np.max([side.delta_sound if sound else side.delta_assumed for side in sides], axis=0),
-        notes=(
-            "the lower end is the largest loss at an output that was sampled: it has positive mass "
-            "there",
-        )
-        if delta == 0
-        else (),
+        profile[0],
+        profile[1 if is_sound else 2],
+        notes=notes,
     )
 
 
@@ -289,28 +281,41 @@ def confirmed(
     trials: int,
     alpha: float,
     rng: np.random.Generator,
-) -> End | None:
-    """Return a statistical lower bound that confirms a computed excess over a claim; None if
-    samples show no excess.
+) -> float:
+    """Return a statistical lower bound on the claim's parameter that confirms a computed excess
+    over the claim; minus infinity if samples show no excess.
 
     The excess is at delta > 0, or for a notion other than pure DP. `laws`, from below in both
     orders, suggest the order of the pair, the event or the Renyi order, and where to draw. The
     bound rests on the samples alone. The two orders of the pair share the error.
     """
-    delta, runs, error = claim.delta_budget, trials // 2, alpha / 2
-    ends: list[End | None] = []
-    for order, law in zip((pair, pair.swapped()), laws, strict=True):
-        if claim.bounds_renyi:
-            ends.append(_confirm_renyi(mechanism, order, law, claim, runs, error, rng))
-        elif not claim.bounds_epsilon:
-            ends.append(_confirm_event(mechanism, order, law, claim, runs, error, rng))
-        elif law.epsilon(delta) > claim.parameter:
-            shares = (0.94 * error, 0.02 * error, 0.02 * error, 0.02 * error)
-            epsilons = np.array([claim.parameter])
-            limits = limits_from_samples(mechanism, order, delta, epsilons, runs, shares, rng)
-            ends.append(End(limits.epsilon_lower, "statistical", limits.epsilon_lower))
-    best = max((end for end in ends if end is not None), key=lambda end: end.value, default=None)
-    return None if best is None else End(best.value, f"statistical({alpha:.3g})", best.epsilon)
+    confirm = _confirm_event
+    if claim.bounds_renyi:
+        confirm = _confirm_renyi
+    elif claim.bounds_epsilon:
+        confirm = _confirm_epsilon
+    return max(
+        confirm(mechanism, order, law, claim, trials // 2, alpha / 2, rng)
+        for order, law in zip((pair, pair.swapped()), laws, strict=True)
+    )
+
+
+def _confirm_epsilon(
+    mechanism: Any,
+    pair: Pair,
+    law: LossLaw,
+    claim: Claim,
+    trials: int,
+    alpha: float,
+    rng: np.random.Generator,
+) -> float:
+    """Return a lower bound on epsilon at the claim's delta by betting."""
+    delta = claim.delta_budget
+    if law.epsilon(delta) <= claim.parameter:
+        return -math.inf
+    shares = (0.94 * alpha, 0.02 * alpha, 0.02 * alpha, 0.02 * alpha)
+    epsilons = np.array([claim.parameter])
+    return limits_from_samples(mechanism, pair, delta, epsilons, trials, shares, rng).epsilon[0]
 
 
 def _confirm_renyi(
@@ -321,7 +326,7 @@ def _confirm_renyi(
     trials: int,
     alpha: float,
     rng: np.random.Generator,
-) -> End | None:
+) -> float:
     """Return a lower bound on E_P e^((a-1) L) by betting, as a bound on the claim's parameter.
 
     Draws are moved to where the expectation concentrates. The order a is the one whose excess is
@@ -352,7 +357,7 @@ def _confirm_renyi(
     a = max(found, key=lambda order: found[order][:2])
     _, excess, middle = found[a]
     if excess <= 0:
-        return None
+        return -math.inf
     order = PairOrder.unmoved(mechanism, pair, rng)
     pilot = max(200, trials // 60)
     goal = float(law.hockey_stick(middle))
@@ -372,9 +377,9 @@ def _confirm_renyi(
         values(main), Stakes.plan(x, float(x.max()) + 1e-300, len(main.loss), alpha), alpha
     )
     if low <= 0:
-        return None
+        return -math.inf
     divergence = (math.log(low) + scale) / (a - 1)
-    return End(divergence / claim.divergence_at(a), "statistical", 0.0)
+    return divergence / claim.divergence_at(a)
 
 
 def _confirm_event(
@@ -385,7 +390,7 @@ def _confirm_event(
     trials: int,
     alpha: float,
     rng: np.random.Generator,
-) -> End | None:
+) -> float:
     """Return a lower bound from one event {L >= t}, counted on fresh runs of both datasets.
 
     The event is the one whose exact binomial limits are best under the law.
@@ -402,11 +407,8 @@ def _confirm_event(
         log_p, log_q = log_densities(mechanism, rows_of(mechanism, dataset, n, rng), pair)
         with np.errstate(invalid="ignore"):
             counts.append(np.count_nonzero(log_p - log_q >= t))
-    return End(
-        float(_parameter_of_counts(claim, np.array(counts[:1]), np.array(counts[1:]), n, alpha)[0]),
-        "statistical",
-        0.0,
-    )
+    hits, false = np.array(counts)[:, None]
+    return float(_parameter_of_counts(claim, hits, false, n, alpha)[0])
 
 
 def _parameter_of_counts(

@@ -310,9 +310,10 @@ def _confirm(
         return found, 0
     trials = max(trials, 200_000)
     laws = [law.lower, law.lower.swapped()]
-    end = confirmed(mechanism, pair, claim, laws, trials, alpha, rng)
-    if end is not None and end.value > edge:
-        found = found.with_lower(end.value, end.why, max(end.epsilon, found.lowers[0].epsilon))
+    value = confirmed(mechanism, pair, claim, laws, trials, alpha, rng)
+    if value > edge:
+        epsilon = max(value if claim.bounds_epsilon else 0.0, found.lowers[0].epsilon)
+        found = found.with_lower(value, f"statistical({alpha:.3g})", epsilon)
     return found, trials
 
 

@@ -41,7 +41,6 @@ _TEST_CHANGE = 1e-3  # change at which the Fisher information is estimated
 _ROWS = 4096  # outputs per side from which capitals are predicted
 _DEVIATIONS = 1.2816  # standard errors for probability `POWER`
 _SCALE_ERRORS = np.exp(np.linspace(math.log(0.001), math.log(2.0), 60)).tolist()
-_ODD_SHARES = np.exp(np.linspace(math.log(0.0005), math.log(0.5), 25)).tolist()
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +134,6 @@ class Mismatch:
 
     # relative error of the noise's scale about its center, on both datasets, for continuous outputs
     scale: float
-    odd: float  # share of runs with a tenth of the noise, for continuous outputs
     atom: float  # error of the probability of the likeliest output, for other outputs
     runs: int  # outputs that were compared with the density, both datasets together
 
@@ -157,10 +155,6 @@ class Mismatch:
         return (
             f"{' or '.join(parts)} would have been noticed with probability {POWER:g} (sampler "
             f"against density, {self.runs:,} runs)"
-        ) + (
-            f"; also {100 * self.odd:.2g} % of runs with a tenth of the noise"
-            if math.isfinite(self.odd)
-            else ""
         )
 
     def room(self, value: float, edge: float) -> bool:
@@ -174,7 +168,7 @@ class Mismatch:
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures by name; None for figures that do not apply."""
-        sizes = {"scale": self.scale, "odd_runs": self.odd, "atom": self.atom}
+        sizes = {"scale": self.scale, "atom": self.atom}
         return {name: v if math.isfinite(v) else None for name, v in sizes.items()} | {
             "probability": POWER,
             "runs": self.runs,
@@ -245,7 +239,7 @@ def smallest_mismatch(
     atom = max(_smallest_atom_error(side, size, needed) for side in checked.sides)
     runs = 2 * (first + scale_bets.runs)
     forecast = _Forecast.of(checked.sides, rng)
-    scale = odd = math.inf
+    scale = math.inf
     if all(side.continuous.any() and len(side.rows) > 100 for side in forecast.samples):
         steps = tuple(sign * step for step in SCALE_STEPS for sign in (1.0, -1.0))
         tests = [
@@ -263,15 +257,7 @@ def smallest_mismatch(
             return math.inf
 
         scale = max(map(least_noticed, (1.0, -1.0)))
-        tenth = forecast.ratios(math.log(10.0))
-        mixtures = {share: [1 + share * (r - 1) for r in tenth] for share in _ODD_SHARES}
-        noticed = (
-            share
-            for share, mixed in mixtures.items()
-            if forecast.notices(mixed, mixed, size, needed)
-        )
-        odd = next(noticed, math.inf)
-    return Mismatch(scale, odd, atom if atom > 0 else math.inf, runs)
+    return Mismatch(scale, atom if atom > 0 else math.inf, runs)
 
 
 def _smallest_atom_error(side: SampledSide, size: float, needed: float) -> float:
