@@ -269,8 +269,7 @@ def limits_from_samples(
     if delta > 0:
         ends = _epsilon_limits(value_bound, first, main, delta, center, alphas)
     else:
-        largest = max(0.0, float(first.loss.max()), float(main.loss.max()))
-        ends = (largest, math.inf, math.inf)
+        ends = (max(0.0, float(first.loss.max()), float(main.loss.max())), math.inf, math.inf)
     each, limits = alphas[2] / (3 * len(epsilons)), np.empty((3, len(epsilons)))
     for i, epsilon in enumerate(epsilons):
         x, bound = main.values(epsilon), value_bound(epsilon)

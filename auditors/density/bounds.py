@@ -378,8 +378,7 @@ def _confirm_renyi(
     )
     if low <= 0:
         return -math.inf
-    divergence = (math.log(low) + scale) / (a - 1)
-    return divergence / claim.divergence_at(a)
+    return ((math.log(low) + scale) / (a - 1)) / claim.divergence_at(a)
 
 
 def _confirm_event(

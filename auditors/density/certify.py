@@ -309,8 +309,7 @@ def _confirm(
     if law is None:
         return found, 0
     trials = max(trials, 200_000)
-    laws = [law.lower, law.lower.swapped()]
-    value = confirmed(mechanism, pair, claim, laws, trials, alpha, rng)
+    value = confirmed(mechanism, pair, claim, [law.lower, law.lower.swapped()], trials, alpha, rng)
     if value > edge:
         epsilon = max(value if claim.bounds_epsilon else 0.0, found.lowers[0].epsilon)
         found = found.with_lower(value, f"statistical({alpha:.3g})", epsilon)

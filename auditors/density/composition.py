@@ -331,8 +331,7 @@ def merged(law: LossLaw, step: float, tail: float = 0.0) -> tuple[int, FloatArra
             continue
         j = int(start + under[0]) - 1  # the atom in which the group ends
         before = (sum_p[j] - used_p) - ratio * (sum_q[j] - used_q)
-        after = (sum_p[j + 1] - used_p) - ratio * (sum_q[j + 1] - used_q)
-        part = before / (before - after)
+        part = before / (before - ((sum_p[j + 1] - used_p) - ratio * (sum_q[j + 1] - used_q)))
         end_p, end_q = sum_p[j] + part * p[j], sum_q[j] + part * q[j]
         found[grid] = found.get(grid, 0.0) + end_p - used_p
         i, used_p, used_q = j, end_p, end_q

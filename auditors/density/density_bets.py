@@ -168,8 +168,10 @@ def _alternatives(sides: list[SampledSide], known: list[dict[bytes, float]]) -> 
             for scale in (math.exp(step), math.exp(-step)):
                 ratio = mapped(np.where(unit > 0, scale, 1.0), np.zeros(k))
                 bets += _bets(f"scale{where} off by about {abs(scale - 1) / 2:.2g}", ratio)
-    between = (centers[0] - centers[1]) * continuous
-    for direction in [*np.eye(k)[moving[:_MAX_COLUMNS]] * spread, between]:
+    for direction in [
+        *np.eye(k)[moving[:_MAX_COLUMNS]] * spread,
+        ((centers[0] - centers[1]) * continuous),
+    ]:
         for h in (*_SHIFTS, *-_SHIFTS) if np.any(direction) else ():
             bets += _bets("shifted", mapped(np.ones(k), h * direction))
     for noise in _ODD_NOISES:

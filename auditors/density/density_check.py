@@ -297,8 +297,7 @@ def _check_repeated(name: str, side: SampledSide) -> None:
         math.exp(min(log_mass + shift, 0.0)) for shift in (np.log(_FEWEST_DIGITS * unit).sum(), 0.0)
     ]
     too_many = [bdtrc(count - 1, len(rest), chance) if count else 1.0 for chance in chances]
-    as_atom = min(too_many[1], bdtr(count, len(rest), chances[1]))
-    if too_many[0] <= _LEVEL and as_atom <= _LEVEL / 2:
+    if too_many[0] <= _LEVEL and min(too_many[1], bdtr(count, len(rest), chances[1])) <= _LEVEL / 2:
         raise BadOracle(
             f"log_density on {name} is that of a continuous output at "
             f"{np.array2string(outputs[most], precision=6, threshold=6)}, an output that "

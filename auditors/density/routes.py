@@ -207,8 +207,7 @@ def integrate(
     """
     k = rows.shape[1]
     settings, rule = _SETTINGS[k], _Rule(_SETTINGS[k].nodes, k)
-    corners = _initial_boxes(rows, prefixes, breaks)
-    boxes = _evaluated(*corners, f, rule, settings.tolerance)
+    boxes = _evaluated(*_initial_boxes(rows, prefixes, breaks), f, rule, settings.tolerance)
     spent = len(boxes) * len(rule.points)
     finished: list[_Boxes] = []
     for _ in range(200):
@@ -217,8 +216,7 @@ def integrate(
             break
         score = _scores(boxes, heavy, settings, k)
         width = np.max(boxes.high - boxes.low, axis=1)
-        thin = width <= 1e-14 * np.maximum(1.0, np.max(np.abs(boxes.low), axis=1))
-        more = (score > 1) & ~thin
+        more = (score > 1) & ~(width <= 1e-14 * np.maximum(1.0, np.max(np.abs(boxes.low), axis=1)))
         finished.append(boxes[~more])
         boxes = boxes[more]
         room = (settings.evaluations - spent) // (2 * len(rule.points))
@@ -338,8 +336,7 @@ def _loss_grows(boxes: _Boxes, sign: int) -> bool:
     is assumed to be infinite.
     """
     value = boxes.sure_most if sign > 0 else -boxes.sure_least
-    mass = np.maximum(boxes.p, boxes.q)
-    near = value[mass > 1e-12].max(initial=-np.inf)
+    near = value[np.maximum(boxes.p, boxes.q) > 1e-12].max(initial=-np.inf)
     return bool(value.max(initial=-np.inf) > 1.05 * near + 1e-6)
 
 
@@ -487,8 +484,7 @@ def _integrated(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray) -> Enclosed
         if len(seen) > len(rows) // 8:
             return None
         return _enumerated(mechanism, seen, d0, d1, "enumeration of those seen:")
-    few = np.count_nonzero(~discrete) <= 3
-    if not few or np.any(distinct[~discrete] < len(rows) // 2):
+    if not (np.count_nonzero(~discrete) <= 3) or np.any(distinct[~discrete] < len(rows) // 2):
         return None
     for d, part in zip((d0, d1), parts, strict=True):
         if not fills_space(density_of(mechanism, d), part, ~discrete, rng):

@@ -274,8 +274,7 @@ def _search_continuous(
         return _worst_of(loss, pool)
     if k == 1:
         return _worst_of(loss, _refine_grid(loss, pool))
-    best = _search_locally(loss, pool, values, spread, rng, thorough)
-    return _worst_of(loss, best[None, :])
+    return _worst_of(loss, _search_locally(loss, pool, values, spread, rng, thorough)[None, :])
 
 
 def _refine_grid(loss: PairLoss, pool: FloatArray) -> FloatArray:
@@ -409,8 +408,7 @@ def _mode(loss: PairLoss, side: int, sample: FloatArray, spread: FloatArray) -> 
     Minimizes p^(-2/(k-1)), which is quadratic around a singularity of the kind 1/r^(k-1).
     """
     k = sample.shape[1]
-    logs = loss.logs(sample)[side]
-    point: FloatArray = sample[int(np.argmax(logs))]
+    point: FloatArray = sample[int(np.argmax(loss.logs(sample)[side]))]
     unit = spread
     for iteration in range(4):
         reference = float(loss.logs(point[None, :])[side][0])

@@ -29,7 +29,6 @@ def _log_density(answers: Sequence[Ball], scale: Ball, low: float, high: float) 
     """
     y = over(low, high)
     cdfs = [laplace_cdf((y - q) / scale) for q in answers]
-    joint_cdf = math.prod(cdfs, start=arb(1))
     return (
         sum(
             (
@@ -38,7 +37,7 @@ def _log_density(answers: Sequence[Ball], scale: Ball, low: float, high: float) 
             ),
             arb(0),
         ).log()
-        + joint_cdf.log()
+        + math.prod(cdfs, start=arb(1)).log()
     )
 
 
@@ -73,8 +72,7 @@ def max_loss(
         return endpoints(sum((b - a for a, b in zip(first, second, strict=True)), arb(0)) / scale)
     if low >= edge_high:
         u_high = (-arb(low) / scale).exp()
-        u_low = arb(0) if math.isinf(high) else (-arb(high) / scale).exp()
-        u = u_low.union(u_high)
+        u = (arb(0) if math.isinf(high) else (-arb(high) / scale).exp()).union(u_high)
         return endpoints(
             _scaled_tail_density(first, scale, u).log()
             - _scaled_tail_density(second, scale, u).log()

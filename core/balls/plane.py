@@ -132,9 +132,9 @@ class PlaneLoss:
             )
         # log det (C + K) / det (C + K'), where C is the curvature common to both problems
         gain, drop = (self._log_gain(rows, curvature) for rows in (self.gained, self.lost))
-        jacobian = endpoints(gain - drop)
         return add_spans(
-            (endpoints(self.rate * arb(low))[0], endpoints(self.rate * arb(high))[1]), jacobian
+            (endpoints(self.rate * arb(low))[0], endpoints(self.rate * arb(high))[1]),
+            endpoints(gain - drop),
         )
 
     def _projected_shift(

@@ -199,8 +199,7 @@ class RiskLaw(LineLaw):
     @property
     def noise(self) -> NormalLaw | LaplaceLaw:
         """Return the law of the noise b."""
-        make = NormalLaw if self.kind == "normal" else LaplaceLaw
-        return make(arb(0), 1 / arb(self.rate))
+        return (NormalLaw if self.kind == "normal" else LaplaceLaw)(arb(0), 1 / arb(self.rate))
 
     def mass(self, low: float, high: float) -> Ball:
         """Return the mass of (low, high]."""
@@ -239,8 +238,7 @@ class RiskLaw(LineLaw):
             return direct
         middle = low / 2 + high / 2
         at = add_spans(*self.loss_parts(middle, middle, other))
-        deviation = endpoints(slope * (over(low, high) - middle))
-        mean_value_form = add_spans(at, deviation)
+        mean_value_form = add_spans(at, endpoints(slope * (over(low, high) - middle)))
         return max(direct[0], mean_value_form[0]), min(direct[1], mean_value_form[1])
 
     def _unbounded_slope_loss(

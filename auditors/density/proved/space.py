@@ -209,8 +209,9 @@ def _require_floats_in_balls(
     mechanism: Any, rows: FloatArray, balls: list[Ball], dataset: Any
 ) -> None:
     """Raise BadOracle if a ball excludes the mechanism's own float log-density."""
-    floats = log_density_at(mechanism, rows, dataset)
-    for row, value, ball in zip(rows.tolist(), floats.tolist(), balls, strict=True):
+    for row, value, ball in zip(
+        rows.tolist(), log_density_at(mechanism, rows, dataset).tolist(), balls, strict=True
+    ):
         low, high = span(ball)
         slack = 1e-6 * (1 + abs(value)) if math.isfinite(value) else 0.0
         if not low - slack <= value <= high + slack:
