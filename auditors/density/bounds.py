@@ -49,24 +49,16 @@ def bounds_from_law(law: EnclosedLaw, claim: Claim) -> RouteBounds:
         law = law.refined([loss for loss in near if math.isfinite(loss)])
     lower, upper = ([side, side.swapped()] for side in (law.lower, law.upper))
     ends = [max(side.epsilon(delta) for side in sides) for sides in (lower, upper)]
-    notes: tuple[str, ...] = ()
-    label = "numerical"
-    parameters = list(ends)
-    if claim.bounds_renyi:
-        *parameters, notes = _renyi_parameters(claim, lower, upper)
-    elif not claim.bounds_epsilon:
-        parameters = [parameter_of(claim, side) for side in (law.lower, law.upper)]
-        label = f"assumed: events of probability below 1e-9 do not require a larger {claim.symbol}"
-    if delta == 0:
+    parameters, label, notes = _parameters(claim, lower, upper)
+    if delta == 0 and law.missing > 0:
         # the loss of mass that no output accounts for is unknown
-        if law.missing > 0:
-            ends[1] = parameters[1] = math.inf
-            notes += (
-                f"the evaluated outputs do not account for a mass of {law.missing:.2g}, "
-                "whose loss is unknown",
-            )
-        elif law.dimension > 0 and (claim.bounds_epsilon or claim.bounds_renyi):
-            label = f"assumed: {_NO_LARGER_LOSS}"
+        ends[1] = parameters[1] = math.inf
+        notes += (
+            f"the evaluated outputs do not account for a mass of {law.missing:.2g}, "
+            "whose loss is unknown",
+        )
+    elif delta == 0 and law.dimension > 0 and label == "numerical":
+        label = f"assumed: {_NO_LARGER_LOSS}"
     # the two bounds are rounded separately and may cross
     ends[1], parameters[1] = max(ends), max(parameters)
     epsilons = profile_grid(claim, ends[1], 41)
@@ -130,14 +122,20 @@ def profile_grid(claim: Claim, upper: float, size: int) -> FloatArray:
     return np.linspace(0.0, min(top, 600.0), size)
 
 
-def _renyi_parameters(
+def _parameters(
     claim: Claim, lower: list[LossLaw], upper: list[LossLaw]
-) -> tuple[float, float, tuple[str, ...]]:
-    """Return bounds on the smallest rho (zCDP) or epsilon (RDP) that the laws allow, over both
-    orders of the pair, and notes.
+) -> tuple[list[float], str, tuple[str, ...]]:
+    """Return bounds on the smallest parameter that the laws allow, over both orders of the pair,
+    the evidence for the upper bound, and notes.
 
     D_a <= sup L, so the orders from some a on need no more than sup L / a.
     """
+    if claim.bounds_epsilon:
+        delta = claim.delta_budget
+        return [max(law.epsilon(delta) for law in laws) for laws in (lower, upper)], "numerical", ()
+    if not claim.bounds_renyi:
+        label = f"assumed: events of probability below 1e-9 do not require a larger {claim.symbol}"
+        return [parameter_of(claim, laws[0]) for laws in (lower, upper)], label, ()
     orders = claim.orders_among(ORDERS.tolist())
     ends = np.array(
         [
@@ -147,18 +145,19 @@ def _renyi_parameters(
     )
     low = float(ends[0].max())
     if len(orders) < len(ORDERS):  # the claim names its own orders
-        return low, float(ends[1].max()), ()
+        return [low, float(ends[1].max())], "numerical", ()
     with np.errstate(invalid="ignore"):
         resolved = (ends[1] - ends[0] <= 1e-2 * ends[1] + 1e-9) | (ends[0] == ends[1])
     last = len(ORDERS) if resolved.all() else int(np.argmin(resolved))
     if last == 0:
-        return low, math.inf, ()
+        return [low, math.inf], "numerical", ()
     rest = max(law.supremum for law in upper) / float(ORDERS[last - 1])
     note = f"Renyi orders from 1 + {ORDERS[0] - 1:.3g} to {ORDERS[last - 1]:.4g} were evaluated"
     if math.isinf(rest):
         note += "; the upper end assumes that larger orders do not require a larger rho"
         rest = 0.0
-    return low, max(float(ends[1][:last].max()), min(rest, float(ends[1].max()))), (note,)
+    high = max(float(ends[1][:last].max()), min(rest, float(ends[1].max())))
+    return [low, high], "numerical", (note,)
 
 
 def _best_attack(law: LossLaw) -> FloatArray:

@@ -150,8 +150,7 @@ def certify(
     require_type("target", target, dict, "be a dict", "certify", optional=True)
     if pair is None:
         pair = _worst_of_catalogue(mechanism, claim, seed)
-    if not isinstance(pair, Pair):
-        raise InvalidArgument(f"certify: pair must be a Pair, got {type(pair).__name__}")
+    require_type("pair", pair, Pair, "be a Pair", "certify")
     claim, claim_notes = resolved(claim, pair)
     edge = claim.parameter * (1 + (1e-9 if claim.bounds_epsilon else 1e-6))  # allows for rounding
     checked_runs = min(trials, 100_000)  # runs per side that compare density and sampler
@@ -187,7 +186,11 @@ def certify(
         runs += confirming_runs + mismatch.runs - 2 * checked_runs
         verdict, low, high, doubts = _decide(found, objection, mismatch, claim, edge, declared)
     except (Underflow, BadOracle, ConvergenceError, ArithmeticError) as error:
-        verdict, note = _verdict_of_error(error)
+        verdict = Verdict.INCONCLUSIVE if isinstance(error, Underflow) else Verdict.ERROR
+        note = {
+            Underflow: f"{error}",
+            BadOracle: f"{error} (false-alarm probability at most {FALSE_ALARM:g})",
+        }.get(type(error), f"the mechanism raises {type(error).__name__}: {error}")
         found = RouteBounds("none", (), (), np.empty(0), np.empty(0), np.empty(0))
         low, high, doubts = End(0.0, "numerical", 0.0), End(math.inf, "none", math.inf), [note]
         proved, mismatch, runs = None, None, 2 * checked_runs
@@ -371,14 +374,3 @@ def _decide(
             high, why=f"assumed: the sampler follows the density, whose upper end is {high.why}"
         )
     return verdict, low, high, doubts
-
-
-def _verdict_of_error(error: Exception) -> tuple[Verdict, str]:
-    """Return the verdict and the note for an error that ended the certification."""
-    if isinstance(error, Underflow):
-        return Verdict.INCONCLUSIVE, str(error)
-    if isinstance(error, BadOracle):
-        note = f"{error} (false-alarm probability at most {FALSE_ALARM:g})"
-    else:
-        note = f"the mechanism raises {type(error).__name__}: {error}"
-    return Verdict.ERROR, note

@@ -41,12 +41,11 @@ def content_key(mechanism: Any, *values: Any) -> Any:
     content cannot be read.
     """
     kind = type(mechanism)
-    methods = tuple(getattr(kind, name, None) for name in _METHODS)
+    methods = tuple(getattr(kind, name) for name in _METHODS if hasattr(kind, name))
     # a function that closes over variables, or is not a plain function, may behave differently
     # later; attributes that are not fields are not part of the JSON
     if not dataclasses.is_dataclass(mechanism) or any(
-        method is not None and getattr(method, "__closure__", method) is not None
-        for method in methods
+        getattr(method, "__closure__", method) is not None for method in methods
     ):
         return None
     fields = dataclasses.fields(mechanism)

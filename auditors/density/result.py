@@ -243,7 +243,7 @@ class CertifyResult(ClaimResult):
     def headline(self) -> str:
         """Return the verdict, the bounds and their evidence in one line."""
         if self.verdict is Verdict.ERROR or self.route == "none":
-            return f"{self.verdict.value}: {self.notes[0] if self.notes else 'no verdict'}"
+            return f"{self.verdict.value}: {next(iter(self.notes), 'no verdict')}"
         symbol, claim, why = self.claim.symbol, self.claim, self.pair.why
         low, high = (f"{end:.5g}" for end in (self.parameter_lower, self.parameter_upper))
         is_certified = self.verdict is Verdict.CERTIFIED

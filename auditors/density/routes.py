@@ -174,10 +174,7 @@ def _evaluated(
         "axis": axis,  # along which the box is cut
     }
     kinds = [(name, values.dtype, values.shape[1:]) for name, values in columns.items()]
-    boxes = np.recarray(n, dtype=kinds)
-    for name, values in columns.items():
-        boxes[name] = values
-    return boxes
+    return np.rec.fromarrays(list(columns.values()), dtype=kinds)
 
 
 def _halved(boxes: _Boxes) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:

@@ -382,15 +382,26 @@ def minimizer_ball(problem: Problem) -> list[Ball] | None:
     """
     if not problem.loss.smooth:
         return None
-    w = minimise(problem).w.tolist()
-    gradient = [arb(problem.ridge) * x for x in w]
-    for row in rows_of(problem):
-        u = sum((arb(a) * x for a, x in zip(w, row.x, strict=True)), arb(0))
-        slope = arb(row.m) * slope_at(problem.loss, u, row.y)
-        gradient = [g + slope * x for g, x in zip(gradient, row.x, strict=True)]
+    w = [arb(x) for x in minimise(problem).w.tolist()]
+    gradient = gradient_over(problem, w)
     radius = sum((g * g for g in gradient), arb(0)).sqrt().upper() / problem.ridge
     error = radius.union(-radius)
-    return [arb(x) + error for x in w]
+    return [x + error for x in w]
+
+
+def gradient_over(problem: Problem, w: Sequence[Ball]) -> list[Ball]:
+    """Enclose the gradient of the objective without noise over a box of minimizers `w`."""
+    gradient = [arb(problem.ridge) * x for x in w]
+    for row in rows_of(problem):
+        slope = arb(row.m) * slope_over(problem.loss, *prediction_over(w, row), row.y)
+        gradient = [g + slope * x for g, x in zip(gradient, row.x, strict=True)]
+    return gradient
+
+
+def prediction_over(w: Sequence[Ball], row: Row) -> tuple[Ball, Ball]:
+    """Return the lowest and highest prediction <w, x>, the same object if the two are equal."""
+    u = sum((a * x for a, x in zip(w, row.x, strict=True)), arb(0))
+    return (u, u) if u.is_exact() else (u.lower(), u.upper())
 
 
 def shift_of(first: Problem, second: Problem, noise: SphericalNoise) -> ShiftProfile | None:

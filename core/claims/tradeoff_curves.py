@@ -212,7 +212,7 @@ class TradeoffCurve(Curve):
     name: str = field(compare=False)
     factor: float
     above: int = field(compare=False)  # number of given points above the envelope
-    remark_text: str = field(compare=False)
+    remarks: tuple[str, ...] = field(compare=False)
 
     form: ClassVar[str] = "fdp:FILE"
     notion: ClassVar[str] = "f-differential privacy: a whole trade-off curve"
@@ -223,29 +223,26 @@ class TradeoffCurve(Curve):
         require_type("name", name, str, "be a text", "TradeoffCurve")
         a, b = _checked_points(alpha, beta)
         kept = _envelope(a, b)
-        object.__setattr__(
-            self, "points", tuple(zip(a[kept].tolist(), b[kept].tolist(), strict=True))
-        )
-        object.__setattr__(self, "name", name or f"{len(kept)} points")
-        object.__setattr__(self, "factor", require_positive("factor", factor, "TradeoffCurve"))
-        above = int(np.sum(b > np.interp(a, a[kept], b[kept]) + _TOLERANCE))
-        object.__setattr__(self, "above", above)
-        remark_text = (
-            [
-                f"{above} of its {len(a)} points lie above their lower convex envelope, "
+        values = {
+            "points": tuple(zip(a[kept].tolist(), b[kept].tolist(), strict=True)),
+            "name": name or f"{len(kept)} points",
+            "factor": require_positive("factor", factor, "TradeoffCurve"),
+            "above": int(np.sum(b > np.interp(a, a[kept], b[kept]) + _TOLERANCE)),
+        }
+        for attribute, value in values.items():
+            object.__setattr__(self, attribute, value)
+        remarks = []
+        if self.above:
+            remarks.append(
+                f"{self.above} of its {len(a)} points lie above their lower convex envelope, "
                 "which is claimed"
-            ]
-            if above
-            else []
-        )
+            )
         if (b[kept] < 1 - self.tradeoff(a[kept]) - _TOLERANCE).any():
-            remark_text.append(
+            remarks.append(
                 "the claim uses the larger of the curve and its inverse, because the "
                 "neighboring relation is symmetric"
             )
-        object.__setattr__(
-            self, "remark_text", f"{self}: {'; '.join(remark_text)}" if remark_text else ""
-        )
+        object.__setattr__(self, "remarks", tuple(remarks))
 
     @classmethod
     def parse(cls, text: str) -> TradeoffCurve:
@@ -273,7 +270,7 @@ class TradeoffCurve(Curve):
 
     @property
     def remark(self) -> str:
-        return self.remark_text
+        return f"{self}: {'; '.join(self.remarks)}" if self.remarks else ""
 
     @property
     def numbers(self) -> tuple[float, ...]:

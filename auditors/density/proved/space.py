@@ -113,8 +113,7 @@ def _cells_of_support(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells
         # the mass missing to 1, at least 0
         rests = [1 - sum((getattr(c, side) for c in leaves), arb(0)) for side in "pq"]
         outside = [arb(0).union(rest.upper()) if rest.upper() > 0 else arb(0) for rest in rests]
-    if not all(mass.is_exact() and mass == 0 for mass in outside):
-        leaves.append(Cell(outside[0], outside[1], (-math.inf, math.inf)))
+    leaves.append(Cell(outside[0], outside[1], (-math.inf, math.inf)))
     return Cells([cell for cell in leaves if not _has_no_mass(cell)], None, seconds)
 
 
