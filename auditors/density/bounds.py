@@ -6,6 +6,7 @@ sampling of a computed excess over a claim.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from dpwitness.auditors.density.bounded_mean import (
     continuous_columns,
     limits_from_samples,
 )
+from dpwitness.auditors.density.composition import differing_factors
 from dpwitness.auditors.density.density_check import log_densities, rows_of
 from dpwitness.auditors.density.limit import parameter_of
 from dpwitness.auditors.density.result import End, RouteBounds
@@ -28,9 +30,8 @@ from dpwitness.auditors.statistics.mean_limits import Stakes, lower_mean
 from dpwitness.core.claims import Claim
 from dpwitness.core.claims.renyi import ORDERS
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.capabilities import HasFactors, HasSupport, has_capability
+from dpwitness.core.protocols.capabilities import HasSupport, has_capability
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.values.json_codec import same_value
 from dpwitness.core.values.validation import InvalidArgument
 
 _FPR = np.concatenate([[0.0], np.geomspace(1e-9, 1e-2, 36), np.linspace(0.02, 1.0, 50)])
@@ -47,9 +48,8 @@ def bounds_from_law(law: EnclosedLaw, claim: Claim) -> RouteBounds:
     if delta > 0:
         near = law.lower.epsilon(delta), -law.lower.swapped().epsilon(delta)
         law = law.refined([loss for loss in near if math.isfinite(loss)])
-    lower, upper = ([side, side.swapped()] for side in (law.lower, law.upper))
-    ends = [max(side.epsilon(delta) for side in sides) for sides in (lower, upper)]
-    parameters, label, notes = _parameters(claim, lower, upper)
+    ends = _both_orders(law, lambda side: side.epsilon(delta))
+    parameters, label, notes = _parameters(claim, law)
     if delta == 0 and law.missing > 0:
         # the loss of mass that no output accounts for is unknown
         ends[1] = parameters[1] = math.inf
@@ -62,14 +62,12 @@ def bounds_from_law(law: EnclosedLaw, claim: Claim) -> RouteBounds:
     # the two bounds are rounded separately and may cross
     ends[1], parameters[1] = max(ends), max(parameters)
     epsilons = profile_grid(claim, ends[1], 41)
-    profiles = [
-        np.max([side.hockey_stick(epsilons) for side in sides], axis=0) for sides in (lower, upper)
-    ]
-    curves = [np.max([_best_attack(side) for side in sides], axis=0) for sides in (lower, upper)]
+    profiles = _both_orders(law, lambda side: side.hockey_stick(epsilons))
+    curves = _both_orders(law, _best_attack)
     return RouteBounds(
         law.route,
-        (End(parameters[0], "numerical", ends[0]),),
-        (End(parameters[1], label, ends[1]),),
+        (End(float(parameters[0]), "numerical", float(ends[0])),),
+        (End(float(parameters[1]), label, float(ends[1])),),
         epsilons,
         profiles[0],
         np.maximum(profiles[0], profiles[1]),
@@ -88,11 +86,10 @@ def with_worst_output(
 
     If the mechanism has independent parts and one part differs, the output is one of this part.
     """
-    if has_capability(mechanism, HasFactors):
-        parts = [part for part in mechanism.factors(pair.d0, pair.d1) if not same_value(*part[1:])]
-        if len(parts) == 1 and hasattr(parts[0][0], "sample"):
-            (mechanism, d0, d1), *_ = parts
-            pair = Pair(d0, d1, pair.relation, pair.why)
+    parts = differing_factors(mechanism, pair.d0, pair.d1)
+    if len(parts) == 1 and hasattr(parts[0][0], "sample"):
+        mechanism, d0, d1 = parts[0]
+        pair = Pair(d0, d1, pair.relation, pair.why)
     try:
         worst = worst_output(mechanism, pair, seed=seed)
     except InvalidArgument:  # outputs are not rows of numbers
@@ -122,27 +119,27 @@ def profile_grid(claim: Claim, upper: float, size: int) -> FloatArray:
     return np.linspace(0.0, min(top, 600.0), size)
 
 
-def _parameters(
-    claim: Claim, lower: list[LossLaw], upper: list[LossLaw]
-) -> tuple[list[float], str, tuple[str, ...]]:
+def _both_orders(law: EnclosedLaw, value: Callable[[LossLaw], Any]) -> list[Any]:
+    """Return the larger value over both orders of the pair, of the lower and of the upper law."""
+    return [np.max([value(side), value(side.swapped())], axis=0) for side in (law.lower, law.upper)]
+
+
+def _parameters(claim: Claim, law: EnclosedLaw) -> tuple[list[float], str, tuple[str, ...]]:
     """Return bounds on the smallest parameter that the laws allow, over both orders of the pair,
     the evidence for the upper bound, and notes.
 
     D_a <= sup L, so the orders from some a on need no more than sup L / a.
     """
     if claim.bounds_epsilon:
-        delta = claim.delta_budget
-        return [max(law.epsilon(delta) for law in laws) for laws in (lower, upper)], "numerical", ()
+        ends = _both_orders(law, lambda side: side.epsilon(claim.delta_budget))
+        return ends, "numerical", ()
     if not claim.bounds_renyi:
         label = f"assumed: events of probability below 1e-9 do not require a larger {claim.symbol}"
-        return [parameter_of(claim, laws[0]) for laws in (lower, upper)], label, ()
+        return [parameter_of(claim, side) for side in (law.lower, law.upper)], label, ()
     orders = claim.orders_among(ORDERS.tolist())
-    ends = np.array(
-        [
-            [max(law.renyi(a) for law in laws) / claim.divergence_at(a) for a in orders]
-            for laws in (lower, upper)
-        ]
-    )
+    units = np.array([claim.divergence_at(a) for a in orders])
+    divergences = [_both_orders(law, lambda side, a=a: side.renyi(a)) for a in orders]
+    ends = np.array(divergences).T / units
     low = float(ends[0].max())
     if len(orders) < len(ORDERS):  # the claim names its own orders
         return [low, float(ends[1].max())], "numerical", ()
@@ -151,7 +148,7 @@ def _parameters(
     last = len(ORDERS) if resolved.all() else int(np.argmin(resolved))
     if last == 0:
         return [low, math.inf], "numerical", ()
-    rest = max(law.supremum for law in upper) / float(ORDERS[last - 1])
+    rest = _both_orders(law, lambda side: side.supremum)[1] / float(ORDERS[last - 1])
     note = f"Renyi orders from 1 + {ORDERS[0] - 1:.3g} to {ORDERS[last - 1]:.4g} were evaluated"
     if math.isinf(rest):
         note += "; the upper end assumes that larger orders do not require a larger rho"

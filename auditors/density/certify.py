@@ -164,14 +164,10 @@ def certify(
         bets = check_scale(mechanism, pair, checked, density_runs, streams[5])
         if route != "sampling":
             proved = proved_bounds(mechanism, pair, claim)
-        law, objection = _law_of(mechanism, pair, checked, route, name)
-        if law is not None:
-            found = bounds_from_law(law, claim)
-        else:
-            found = bounds_from_samples(
-                mechanism, pair, claim, trials, 1 - confidence, streams[1:3]
-            )
-            runs += trials
+        found, law, objection = _bounds_by_route(
+            mechanism, pair, claim, checked, route, trials, 1 - confidence, streams[1:3]
+        )
+        runs += trials if law is None else 0
         if claim.is_pure:
             largest = max(checked.largest, 0.0)
             found = with_worst_output(found, mechanism, pair, seed, law).with_lower(
@@ -260,21 +256,30 @@ def _worst_of_catalogue(mechanism: Any, claim: Claim, seed: int) -> Pair:
     return max(pairs_for(domain), key=value)
 
 
-def _law_of(
-    mechanism: Any, pair: Pair, checked: CheckedOracle, route: str, name: str | None
-) -> tuple[EnclosedLaw | None, str | None]:
-    """Return the law of the privacy loss where it is computed and sampled outputs do not contradict
-    it, and the contradiction. Raise InvalidArgument if `route` requires a law that cannot be
-    computed.
+def _bounds_by_route(
+    mechanism: Any,
+    pair: Pair,
+    claim: Claim,
+    checked: CheckedOracle,
+    route: str,
+    trials: int,
+    alpha: float,
+    streams: list[np.random.Generator],
+) -> tuple[RouteBounds, EnclosedLaw | None, str | None]:
+    """Return the bounds from the law of the privacy loss, and the law, where it is computed and
+    sampled outputs do not contradict it; otherwise bounds from samples, and the contradiction.
+    Raise InvalidArgument if `route` requires a law that cannot be computed.
     """
     law = None if route == "sampling" else enclosed_law(mechanism, pair, checked.lonely())
     if law is None and route == "law":
         raise InvalidArgument(
-            f"certify: no exact law can be computed for {name or name_of(mechanism)}; use "
-            "route='sampling'"
+            f"certify: no exact law can be computed for {name_of(mechanism)}; use route='sampling'"
         )
     objection = None if law is None else contradiction_with_law(law, checked)
-    return (law if objection is None else None), objection
+    if law is not None and objection is None:
+        return bounds_from_law(law, claim), law, None
+    found = bounds_from_samples(mechanism, pair, claim, trials, alpha, streams)
+    return found, None, objection
 
 
 def _with_proved(found: RouteBounds, proved: RouteBounds) -> RouteBounds:

@@ -29,8 +29,9 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw
+from dpwitness.core.protocols.capabilities import HasFactors, has_capability
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.values.json_codec import to_jsonable
+from dpwitness.core.values.json_codec import same_value, to_jsonable
 from dpwitness.core.values.validation import InvalidArgument
 
 _METHODS = ("sample", "log_density", "support", "factors", "breakpoints", "atoms")
@@ -56,6 +57,22 @@ def content_key(mechanism: Any, *values: Any) -> Any:
         return kind, methods, repr([to_jsonable(value) for value in (mechanism, *values)])
     except InvalidArgument:
         return None
+
+
+def differing_factors(mechanism: Any, d0: Any, d1: Any) -> list[tuple[Any, Any, Any]]:
+    """Return the independent parts of a mechanism, with their datasets, that differ between `d0`
+    and `d1`; none if it declares no parts.
+    """
+    parts = mechanism.factors(d0, d1) if has_capability(mechanism, HasFactors) else []
+    return [part for part in parts if not same_value(*part[1:])]
+
+
+def declared_points(mechanism: Any, name: str, d0: Any, d1: Any) -> FloatArray:
+    """Return the atoms or the breakpoints that a mechanism declares on either dataset by its method
+    `name`, sorted; none without the method.
+    """
+    declared = getattr(mechanism, name, lambda _: ())
+    return np.unique(np.concatenate([np.ravel(declared(d)).astype(float) for d in (d0, d1)]))
 
 
 _TAIL = 1e-15  # total mass that truncations may move, in either direction

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.density.composition import compose, content_key
+from dpwitness.auditors.density.composition import compose, content_key, declared_points
 from dpwitness.auditors.density.density_check import (
     BadOracle,
     density_of,
@@ -33,8 +33,6 @@ from dpwitness.auditors.density.density_check import (
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw, atoms, unaccounted_mass
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import (
-    HasAtoms,
-    HasBreakpoints,
     HasFactors,
     HasSupport,
     has_capability,
@@ -193,7 +191,7 @@ def _joined(boxes: Sequence[_Boxes]) -> _Boxes:
 
 
 def integrate(
-    f: LogDensities, rows: FloatArray, prefixes: int, breaks: FloatArray | None
+    f: LogDensities, rows: FloatArray, prefixes: int, breaks: FloatArray
 ) -> EnclosedLaw | None:
     """Enclose the law of the privacy loss by adaptive quadrature; None if the required number of
     boxes is too large.
@@ -268,7 +266,7 @@ def _scores(boxes: _Boxes, heavy: NDArray[np.bool_], settings: _Settings, k: int
 
 
 def _initial_boxes(
-    rows: FloatArray, prefixes: int, breaks: FloatArray | None
+    rows: FloatArray, prefixes: int, breaks: FloatArray
 ) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:
     """Return corners of boxes whose sizes grow geometrically with the distance from the samples."""
     k = rows.shape[1]
@@ -278,9 +276,7 @@ def _initial_boxes(
         distances = (high - low or 1.0) * _EDGE_DISTANCES[k]
         grid = [middle - distances, middle + distances]
         if k == 1:
-            grid.append(np.quantile(column, np.linspace(0.0, 1.0, 33)))
-            if breaks is not None:
-                grid.append(breaks)
+            grid += [np.quantile(column, np.linspace(0.0, 1.0, 33)), breaks]
         else:
             far = max(abs(column.max() - middle), abs(column.min() - middle)) * 3
             grid = [g[np.abs(g - middle) <= 2 * far] for g in grid]
@@ -464,11 +460,9 @@ def _integrated(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray) -> Enclosed
     rows = np.concatenate(parts)
     if rows.shape[1] == 1:
         # known atoms, atoms that the mechanism names, and numbers that were drawn twice
-        named = mechanism.atoms if has_capability(mechanism, HasAtoms) else lambda _: ()
+        named = declared_points(mechanism, "atoms", d0, d1)
         values, counts = np.unique(rows, return_counts=True)
-        at = np.unique(
-            np.concatenate([atoms, values[counts > 1], *(np.ravel(named(d)) for d in (d0, d1))])
-        )
+        at = np.unique(np.concatenate([atoms, values[counts > 1], named]))
         others = rows[~np.isin(rows[:, 0], at)]
         if 0 < len(at) <= 64 and len(others) > len(rows) // 64:
             rest = _quadrature(mechanism, others, np.zeros(1, dtype=bool), d0, d1)
@@ -538,13 +532,11 @@ def _quadrature(
     prefixes = np.unique(rows[:, discrete], axis=0)
     if len(prefixes) > 64:
         return None
-    breaks = None
-    if has_capability(mechanism, HasBreakpoints):
-        breaks = np.unique(np.concatenate([np.ravel(mechanism.breakpoints(d)) for d in (d0, d1)]))
 
     def log_densities(points: FloatArray, which: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
         full = np.empty((len(points), rows.shape[1]))
         full[:, discrete], full[:, ~discrete] = prefixes[which], points
         return log_density_at(mechanism, full, d1), log_density_at(mechanism, full, d0)
 
+    breaks = declared_points(mechanism, "breakpoints", d0, d1)
     return integrate(log_densities, rows[:, ~discrete], len(prefixes), breaks)

@@ -314,14 +314,10 @@ def _checked_points(alpha: ArrayLike, beta: ArrayLike) -> tuple[FloatArray, Floa
         )
     order = np.argsort(a, kind="stable")
     a, b = a[order], b[order]
-    for name, row in (("alpha", a), ("beta", b)):
-        if not ((row >= 0) & (row <= 1)).all():
-            raise InvalidArgument(
-                f"{owner}: {name} must lie in [0, 1], got {row[~((row >= 0) & (row <= 1))][0]:g}"
-            )
-    if a[0] != 0 or a[-1] != 1:
-        raise InvalidArgument(f"{owner}: alpha must go from 0 to 1, got {a[0]:g} to {a[-1]:g}")
     for rule, wrong in (
+        ("alpha must lie in [0, 1]", ~((a >= 0) & (a <= 1))),
+        ("beta must lie in [0, 1]", ~((b >= 0) & (b <= 1))),
+        ("alpha must go from 0 to 1", ((a == a[0]) & (a != 0)) | ((a == a[-1]) & (a != 1))),
         ("alpha must contain each rate once", np.append(False, np.diff(a) <= 0)),
         ("beta must not rise", np.append(False, np.diff(b) > 0)),
         ("beta must be at most 1 - alpha", b > 1 - a + _TOLERANCE),

@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 from flint import arb, ctx
 
-from dpwitness.auditors.density.composition import content_key
+from dpwitness.auditors.density.composition import content_key, declared_points, differing_factors
 from dpwitness.auditors.density.proved.cells import Cell, Cells, EnclosedOrder
 from dpwitness.auditors.density.proved.space import (
     cells_of,
@@ -54,13 +54,11 @@ from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import (
     HasAxisBall,
     HasDrawsBall,
-    HasFactors,
     HasPlaneBall,
     HasShiftBall,
     has_capability,
     log_density_at,
 )
-from dpwitness.core.values.json_codec import same_value
 
 # orders of a pair, one if both are equivalent, and how its outputs are covered
 Cover = tuple[Sequence[EnclosedOrder], str]
@@ -138,7 +136,7 @@ def _cells_on_axis(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cover | 
         return None
     first, second, axis, kind = axial
     seen = sample_and_check_balls(mechanism, d1, d0)[:, axis]
-    cuts = np.unique(np.concatenate([mechanism.breakpoints(d) for d in (d1, d0)]))
+    cuts = declared_points(mechanism, "breakpoints", d0, d1)
 
     def cells(law: RiskLaw, other: RiskLaw) -> Cells:
         """Return the cells of one order of the pair."""
@@ -265,9 +263,8 @@ def proved_bounds(
 
 def _bounds_of(sides: Sequence[EnclosedOrder], method: str, claim: Claim) -> RouteBounds | None:
     """Return the bounds over both orders of the pair, or None if the claim has no enclosure."""
-    spans = [claim.enclosed(side) for side in sides]
-    known = [span for span in spans if span is not None]
-    if len(known) < len(spans):
+    known = [span for span in map(claim.enclosed, sides) if span is not None]
+    if len(known) < len(sides):
         return None
     parameter = _maximum(known)
     epsilon = parameter if claim.bounds_epsilon else _maximum([side.epsilon(0.0) for side in sides])
@@ -329,24 +326,18 @@ def _compose_parts(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cover | 
     """Compose the independent parts that differ between the datasets, each with its inputs; None if
     there are too many, or a part has no cells.
     """
-    if not has_capability(mechanism, HasFactors):
-        return None
-    differing = [(part, b, a) for part, a, b in mechanism.factors(d0, d1) if not same_value(a, b)]
+    differing = [(part, b, a) for part, a, b in differing_factors(mechanism, d0, d1)]
     if len(differing) == 1:
         found = _cover_outputs(*differing[0], seconds)
         one = "; only one independent part differs between the datasets"
         return None if found is None else (found[0], found[1] + one)
     if not 1 < len(differing) <= _MOST_PARTS:
         return None
-    known: dict[Any, Cells | None] = {}
-    cells = []
-    for k, twin in enumerate(differing):
-        key = content_key(*twin) or k
-        if key not in known:
-            known[key] = cells_of(*twin, seconds)
-        cells.append(known[key])
-    whole = [part for part in cells if part is not None]
-    return _composed(whole, "parts") if len(whole) == len(cells) else None
+    keys = [content_key(*twin) or k for k, twin in enumerate(differing)]
+    distinct = dict(zip(keys, differing, strict=True))
+    known = {key: cells_of(*twin, seconds) for key, twin in distinct.items()}
+    cells = [part for part in map(known.get, keys) if part is not None]
+    return _composed(cells, "parts") if len(cells) == len(keys) else None
 
 
 def _composed(cells: list[Cells], what: str) -> Cover | None:

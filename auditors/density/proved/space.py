@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from flint import arb
 
+from dpwitness.auditors.density.composition import declared_points
 from dpwitness.auditors.density.density_check import BadOracle
 from dpwitness.auditors.density.proved.cells import (
     Cell,
@@ -64,22 +65,11 @@ def cells_of(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells | None:
         def masses(dataset: Any, spans: list[Span]) -> list[Ball]:
             return list(mechanism.mass_ball([[span] for span in spans], dataset))
 
-        # the sorted values for both datasets; empty without the method
-        atoms, cuts = (
-            np.unique(
-                np.concatenate(
-                    [np.ravel(getattr(mechanism, name)(d)).astype(float) for d in (d1, d0)]
-                )
-            )
-            if hasattr(mechanism, name)
-            else np.empty(0)
-            for name in ("atoms", "breakpoints")
-        )
         cells = line(
             [partial(masses, d) for d in (d1, d0)],
             partial(_losses, mechanism, d1, d0),
-            atoms,
-            cuts,
+            declared_points(mechanism, "atoms", d0, d1),
+            declared_points(mechanism, "breakpoints", d0, d1),
             seen[:, 0],
             seconds,
         )
