@@ -85,25 +85,17 @@ def compose(parts: Sequence[tuple[EnclosedLaw, int]]) -> EnclosedLaw:
     """Enclose the law of a sum of independent losses; each part is a law and the number of its
     occurrences.
     """
-    moving = _multiply_small(
-        [
-            (law, times)
-            for law, times in parts
-            # a loss that is always zero changes nothing
-            if law.lower.extremes not in (None, (0.0, 0.0))
-            or not np.all(np.abs(law.upper.loss) < 1e-15)
-        ]
-    )
+    # a loss that is always zero changes nothing
+    moving = _multiply_small([(law, times) for law, times in parts if not _is_zero(law)])
     factors = sum(times for _, times in parts)
-    if len(moving) == 1 and moving[0][1] == 1:
-        return (
-            moving[0][0]
-            if len(parts) == factors == 1
-            else replace(moving[0][0], route=f"product of {factors} factors, multiplied out")
-        )
     if not moving:
         constant = LossLaw(np.zeros(1), np.ones(1), np.ones(1))
         return EnclosedLaw(constant, constant, "identical factors", "exact")
+    if len(moving) == 1 and moving[0][1] == 1:
+        law = moving[0][0]
+        if factors > 1:
+            law = replace(law, route=f"product of {factors} factors, multiplied out")
+        return law
     step = _grid_step(moving, sum(times for _, times in moving))
     routes = sorted({law.route.split(",")[0].split(" of ")[0] for law, _ in moving})
     route = (
@@ -122,6 +114,12 @@ def compose(parts: Sequence[tuple[EnclosedLaw, int]]) -> EnclosedLaw:
         max(law.dimension for law, _ in moving),
         sum(times * law.missing for law, times in moving),
     )
+
+
+def _is_zero(law: EnclosedLaw) -> bool:
+    """Return whether a privacy loss is always zero."""
+    known = law.lower.extremes in (None, (0.0, 0.0))
+    return known and bool(np.all(np.abs(law.upper.loss) < 1e-15))
 
 
 def _multiply_small(parts: Sequence[tuple[EnclosedLaw, int]]) -> list[tuple[EnclosedLaw, int]]:

@@ -40,7 +40,7 @@ _CHUNK = 100_000  # outputs in memory at a time
 _TEST_CHANGE = 1e-3  # change at which the Fisher information is estimated
 _ROWS = 4096  # outputs per side from which capitals are predicted
 _DEVIATIONS = 1.2816  # standard errors for probability `POWER`
-_SCALE_ERRORS = np.exp(np.linspace(math.log(0.001), math.log(2.0), 60)).tolist()
+_SCALE_ERRORS: list[float] = np.exp(np.linspace(math.log(0.001), math.log(2.0), 60)).tolist()
 
 
 @dataclass(frozen=True, eq=False)

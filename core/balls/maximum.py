@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from flint import arb
 
@@ -78,12 +79,8 @@ def max_loss(
             - _scaled_tail_density(second, scale, u).log()
         )
     if math.isinf(low) or math.isinf(high):
-        inner_low, inner_high = max(low, edge_low), min(high, edge_high)
-        parts = [max_loss(first, second, scale, inner_low, inner_high)]
-        if low < edge_low:
-            parts.append(max_loss(first, second, scale, low, edge_low))
-        if high > edge_high:
-            parts.append(max_loss(first, second, scale, edge_high, high))
+        cuts = sorted({low, high, *(edge for edge in (edge_low, edge_high) if low < edge < high)})
+        parts = [max_loss(first, second, scale, *ends) for ends in pairwise(cuts)]
         return min(a for a, _ in parts), max(b for _, b in parts)
     return endpoints(_log_density(first, scale, low, high) - _log_density(second, scale, low, high))
 
