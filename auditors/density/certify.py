@@ -250,7 +250,11 @@ def _worst_of_catalogue(mechanism: Any, claim: Claim, seed: int) -> Pair:
         except ConvergenceError:
             return -math.inf
         # an output that was drawn from P has mass 1 / n under P and e^-loss / n under Q
-        sides = [LossLaw.of(x, *(np.exp(-k * x) / len(x) for k in (0, 1))) for x in (one, -zero)]
+        size = len(one)
+        with np.errstate(over="ignore"):
+            sides = [
+                LossLaw.of(x, np.full(size, 1 / size), np.exp(-x) / size) for x in (one, -zero)
+            ]
         return float(f"{max(parameter_of(claim, side) for side in sides):.9g}")
 
     return max(pairs_for(domain), key=value)
