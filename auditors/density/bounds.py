@@ -138,8 +138,9 @@ def _parameters(claim: Claim, law: EnclosedLaw) -> tuple[list[float], str, tuple
         return [parameter_of(claim, side) for side in (law.lower, law.upper)], label, ()
     orders = claim.orders_among(ORDERS.tolist())
     units = np.array([claim.divergence_at(a) for a in orders])
-    divergences = [_both_orders(law, lambda side, a=a: side.renyi(a)) for a in orders]
-    ends = np.array(divergences).T / units
+    ends = np.array(
+        _both_orders(law, lambda side: np.array([side.renyi(a) for a in orders]) / units)
+    )
     low = float(ends[0].max())
     if len(orders) < len(ORDERS):  # the claim names its own orders
         return [low, float(ends[1].max())], "numerical", ()

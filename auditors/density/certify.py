@@ -183,10 +183,11 @@ def certify(
         verdict, low, high, doubts = _decide(found, objection, mismatch, claim, edge, declared)
     except (Underflow, BadOracle, ConvergenceError, ArithmeticError) as error:
         verdict = Verdict.INCONCLUSIVE if isinstance(error, Underflow) else Verdict.ERROR
-        note = {
-            Underflow: f"{error}",
-            BadOracle: f"{error} (false-alarm probability at most {FALSE_ALARM:g})",
-        }.get(type(error), f"the mechanism raises {type(error).__name__}: {error}")
+        note = f"the mechanism raises {type(error).__name__}: {error}"
+        if isinstance(error, BadOracle):
+            note = f"{error} (false-alarm probability at most {FALSE_ALARM:g})"
+        elif isinstance(error, Underflow):
+            note = str(error)
         found = RouteBounds("none", (), (), np.empty(0), np.empty(0), np.empty(0))
         low, high, doubts = End(0.0, "numerical", 0.0), End(math.inf, "none", math.inf), [note]
         proved, mismatch, runs = None, None, 2 * checked_runs
@@ -241,8 +242,17 @@ def _worst_of_catalogue(mechanism: Any, claim: Claim, seed: int) -> Pair:
         """
         try:
             if claim.is_pure:
-                found = worst_output(mechanism, pair, seed=seed, samples=16, thorough=False).loss
-                return float(f"{found:.9g}")
+                # the same randomness on both sides: for additive noise, the difference is the shift
+                one, zero = (
+                    sampled(mechanism, d, 1, np.random.default_rng(seed))
+                    for d in (pair.d1, pair.d0)
+                )
+                beyond = np.vstack([one + 1e3 * (one - zero), zero - 1e3 * (one - zero)])
+                starts = beyond if np.all(np.isfinite(beyond)) else None
+                found = worst_output(
+                    mechanism, pair, seed=seed, samples=16, starts=starts, thorough=False
+                )
+                return float(f"{found.loss:.9g}")
             loss, rng = PairLoss(mechanism, pair), np.random.default_rng(seed)
             zero, one = (
                 loss.signed(sampled(mechanism, d, 2048, rng))[0] for d in (pair.d0, pair.d1)

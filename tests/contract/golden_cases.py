@@ -23,6 +23,7 @@ import pandas as pd
 import dpwitness as dpw
 from dpwitness import accounting, canaries, domains, metamorphic, wrap
 from dpwitness import mechanisms as m
+from dpwitness.auditors.search.catalogue import pairs_for
 from dpwitness.stability import Atom, VectorOf
 
 CASES: dict[str, Callable[[], Any]] = {}
@@ -314,7 +315,10 @@ case("certify/violated")(lambda: dpw.certify(KnownLaplace(), PAIR, trials=10_000
 case("certify/sampling")(
     lambda: dpw.certify(KnownLaplace(), PAIR, "approx:1.2,0.01", route="sampling", trials=10_000)
 )
-case("certify/vector")(lambda: dpw.certify(m.LaplaceVector(1.0), trials=10_000))
+VECTOR = m.LaplaceVector(1.0)
+case("certify/vector")(
+    lambda: dpw.certify(VECTOR, pairs_for(VECTOR.domain)[1], trials=10_000)  # all answers differ
+)
 case("trace/violated")(lambda: dpw.trace(weak_sum, PAIR, "pure:1", confirm=False))
 case("trace/sound")(lambda: dpw.trace(sound_sum, PAIR, "pure:1"))
 case("trace/confirmed")(lambda: dpw.trace(weak_sum, PAIR, "pure:1", trials=4_000))
