@@ -131,8 +131,8 @@ def _parameters(claim: Claim, law: EnclosedLaw) -> tuple[list[float], str, tuple
     D_a <= sup L, so the orders from some a on need no more than sup L / a.
     """
     if claim.bounds_epsilon:
-        ends = _both_orders(law, lambda side: side.epsilon(claim.delta_budget))
-        return ends, "numerical", ()
+        found = _both_orders(law, lambda side: side.epsilon(claim.delta_budget))
+        return found, "numerical", ()
     if not claim.bounds_renyi:
         label = f"assumed: events of probability below 1e-9 do not require a larger {claim.symbol}"
         return [parameter_of(claim, side) for side in (law.lower, law.upper)], label, ()
