@@ -30,8 +30,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.density.density_check import BadOracle, log_densities, rows_of
-from dpwitness.auditors.density.routes import density_of, fills_space
+from dpwitness.auditors.density.density_check import log_densities, rows_of
+from dpwitness.auditors.density.routes import BadOracle, density_of, fills_space
 from dpwitness.auditors.statistics.mean_limits import (
     Stakes,
     bracket,
@@ -226,14 +226,13 @@ def continuous_columns(rows: FloatArray) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampledLimits:
-    """Confidence limits from sampled outputs for one order of the pair."""
+    """Confidence limits from sampled outputs for one order of the pair: the lower limit, the sound
+    and the assumed upper limit.
+    """
 
-    epsilon_lower: float  # at the requested delta; for delta = 0 the largest observed loss
-    epsilon_sound: float  # upper limits for epsilon; infinity for delta = 0
-    epsilon_assumed: float
-    delta_lower: FloatArray  # limits for delta on the grid of epsilon values
-    delta_sound: FloatArray
-    delta_assumed: FloatArray
+    # for epsilon at the requested delta; for delta = 0 the largest observed loss, and infinity
+    epsilon: tuple[float, float, float]
+    delta: FloatArray  # for delta on the grid of epsilon values: shape (3, n)
     # upper limit of Q(L > t) and lower limit of P(L > t), for some t
     operating: list[tuple[float, float]]
     method: str  # how outputs were drawn
@@ -262,40 +261,28 @@ def limits_from_samples(
     first = order.draw(pilot)
     main = order.draw(max(1000, trials - (_SHIFT_UPDATES + 1) * pilot))
     value_bound = order.value_bound()
-    largest = max(float(first.loss.max()), float(main.loss.max()))
-    ends = (max(0.0, largest), math.inf, math.inf)
     if delta > 0:
         ends = _epsilon_limits(value_bound, first, main, delta, center, alphas)
-    each = alphas[2] / (3 * len(epsilons))
-    lower, sound, assumed = np.zeros((3, len(epsilons)))
-    size, plain = len(main.loss), int(main.plain.sum())
+    else:
+        ends = (max(0.0, float(first.loss.max()), float(main.loss.max())), math.inf, math.inf)
+    each, limits = alphas[2] / (3 * len(epsilons)), np.empty((3, len(epsilons)))
     for i, epsilon in enumerate(epsilons):
         x, bound = main.values(epsilon), value_bound(epsilon)
         bound = bound if x.max() < bound else _MAX_WEIGHT
-        stakes = Stakes.plan(first.values(epsilon), bound, size, each)
-        lower[i], assumed[i] = (
+        stakes = Stakes.plan(first.values(epsilon), bound, len(x), each)
+        plain = main.unweighted(epsilon)
+        alone = Stakes.plan(first.unweighted(epsilon), 1.0, len(plain), each)
+        limits[:, i] = (
             lower_mean(x, stakes, each),
+            upper_mean(plain, 1.0, alone, each),
             min(1.0, upper_mean(x, bound, stakes, each)),
         )
-        stakes = Stakes.plan(first.unweighted(epsilon), 1.0, plain, each)
-        sound[i] = upper_mean(main.unweighted(epsilon), 1.0, stakes, each)
-    points = _operating_points(first, main, alphas[3])
     # delta falls with epsilon, so its limits may be made monotone
-    lower, sound, assumed = (
-        np.maximum.accumulate(lower[::-1])[::-1],
-        np.minimum.accumulate(sound),
-        np.minimum.accumulate(assumed),
-    )
-    return SampledLimits(
-        *ends,
-        lower,
-        sound,
-        assumed,
-        points,
-        "outputs drawn from P, and from P moved to large losses and contracted"
-        if order.shifted
-        else "outputs drawn from P",
-    )
+    limits[0] = np.maximum.accumulate(limits[0, ::-1])[::-1]
+    limits[1:] = np.minimum.accumulate(limits[1:], axis=1)
+    moved = ", and from P moved to large losses and contracted" if order.shifted else ""
+    points = _operating_points(first, main, alphas[3])
+    return SampledLimits(ends, limits, points, f"outputs drawn from P{moved}")
 
 
 def _epsilon_limits(
@@ -330,12 +317,14 @@ def _epsilon_limits(
     def too_high_if_bounded(epsilon: float) -> bool:
         return epsilon >= least and log_capital(main.values(epsilon), delta, down, -1.0) >= goals[1]
 
+    def upper(test: Callable[[float], bool]) -> float:
+        """Return the least epsilon that the test refutes as too high."""
+        if test(0.0):
+            return 0.0
+        return bracket(test, top, 0.0)[0] if test(top) else math.inf
+
     low = bracket(too_low, 0.0, top)[0] if too_low(0.0) else 0.0
-    highs = [
-        0.0 if test(0.0) else bracket(test, top, 0.0)[0] if test(top) else math.inf
-        for test in (too_high, too_high_if_bounded)
-    ]
-    return low, highs[0], highs[1]
+    return low, upper(too_high), upper(too_high_if_bounded)
 
 
 def _operating_points(

@@ -6,6 +6,7 @@ sampling of a computed excess over a claim.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from dpwitness.auditors.density.bounded_mean import (
     continuous_columns,
     limits_from_samples,
 )
+from dpwitness.auditors.density.composition import differing_factors
 from dpwitness.auditors.density.density_check import log_densities, rows_of
 from dpwitness.auditors.density.limit import parameter_of
 from dpwitness.auditors.density.result import End, RouteBounds
@@ -28,9 +30,8 @@ from dpwitness.auditors.statistics.mean_limits import Stakes, lower_mean
 from dpwitness.core.claims import Claim
 from dpwitness.core.claims.renyi import ORDERS
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.capabilities import HasFactors, HasSupport, has_capability
+from dpwitness.core.protocols.capabilities import HasSupport, has_capability
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.values.json_codec import same_value
 from dpwitness.core.values.validation import InvalidArgument
 
 _FPR = np.concatenate([[0.0], np.geomspace(1e-9, 1e-2, 36), np.linspace(0.02, 1.0, 50)])
@@ -47,37 +48,26 @@ def bounds_from_law(law: EnclosedLaw, claim: Claim) -> RouteBounds:
     if delta > 0:
         near = law.lower.epsilon(delta), -law.lower.swapped().epsilon(delta)
         law = law.refined([loss for loss in near if math.isfinite(loss)])
-    lower, upper = ([side, side.swapped()] for side in (law.lower, law.upper))
-    ends = [max(side.epsilon(delta) for side in sides) for sides in (lower, upper)]
-    notes: tuple[str, ...] = ()
-    label = "numerical"
-    parameters = list(ends)
-    if claim.bounds_renyi:
-        *parameters, notes = _renyi_parameters(claim, lower, upper)
-    elif not claim.bounds_epsilon:
-        parameters = [parameter_of(claim, side) for side in (law.lower, law.upper)]
-        label = f"assumed: events of probability below 1e-9 do not require a larger {claim.symbol}"
-    if delta == 0:
+    ends = _both_orders(law, lambda side: side.epsilon(delta))
+    parameters, label, notes = _parameters(claim, law)
+    if delta == 0 and law.missing > 0:
         # the loss of mass that no output accounts for is unknown
-        if law.missing > 0:
-            ends[1] = parameters[1] = math.inf
-            notes += (
-                f"the evaluated outputs do not account for a mass of {law.missing:.2g}, "
-                "whose loss is unknown",
-            )
-        elif law.dimension > 0 and (claim.bounds_epsilon or claim.bounds_renyi):
-            label = f"assumed: {_NO_LARGER_LOSS}"
+        ends[1] = parameters[1] = math.inf
+        notes += (
+            f"the evaluated outputs do not account for a mass of {law.missing:.2g}, "
+            "whose loss is unknown",
+        )
+    elif delta == 0 and law.dimension > 0 and label == "numerical":
+        label = f"assumed: {_NO_LARGER_LOSS}"
     # the two bounds are rounded separately and may cross
     ends[1], parameters[1] = max(ends), max(parameters)
     epsilons = profile_grid(claim, ends[1], 41)
-    profiles = [
-        np.max([side.hockey_stick(epsilons) for side in sides], axis=0) for sides in (lower, upper)
-    ]
-    curves = [np.max([_best_attack(side) for side in sides], axis=0) for sides in (lower, upper)]
+    profiles = _both_orders(law, lambda side: side.hockey_stick(epsilons))
+    curves = _both_orders(law, _best_attack)
     return RouteBounds(
         law.route,
-        (End(parameters[0], "numerical", ends[0]),),
-        (End(parameters[1], label, ends[1]),),
+        (End(float(parameters[0]), "numerical", float(ends[0])),),
+        (End(float(parameters[1]), label, float(ends[1])),),
         epsilons,
         profiles[0],
         np.maximum(profiles[0], profiles[1]),
@@ -96,11 +86,10 @@ def with_worst_output(
 
     If the mechanism has independent parts and one part differs, the output is one of this part.
     """
-    if has_capability(mechanism, HasFactors):
-        parts = [part for part in mechanism.factors(pair.d0, pair.d1) if not same_value(*part[1:])]
-        if len(parts) == 1 and hasattr(parts[0][0], "sample"):
-            (mechanism, d0, d1), *_ = parts
-            pair = Pair(d0, d1, pair.relation, pair.why)
+    parts = differing_factors(mechanism, pair.d0, pair.d1)
+    if len(parts) == 1 and hasattr(parts[0][0], "sample"):
+        mechanism, d0, d1 = parts[0]
+        pair = Pair(d0, d1, pair.relation, pair.why)
     try:
         worst = worst_output(mechanism, pair, seed=seed)
     except InvalidArgument:  # outputs are not rows of numbers
@@ -130,35 +119,43 @@ def profile_grid(claim: Claim, upper: float, size: int) -> FloatArray:
     return np.linspace(0.0, min(top, 600.0), size)
 
 
-def _renyi_parameters(
-    claim: Claim, lower: list[LossLaw], upper: list[LossLaw]
-) -> tuple[float, float, tuple[str, ...]]:
-    """Return bounds on the smallest rho (zCDP) or epsilon (RDP) that the laws allow, over both
-    orders of the pair, and notes.
+def _both_orders(law: EnclosedLaw, value: Callable[[LossLaw], Any]) -> list[Any]:
+    """Return the larger value over both orders of the pair, of the lower and of the upper law."""
+    return [np.max([value(side), value(side.swapped())], axis=0) for side in (law.lower, law.upper)]
+
+
+def _parameters(claim: Claim, law: EnclosedLaw) -> tuple[list[float], str, tuple[str, ...]]:
+    """Return bounds on the smallest parameter that the laws allow, over both orders of the pair,
+    the evidence for the upper bound, and notes.
 
     D_a <= sup L, so the orders from some a on need no more than sup L / a.
     """
+    if claim.bounds_epsilon:
+        found = _both_orders(law, lambda side: side.epsilon(claim.delta_budget))
+        return found, "numerical", ()
+    if not claim.bounds_renyi:
+        label = f"assumed: events of probability below 1e-9 do not require a larger {claim.symbol}"
+        return [parameter_of(claim, side) for side in (law.lower, law.upper)], label, ()
     orders = claim.orders_among(ORDERS.tolist())
+    units = np.array([claim.divergence_at(a) for a in orders])
     ends = np.array(
-        [
-            [max(law.renyi(a) for law in laws) / claim.divergence_at(a) for a in orders]
-            for laws in (lower, upper)
-        ]
+        _both_orders(law, lambda side: np.array([side.renyi(a) for a in orders]) / units)
     )
     low = float(ends[0].max())
     if len(orders) < len(ORDERS):  # the claim names its own orders
-        return low, float(ends[1].max()), ()
+        return [low, float(ends[1].max())], "numerical", ()
     with np.errstate(invalid="ignore"):
         resolved = (ends[1] - ends[0] <= 1e-2 * ends[1] + 1e-9) | (ends[0] == ends[1])
     last = len(ORDERS) if resolved.all() else int(np.argmin(resolved))
     if last == 0:
-        return low, math.inf, ()
-    rest = max(law.supremum for law in upper) / float(ORDERS[last - 1])
+        return [low, math.inf], "numerical", ()
+    rest = _both_orders(law, lambda side: side.supremum)[1] / float(ORDERS[last - 1])
     note = f"Renyi orders from 1 + {ORDERS[0] - 1:.3g} to {ORDERS[last - 1]:.4g} were evaluated"
     if math.isinf(rest):
         note += "; the upper end assumes that larger orders do not require a larger rho"
         rest = 0.0
-    return low, max(float(ends[1][:last].max()), min(rest, float(ends[1].max()))), (note,)
+    high = max(float(ends[1][:last].max()), min(rest, float(ends[1].max())))
+    return [low, high], "numerical", (note,)
 
 
 def _best_attack(law: LossLaw) -> FloatArray:
@@ -192,49 +189,41 @@ def bounds_from_samples(
     only. `alpha` is shared accordingly.
     """
     delta = claim.delta_budget
-    pure_notion = claim.bounds_epsilon
-    epsilons = profile_grid(claim, claim.parameter if pure_notion else math.inf, 13)
+    epsilons = profile_grid(claim, claim.parameter if claim.bounds_epsilon else math.inf, 13)
     alphas = (0.2 * alpha, 0.4 * alpha, 0.1 * alpha, 0.05 * alpha)
     sides = [
         limits_from_samples(mechanism, order, delta, epsilons, trials // 2, alphas, stream)
         for order, stream in zip((pair, pair.swapped()), streams, strict=True)
     ]
-    low, *highs = (
-        max(getattr(side, f"epsilon_{end}") for side in sides)
-        for end in ("lower", "sound", "assumed")
-    )
+    low, sound, assumed = np.max([side.epsilon for side in sides], axis=0).tolist()
+    profile = np.max([side.delta for side in sides], axis=0)
     statistical = f"statistical({alpha:.3g})"
-    if pure_notion:
-        lower, uppers = (
-            End(low, "statistical(0)" if delta == 0 else statistical, low),
-            [End(highs[0], statistical, highs[0])],
-        )
-        if highs[1] < highs[0]:
-            uppers.append(End(highs[1], _GRID_ASSUMPTION, highs[1]))
-    else:
-        points = [point for side in sides for point in side.operating]
+    notes: tuple[str, ...] = ()
+    uppers = [End(sound if claim.bounds_epsilon else math.inf, statistical, sound)]
+    if not claim.bounds_epsilon:
         with np.errstate(invalid="ignore"):
-            best_parameter = max(
-                (float(claim.parameter_at(*point)) for point in points), default=0.0
-            )
-        lower, uppers = (
-            End(best_parameter, statistical, low),
-            [End(math.inf, statistical, highs[0])],
+            parameters = [
+                float(claim.parameter_at(*point)) for side in sides for point in side.operating
+            ]
+        lower = End(max(parameters, default=0.0), statistical, low)
+    else:
+        lower = End(low, "statistical(0)" if delta == 0 else statistical, low)
+        if assumed < sound:
+            uppers.append(End(assumed, _GRID_ASSUMPTION, assumed))
+    if delta == 0:
+        notes = (
+            "the lower end is the largest loss at an output that was sampled: it has positive mass "
+            "there",
         )
-    sound = bool(uppers[0].value <= claim.parameter or len(uppers) == 1)
+    is_sound = uppers[0].value <= claim.parameter or len(uppers) == 1
     return RouteBounds(
         f"bounded mean, {sides[0].method}",
         (lower,),
         tuple(uppers),
         epsilons,
-        np.max([side.delta_lower for side in sides], axis=0),
-        np.max([side.delta_sound if sound else side.delta_assumed for side in sides], axis=0),
-        notes=(
-            "the lower end is the largest loss at an output that was sampled: it has positive mass "
-            "there",
-        )
-        if delta == 0
-        else (),
+        profile[0],
+        profile[1 if is_sound else 2],
+        notes=notes,
     )
 
 
@@ -289,28 +278,41 @@ def confirmed(
     trials: int,
     alpha: float,
     rng: np.random.Generator,
-) -> End | None:
-    """Return a statistical lower bound that confirms a computed excess over a claim; None if
-    samples show no excess.
+) -> float:
+    """Return a statistical lower bound on the claim's parameter that confirms a computed excess
+    over the claim; minus infinity if samples show no excess.
 
     The excess is at delta > 0, or for a notion other than pure DP. `laws`, from below in both
     orders, suggest the order of the pair, the event or the Renyi order, and where to draw. The
     bound rests on the samples alone. The two orders of the pair share the error.
     """
-    delta, runs, error = claim.delta_budget, trials // 2, alpha / 2
-    ends: list[End | None] = []
-    for order, law in zip((pair, pair.swapped()), laws, strict=True):
-        if claim.bounds_renyi:
-            ends.append(_confirm_renyi(mechanism, order, law, claim, runs, error, rng))
-        elif not claim.bounds_epsilon:
-            ends.append(_confirm_event(mechanism, order, law, claim, runs, error, rng))
-        elif law.epsilon(delta) > claim.parameter:
-            shares = (0.94 * error, 0.02 * error, 0.02 * error, 0.02 * error)
-            epsilons = np.array([claim.parameter])
-            limits = limits_from_samples(mechanism, order, delta, epsilons, runs, shares, rng)
-            ends.append(End(limits.epsilon_lower, "statistical", limits.epsilon_lower))
-    best = max((end for end in ends if end is not None), key=lambda end: end.value, default=None)
-    return None if best is None else End(best.value, f"statistical({alpha:.3g})", best.epsilon)
+    confirm = _confirm_event
+    if claim.bounds_renyi:
+        confirm = _confirm_renyi
+    elif claim.bounds_epsilon:
+        confirm = _confirm_epsilon
+    return max(
+        confirm(mechanism, order, law, claim, trials // 2, alpha / 2, rng)
+        for order, law in zip((pair, pair.swapped()), laws, strict=True)
+    )
+
+
+def _confirm_epsilon(
+    mechanism: Any,
+    pair: Pair,
+    law: LossLaw,
+    claim: Claim,
+    trials: int,
+    alpha: float,
+    rng: np.random.Generator,
+) -> float:
+    """Return a lower bound on epsilon at the claim's delta by betting."""
+    delta = claim.delta_budget
+    if law.epsilon(delta) <= claim.parameter:
+        return -math.inf
+    shares = (0.94 * alpha, 0.02 * alpha, 0.02 * alpha, 0.02 * alpha)
+    epsilons = np.array([claim.parameter])
+    return limits_from_samples(mechanism, pair, delta, epsilons, trials, shares, rng).epsilon[0]
 
 
 def _confirm_renyi(
@@ -321,7 +323,7 @@ def _confirm_renyi(
     trials: int,
     alpha: float,
     rng: np.random.Generator,
-) -> End | None:
+) -> float:
     """Return a lower bound on E_P e^((a-1) L) by betting, as a bound on the claim's parameter.
 
     Draws are moved to where the expectation concentrates. The order a is the one whose excess is
@@ -352,7 +354,7 @@ def _confirm_renyi(
     a = max(found, key=lambda order: found[order][:2])
     _, excess, middle = found[a]
     if excess <= 0:
-        return None
+        return -math.inf
     order = PairOrder.unmoved(mechanism, pair, rng)
     pilot = max(200, trials // 60)
     goal = float(law.hockey_stick(middle))
@@ -372,9 +374,8 @@ def _confirm_renyi(
         values(main), Stakes.plan(x, float(x.max()) + 1e-300, len(main.loss), alpha), alpha
     )
     if low <= 0:
-        return None
-    divergence = (math.log(low) + scale) / (a - 1)
-    return End(divergence / claim.divergence_at(a), "statistical", 0.0)
+        return -math.inf
+    return ((math.log(low) + scale) / (a - 1)) / claim.divergence_at(a)
 
 
 def _confirm_event(
@@ -385,7 +386,7 @@ def _confirm_event(
     trials: int,
     alpha: float,
     rng: np.random.Generator,
-) -> End | None:
+) -> float:
     """Return a lower bound from one event {L >= t}, counted on fresh runs of both datasets.
 
     The event is the one whose exact binomial limits are best under the law.
@@ -402,11 +403,8 @@ def _confirm_event(
         log_p, log_q = log_densities(mechanism, rows_of(mechanism, dataset, n, rng), pair)
         with np.errstate(invalid="ignore"):
             counts.append(np.count_nonzero(log_p - log_q >= t))
-    return End(
-        float(_parameter_of_counts(claim, np.array(counts[:1]), np.array(counts[1:]), n, alpha)[0]),
-        "statistical",
-        0.0,
-    )
+    hits, false = np.array(counts)[:, None]
+    return float(_parameter_of_counts(claim, hits, false, n, alpha)[0])
 
 
 def _parameter_of_counts(

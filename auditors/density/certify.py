@@ -27,7 +27,6 @@ from dpwitness.auditors.density.bounds import (
 )
 from dpwitness.auditors.density.density_check import (
     FALSE_ALARM,
-    BadOracle,
     CheckedOracle,
     Underflow,
     check_oracle,
@@ -36,7 +35,7 @@ from dpwitness.auditors.density.density_check import (
 from dpwitness.auditors.density.mismatch import TOLERANCE, Mismatch, check_scale, smallest_mismatch
 from dpwitness.auditors.density.proved.bounds import proved_bounds
 from dpwitness.auditors.density.result import CertifyResult, End, RouteBounds, decide
-from dpwitness.auditors.density.routes import enclosed_law
+from dpwitness.auditors.density.routes import BadOracle, enclosed_law
 from dpwitness.auditors.search.catalogue import pairs_for, require_domain
 from dpwitness.auditors.search.search import search
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw
@@ -149,8 +148,7 @@ def certify(
     require_type("target", target, dict, "be a dict", "certify", optional=True)
     if pair is None:
         pair = _worst_of_catalogue(mechanism, claim, seed)
-    if not isinstance(pair, Pair):
-        raise InvalidArgument(f"certify: pair must be a Pair, got {type(pair).__name__}")
+    require_type("pair", pair, Pair, "be a Pair", "certify")
     claim, claim_notes = resolved(claim, pair)
     edge = claim.parameter * (1 + (1e-9 if claim.bounds_epsilon else 1e-6))  # allows for rounding
     checked_runs = min(trials, 100_000)  # runs per side that compare density and sampler
@@ -164,14 +162,10 @@ def certify(
         bets = check_scale(mechanism, pair, checked, density_runs, streams[5])
         if route != "sampling":
             proved = proved_bounds(mechanism, pair, claim)
-        law, objection = _law_of(mechanism, pair, checked, route, name)
-        if law is not None:
-            found = bounds_from_law(law, claim)
-        else:
-            found = bounds_from_samples(
-                mechanism, pair, claim, trials, 1 - confidence, streams[1:3]
-            )
-            runs += trials
+        found, law, objection = _bounds_by_route(
+            mechanism, pair, claim, checked, route, trials, 1 - confidence, streams[1:3]
+        )
+        runs += trials if law is None else 0
         if claim.is_pure:
             largest = max(checked.largest, 0.0)
             found = with_worst_output(found, mechanism, pair, seed, law).with_lower(
@@ -186,7 +180,12 @@ def certify(
         runs += confirming_runs + mismatch.runs - 2 * checked_runs
         verdict, low, high, doubts = _decide(found, objection, mismatch, claim, edge, declared)
     except (Underflow, BadOracle, ConvergenceError, ArithmeticError) as error:
-        verdict, note = _verdict_of_error(error)
+        verdict = Verdict.INCONCLUSIVE if isinstance(error, Underflow) else Verdict.ERROR
+        note = f"the mechanism raises {type(error).__name__}: {error}"
+        if isinstance(error, BadOracle):
+            note = f"{error} (false-alarm probability at most {FALSE_ALARM:g})"
+        elif isinstance(error, Underflow):
+            note = str(error)
         found = RouteBounds("none", (), (), np.empty(0), np.empty(0), np.empty(0))
         low, high, doubts = End(0.0, "numerical", 0.0), End(math.inf, "none", math.inf), [note]
         proved, mismatch, runs = None, None, 2 * checked_runs
@@ -234,25 +233,35 @@ def _worst_of_catalogue(mechanism: Any, claim: Claim, seed: int) -> Pair:
             "certify: pair must be given for a mechanism without a domain, got None"
         )
     require_domain(domain, "certify")
+
     count = len(pairs_for(domain))
     return search(mechanism, domain, claim, evaluations=count, seed=seed, keep=1)[0][0]
 
 
-def _law_of(
-    mechanism: Any, pair: Pair, checked: CheckedOracle, route: str, name: str | None
-) -> tuple[EnclosedLaw | None, str | None]:
-    """Return the law of the privacy loss where it is computed and sampled outputs do not contradict
-    it, and the contradiction. Raise InvalidArgument if `route` requires a law that cannot be
-    computed.
+def _bounds_by_route(
+    mechanism: Any,
+    pair: Pair,
+    claim: Claim,
+    checked: CheckedOracle,
+    route: str,
+    trials: int,
+    alpha: float,
+    streams: list[np.random.Generator],
+) -> tuple[RouteBounds, EnclosedLaw | None, str | None]:
+    """Return the bounds from the law of the privacy loss, and the law, where it is computed and
+    sampled outputs do not contradict it; otherwise bounds from samples, and the contradiction.
+    Raise InvalidArgument if `route` requires a law that cannot be computed.
     """
     law = None if route == "sampling" else enclosed_law(mechanism, pair, checked.lonely())
     if law is None and route == "law":
         raise InvalidArgument(
-            f"certify: no exact law can be computed for {name or name_of(mechanism)}; use "
-            "route='sampling'"
+            f"certify: no exact law can be computed for {name_of(mechanism)}; use route='sampling'"
         )
     objection = None if law is None else contradiction_with_law(law, checked)
-    return (law if objection is None else None), objection
+    if law is not None and objection is None:
+        return bounds_from_law(law, claim), law, None
+    found = bounds_from_samples(mechanism, pair, claim, trials, alpha, streams)
+    return found, None, objection
 
 
 def _with_proved(found: RouteBounds, proved: RouteBounds) -> RouteBounds:
@@ -290,10 +299,10 @@ def _confirm(
     if law is None:
         return found, 0
     trials = max(trials, 200_000)
-    laws = [law.lower, law.lower.swapped()]
-    end = confirmed(mechanism, pair, claim, laws, trials, alpha, rng)
-    if end is not None and end.value > edge:
-        found = found.with_lower(end.value, end.why, max(end.epsilon, found.lowers[0].epsilon))
+    value = confirmed(mechanism, pair, claim, [law.lower, law.lower.swapped()], trials, alpha, rng)
+    if value > edge:
+        epsilon = max(value if claim.bounds_epsilon else 0.0, found.lowers[0].epsilon)
+        found = found.with_lower(value, f"statistical({alpha:.3g})", epsilon)
     return found, trials
 
 
@@ -352,14 +361,3 @@ def _decide(
             high, why=f"assumed: the sampler follows the density, whose upper end is {high.why}"
         )
     return verdict, low, high, doubts
-
-
-def _verdict_of_error(error: Exception) -> tuple[Verdict, str]:
-    """Return the verdict and the note for an error that ended the certification."""
-    if isinstance(error, Underflow):
-        return Verdict.INCONCLUSIVE, str(error)
-    if isinstance(error, BadOracle):
-        note = f"{error} (false-alarm probability at most {FALSE_ALARM:g})"
-    else:
-        note = f"the mechanism raises {type(error).__name__}: {error}"
-    return Verdict.ERROR, note

@@ -14,8 +14,8 @@ preserves:
 Both orders of the pair are composed: one order gives the mass under P, the other the mass under Q.
 
 `content_key` finds equal factors. Identity and equality cannot serve as keys: an array inside may
-have changed, and a field may be excluded from comparisons. A key holds every field's value, the
-class itself and its methods. If the content of an object cannot be read, there is no key.
+have changed, and a field may be excluded from comparisons. A key holds the JSON of every field, the
+class itself and its methods. If an object has no JSON, there is no key.
 """
 
 from __future__ import annotations
@@ -29,69 +29,50 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw
-from dpwitness.core.datasets.records import slots_of_class
+from dpwitness.core.protocols.capabilities import HasFactors, has_capability
 from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.json_codec import same_value, to_jsonable
+from dpwitness.core.values.validation import InvalidArgument
 
 _METHODS = ("sample", "log_density", "support", "factors", "breakpoints", "atoms")
 
 
-def content_key(*values: Any) -> Any:
-    """Return a hashable key of the current content of all `values`, or None if some content cannot
-    be read.
+def content_key(mechanism: Any, *values: Any) -> Any:
+    """Return a hashable key of the current content of a mechanism and of `values`, or None if some
+    content cannot be read.
     """
+    kind = type(mechanism)
+    methods = tuple(getattr(kind, name) for name in _METHODS if hasattr(kind, name))
+    # a function that closes over variables, or is not a plain function, may behave differently
+    # later; attributes that are not fields are not part of the JSON
+    if not dataclasses.is_dataclass(mechanism) or any(
+        getattr(method, "__closure__", method) is not None for method in methods
+    ):
+        return None
+    fields = dataclasses.fields(mechanism)
+    others = set(getattr(mechanism, "__dict__", ())) - {field.name for field in fields}
+    if others or not all(field.init for field in fields):
+        return None
     try:
-        return tuple(_content(value) for value in values)
-    except (_UnknownError, RecursionError):  # a list may contain itself
+        return kind, methods, repr([to_jsonable(value) for value in (mechanism, *values)])
+    except InvalidArgument:
         return None
 
 
-class _UnknownError(Exception):
-    """Error for content that cannot be read."""
-
-
-def _content(value: Any) -> Any:
-    """Return a hashable description of the content of one value. Raise _UnknownError if some
-    content cannot be read.
+def differing_factors(mechanism: Any, d0: Any, d1: Any) -> list[tuple[Any, Any, Any]]:
+    """Return the independent parts of a mechanism, with their datasets, that differ between `d0`
+    and `d1`; none if it declares no parts.
     """
-    kind = type(value)
-    if value is None or kind in (bool, int, str, bytes):
-        return kind, value
-    if kind in (float, complex):
-        return kind, repr(value)  # 0.0 is not -0.0, NaN is NaN
-    if isinstance(value, np.generic) and not value.dtype.hasobject:
-        return kind, value.tobytes()
-    if kind is np.ndarray and not value.dtype.hasobject:
-        return kind, value.dtype.str, value.shape, value.tobytes()
-    if kind in (list, tuple):
-        return kind, tuple(_content(v) for v in value)
-    if kind is dict:
-        return kind, tuple((_content(k), _content(v)) for k, v in value.items())
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _content_of_fields(value)
-    raise _UnknownError
+    parts = mechanism.factors(d0, d1) if has_capability(mechanism, HasFactors) else []
+    return [part for part in parts if not same_value(*part[1:])]
 
 
-def _content_of_fields(value: Any) -> Any:
-    """Return a hashable description of a dataclass's instance: its class, the class's methods and
-    the content of all fields, slots and other attributes.
+def declared_points(mechanism: Any, name: str, d0: Any, d1: Any) -> FloatArray:
+    """Return the atoms or the breakpoints that a mechanism declares on either dataset by its method
+    `name`, sorted; none without the method.
     """
-    kind = type(value)
-    names = [f.name for f in dataclasses.fields(value)]
-    slots = {name for cls in kind.__mro__ for name in slots_of_class(cls)}
-    held = {
-        name: getattr(value, name)
-        for name in [*names, *sorted(slots - set(names))]
-        if hasattr(value, name)
-    } | getattr(value, "__dict__", {})
-    methods = tuple(getattr(kind, name, None) for name in _METHODS)
-    # a function that closes over variables, or is not a plain function, may behave differently
-    # later
-    if any(
-        method is not None and (not hasattr(method, "__code__") or method.__closure__)
-        for method in methods
-    ):
-        raise _UnknownError
-    return kind, methods, tuple((name, _content(v)) for name, v in held.items())
+    declared = getattr(mechanism, name, lambda _: ())
+    return np.unique(np.concatenate([np.ravel(declared(d)).astype(float) for d in (d0, d1)]))
 
 
 _TAIL = 1e-15  # total mass that truncations may move, in either direction
@@ -104,25 +85,17 @@ def compose(parts: Sequence[tuple[EnclosedLaw, int]]) -> EnclosedLaw:
     """Enclose the law of a sum of independent losses; each part is a law and the number of its
     occurrences.
     """
-    moving = _multiply_small(
-        [
-            (law, times)
-            for law, times in parts
-            # a loss that is always zero changes nothing
-            if law.lower.extremes not in (None, (0.0, 0.0))
-            or not np.all(np.abs(law.upper.loss) < 1e-15)
-        ]
-    )
+    # a loss that is always zero changes nothing
+    moving = _multiply_small([(law, times) for law, times in parts if not _is_zero(law)])
     factors = sum(times for _, times in parts)
-    if len(moving) == 1 and moving[0][1] == 1:
-        return (
-            moving[0][0]
-            if len(parts) == factors == 1
-            else replace(moving[0][0], route=f"product of {factors} factors, multiplied out")
-        )
     if not moving:
         constant = LossLaw(np.zeros(1), np.ones(1), np.ones(1))
         return EnclosedLaw(constant, constant, "identical factors", "exact")
+    if len(moving) == 1 and moving[0][1] == 1:
+        law = moving[0][0]
+        if factors > 1:
+            law = replace(law, route=f"product of {factors} factors, multiplied out")
+        return law
     step = _grid_step(moving, sum(times for _, times in moving))
     routes = sorted({law.route.split(",")[0].split(" of ")[0] for law, _ in moving})
     route = (
@@ -141,6 +114,12 @@ def compose(parts: Sequence[tuple[EnclosedLaw, int]]) -> EnclosedLaw:
         max(law.dimension for law, _ in moving),
         sum(times * law.missing for law, times in moving),
     )
+
+
+def _is_zero(law: EnclosedLaw) -> bool:
+    """Return whether a privacy loss is always zero."""
+    known = law.lower.extremes in (None, (0.0, 0.0))
+    return known and bool(np.all(np.abs(law.upper.loss) < 1e-15))
 
 
 def _multiply_small(parts: Sequence[tuple[EnclosedLaw, int]]) -> list[tuple[EnclosedLaw, int]]:
@@ -366,8 +345,7 @@ def merged(law: LossLaw, step: float, tail: float = 0.0) -> tuple[int, FloatArra
             continue
         j = int(start + under[0]) - 1  # the atom in which the group ends
         before = (sum_p[j] - used_p) - ratio * (sum_q[j] - used_q)
-        after = (sum_p[j + 1] - used_p) - ratio * (sum_q[j + 1] - used_q)
-        part = before / (before - after)
+        part = before / (before - ((sum_p[j + 1] - used_p) - ratio * (sum_q[j + 1] - used_q)))
         end_p, end_q = sum_p[j] + part * p[j], sum_q[j] + part * q[j]
         found[grid] = found.get(grid, 0.0) + end_p - used_p
         i, used_p, used_q = j, end_p, end_q

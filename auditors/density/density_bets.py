@@ -21,6 +21,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,17 +161,18 @@ def _alternatives(sides: list[SampledSide], known: list[dict[bytes, float]]) -> 
     def mapped(scale: FloatArray, shift: FloatArray) -> Callable[[int, SampledSide], FloatArray]:
         return lambda i, part: part.mapped(centers[i], scale, shift)
 
-    columns = [np.eye(k)[j] for j in moving] if len(moving) <= _MAX_COLUMNS else []
-    for unit in [continuous * 1.0, *(columns if len(columns) > 1 else [])]:
+    units = [continuous * 1.0]
+    if 1 < len(moving) <= _MAX_COLUMNS:
+        units += list(np.eye(k)[moving])
+    for unit, step, sign in product(units, SCALE_STEPS, (1.0, -1.0)):
         where = f" of column {int(np.argmax(unit))}" if unit.sum() < len(moving) else ""
-        for step in SCALE_STEPS:
-            for scale in (math.exp(step), math.exp(-step)):
-                ratio = mapped(np.where(unit > 0, scale, 1.0), np.zeros(k))
-                bets += _bets(f"scale{where} off by about {abs(scale - 1) / 2:.2g}", ratio)
+        scale = math.exp(sign * step)
+        ratio = mapped(np.where(unit > 0, scale, 1.0), np.zeros(k))
+        bets += _bets(f"scale{where} off by about {abs(scale - 1) / 2:.2g}", ratio)
     between = (centers[0] - centers[1]) * continuous
-    for direction in [*np.eye(k)[moving[:_MAX_COLUMNS]] * spread, between]:
-        for h in (*_SHIFTS, *-_SHIFTS) if np.any(direction) else ():
-            bets += _bets("shifted", mapped(np.ones(k), h * direction))
+    directions = np.vstack([np.diag(spread)[moving[:_MAX_COLUMNS]], between])
+    for direction, h in product(directions[directions.any(axis=1)], (*_SHIFTS, *-_SHIFTS)):
+        bets += _bets("shifted", mapped(np.ones(k), h * direction))
     for noise in _ODD_NOISES:
         name = f"a share of about {{:g}} of the runs with {noise:g} of the noise"
         bets += _bets(name, mapped(np.full(k, 1 / noise), np.zeros(k)), _ODD_SHARES)

@@ -24,7 +24,14 @@ import numpy as np
 from scipy.special import bdtr, bdtrc, expit
 
 from dpwitness.auditors.density.density_bets import SampledSide, log_capital_won
-from dpwitness.auditors.density.routes import LogDensity, density_of, fills_space, step_aside
+from dpwitness.auditors.density.routes import (
+    BadOracle,
+    LogDensity,
+    density_of,
+    fills_space,
+    rows_of_call,
+    step_aside,
+)
 from dpwitness.auditors.statistics.anytime import log_dependence
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import log_density_at
@@ -44,10 +51,6 @@ _LEVEL = _OTHER_ALARM / (2 * _PARTS + 8)  # error of one of the other tests
 _FEWEST_DIGITS = 2.0**-16  # coarsest grid, in units of the outputs, on which a density has outputs
 
 
-class BadOracle(ValueError):
-    """Error for a log-density that cannot be the sampler's, or cannot be a log-density."""
-
-
 class Underflow(ValueError):
     """Error for a log-density that is minus infinity because a number underflowed, not because an
     output is impossible.
@@ -61,9 +64,9 @@ def rows_of(mechanism: Any, dataset: Any, size: int, rng: np.random.Generator) -
     depend on each other.
     """
     if type(mechanism).__module__.startswith("dpwitness.") or size < _LEAST_ROWS:
-        return _rows_of_call(mechanism, dataset, size, rng)
+        return rows_of_call(mechanism, dataset, size, rng)
     calls = [
-        _rows_of_call(mechanism, dataset, len(part), rng)
+        rows_of_call(mechanism, dataset, len(part), rng)
         for part in np.array_split(np.arange(size), _CALLS)
     ]
     first = [rows[:, 0] for rows in calls]
@@ -81,21 +84,6 @@ def rows_of(mechanism: Any, dataset: Any, size: int, rng: np.random.Generator) -
             "than those of different calls"
         )
     return np.concatenate(calls)
-
-
-def _rows_of_call(mechanism: Any, dataset: Any, size: int, rng: np.random.Generator) -> FloatArray:
-    """Return the outputs of one call as rows of numbers."""
-    try:
-        rows = np.asarray(mechanism.sample(dataset, size, rng), dtype=float)
-    except Exception as error:
-        raise BadOracle(
-            f"sample must give rows of numbers, it raises {type(error).__name__}: {error}"
-        ) from error
-    if rows.ndim not in (1, 2) or len(rows) != size:
-        raise BadOracle(
-            f"sample must return one row for each of {size} runs, got shape {rows.shape}"
-        )
-    return rows.reshape(size, -1)
 
 
 def log_densities(mechanism: Any, rows: FloatArray, pair: Pair) -> tuple[FloatArray, FloatArray]:
@@ -258,8 +246,7 @@ def _check_repeated(name: str, side: SampledSide) -> None:
         math.exp(min(log_mass + shift, 0.0)) for shift in (np.log(_FEWEST_DIGITS * unit).sum(), 0.0)
     ]
     too_many = [bdtrc(count - 1, len(rest), chance) if count else 1.0 for chance in chances]
-    as_atom = min(too_many[1], bdtr(count, len(rest), chances[1]))
-    if too_many[0] <= _LEVEL and as_atom <= _LEVEL / 2:
+    if too_many[0] <= _LEVEL and min(too_many[1], bdtr(count, len(rest), chances[1])) <= _LEVEL / 2:
         raise BadOracle(
             f"log_density on {name} is that of a continuous output at "
             f"{np.array2string(outputs[most], precision=6, threshold=6)}, an output that "

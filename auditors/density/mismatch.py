@@ -22,13 +22,12 @@ from scipy.special import logsumexp
 from dpwitness.auditors.density.density_bets import BACKED, SCALE_STEPS, TESTED, Bet, SampledSide
 from dpwitness.auditors.density.density_check import (
     SCALE_ALARM,
-    BadOracle,
     CheckedOracle,
     log_density_on,
     make_side,
     rows_of,
 )
-from dpwitness.auditors.density.routes import density_of
+from dpwitness.auditors.density.routes import BadOracle, density_of
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import FloatArray
 
@@ -40,8 +39,7 @@ _CHUNK = 100_000  # outputs in memory at a time
 _TEST_CHANGE = 1e-3  # change at which the Fisher information is estimated
 _ROWS = 4096  # outputs per side from which capitals are predicted
 _DEVIATIONS = 1.2816  # standard errors for probability `POWER`
-_SCALE_ERRORS = np.exp(np.linspace(math.log(0.001), math.log(2.0), 60)).tolist()
-_ODD_SHARES = np.exp(np.linspace(math.log(0.0005), math.log(0.5), 25)).tolist()
+_SCALE_ERRORS: list[float] = np.exp(np.linspace(math.log(0.001), math.log(2.0), 60)).tolist()
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,13 +55,13 @@ class ScaleBets:
 
 def check_scale(
     mechanism: Any, pair: Pair, checked: CheckedOracle, size: int, rng: np.random.Generator
-) -> ScaleBets | None:
+) -> ScaleBets:
     """Raise BadOracle if `size` further outputs per side show another scale or center than the
     density.
 
-    False alarms have probability at most `SCALE_ALARM`. Returns None unless outputs are continuous
-    numbers without repeated values, since the test rescales and shifts outputs. The earlier outputs
-    in `checked` determine centers and alternatives.
+    False alarms have probability at most `SCALE_ALARM`. No bets are made unless outputs are
+    continuous numbers without repeated values, since the test rescales and shifts outputs. The
+    earlier outputs in `checked` determine centers and alternatives.
     """
     if size <= 0 or not all(
         side.continuous.any()
@@ -71,7 +69,7 @@ def check_scale(
         and side.alone.mean() <= 0.01
         for side in checked.sides
     ):
-        return None
+        return ScaleBets(0, (), math.inf)
     step, bets = _alternatives(checked, size)
     known = [side.repeated() for side in checked.sides]
     log_capital = np.zeros(len(bets))
@@ -135,7 +133,6 @@ class Mismatch:
 
     # relative error of the noise's scale about its center, on both datasets, for continuous outputs
     scale: float
-    odd: float  # share of runs with a tenth of the noise, for continuous outputs
     atom: float  # error of the probability of the likeliest output, for other outputs
     runs: int  # outputs that were compared with the density, both datasets together
 
@@ -157,10 +154,6 @@ class Mismatch:
         return (
             f"{' or '.join(parts)} would have been noticed with probability {POWER:g} (sampler "
             f"against density, {self.runs:,} runs)"
-        ) + (
-            f"; also {100 * self.odd:.2g} % of runs with a tenth of the noise"
-            if math.isfinite(self.odd)
-            else ""
         )
 
     def room(self, value: float, edge: float) -> bool:
@@ -174,89 +167,96 @@ class Mismatch:
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures by name; None for figures that do not apply."""
-        sizes = {"scale": self.scale, "odd_runs": self.odd, "atom": self.atom}
+        sizes = {"scale": self.scale, "atom": self.atom}
         return {name: v if math.isfinite(v) else None for name, v in sizes.items()} | {
             "probability": POWER,
             "runs": self.runs,
         }
 
 
-def smallest_mismatch(
-    checked: CheckedOracle, rng: np.random.Generator, bets: ScaleBets | None = None
-) -> Mismatch:
-    """Return the mismatches that would have been noticed, predicted from the drawn outputs.
+@dataclass(frozen=True, eq=False)
+class _Forecast:
+    """Outputs of both datasets that predict which mismatches of sampler and density bets notice.
 
     The capital of an alternative is predicted from its mean and variance under a sampler with the
     mismatch. Let r be the sampler's density divided by the claimed density, and 1 + e the factor of
     the bet. Then the mean is E_P[(r - 1) ln(1 + e)] + E_P[ln(1 + e) - e], as E_P e = 0. Both terms
     are averages over the drawn outputs, and of the second order in the mismatch. Atoms win nothing,
-    and outputs that may be atoms lose. Other kinds of mismatch may need more runs.
+    and outputs that may be atoms lose.
     """
-    first = len(checked.sides[0].rows)
-    size, needed = int(TESTED * first), checked.threshold + math.log(BACKED + 1)
-    atom = max(_smallest_atom_error(side, size, needed) for side in checked.sides)
-    samples, shares, lost = [], [], 0.0
-    for side in checked.sides:
-        known = side.part(slice(first // 2)).repeated()
-        rest = side.part(slice(first // 2, None))
-        # outputs that bets on maps take for atoms that they do not know
-        lost += float(np.mean(rest.alone & [row.tobytes() not in known for row in rest.rows]))
-        rows = np.flatnonzero(~side.alone & np.isfinite(side.own))
-        chosen = np.sort(rng.choice(rows, min(_ROWS, len(rows)), replace=False))
-        samples.append(side.part(chosen))
-        shares.append(len(rows) / len(side.rows))
-    centers = [side.center if len(side.rows) else np.zeros(0) for side in samples]
 
-    def ratios(log_scale: float) -> list[FloatArray]:
+    samples: list[SampledSide]
+    shares: list[float]  # shares of the outputs that are not atoms, on both sides
+    lost: float  # share of outputs that bets on maps take for atoms that they do not know
+
+    @classmethod
+    def of(cls, sides: tuple[SampledSide, SampledSide], rng: np.random.Generator) -> _Forecast:
+        """Return the forecast from random outputs of both sides."""
+        samples, shares, lost = [], [], 0.0
+        for side in sides:
+            half = len(side.rows) // 2
+            known, rest = side.part(slice(half)).repeated(), side.part(slice(half, None))
+            lost += float(np.mean(rest.alone & [row.tobytes() not in known for row in rest.rows]))
+            rows = np.flatnonzero(~side.alone & np.isfinite(side.own))
+            chosen = np.sort(rng.choice(rows, min(_ROWS, len(rows)), replace=False))
+            samples.append(side.part(chosen))
+            shares.append(len(rows) / len(side.rows))
+        return cls(samples, shares, lost)
+
+    def ratios(self, log_scale: float) -> list[FloatArray]:
         """Return the density with another scale, divided by the density, on both sides."""
-        scale = math.exp(log_scale) + np.zeros(samples[0].rows.shape[1])
+        scale = math.exp(log_scale) + np.zeros(self.samples[0].rows.shape[1])
         return [
-            np.exp(np.minimum(side.mapped(center, scale, 0 * scale), 50.0))
-            for side, center in zip(samples, centers, strict=True)
+            np.exp(np.minimum(side.mapped(side.center, scale, 0 * scale), 50.0))
+            for side in self.samples
         ]
 
-    def noticed(true: list[FloatArray], bet: list[FloatArray], runs: int, threshold: float) -> bool:
+    def notices(
+        self, true: list[FloatArray], bet: list[FloatArray], runs: int, threshold: float
+    ) -> bool:
         """Return whether the capital of a bet with these factors exceeds `threshold` with
         probability `POWER`, if the sampler has the ratio `true` to its density.
         """
         logs = [np.log(factor) for factor in bet]
         mean = sum(
             share * float(np.mean((r - 1) * x + x - (factor - 1)))
-            for share, r, x, factor in zip(shares, true, logs, bet, strict=True)
+            for share, r, x, factor in zip(self.shares, true, logs, bet, strict=True)
         )
-        variances = [share * float(x.var()) for share, x in zip(shares, logs, strict=True)]
+        variances = [share * float(x.var()) for share, x in zip(self.shares, logs, strict=True)]
         spread = math.sqrt(runs * sum(variances))
-        return runs * (mean - math.log(2) * lost) - _DEVIATIONS * spread >= threshold
+        return runs * (mean - math.log(2) * self.lost) - _DEVIATIONS * spread >= threshold
 
-    scale = odd = math.inf
-    if all(side.continuous.any() and len(side.rows) > 100 for side in samples):
+
+def smallest_mismatch(
+    checked: CheckedOracle, rng: np.random.Generator, scale_bets: ScaleBets
+) -> Mismatch:
+    """Return the mismatches that would have been noticed, predicted from the drawn outputs. Other
+    kinds of mismatch may need more runs.
+    """
+    first = len(checked.sides[0].rows)
+    size, needed = int(TESTED * first), checked.threshold + math.log(BACKED + 1)
+    atom = max(_smallest_atom_error(side, size, needed) for side in checked.sides)
+    runs = 2 * (first + scale_bets.runs)
+    forecast = _Forecast.of(checked.sides, rng)
+    scale = math.inf
+    if all(side.continuous.any() and len(side.rows) > 100 for side in forecast.samples):
         steps = tuple(sign * step for step in SCALE_STEPS for sign in (1.0, -1.0))
         tests = [
-            (made, [0.5 + 0.5 * r for r in ratios(step)])
-            for made in (bets, ScaleBets(size, steps, needed))
-            if made is not None
-            for step in made.steps
+            ([0.5 + 0.5 * r for r in forecast.ratios(step)], bets.runs, bets.threshold)
+            for bets in (scale_bets, ScaleBets(size, steps, needed))
+            for step in bets.steps
         ]
 
-        def scale_noticed(log_scale: float) -> bool:
-            """Return whether some bet notices a sampler with another scale."""
-            true = ratios(log_scale)
-            return any(noticed(true, bet, made.runs, made.threshold) for made, bet in tests)
+        def least_noticed(sign: float) -> float:
+            """Return the least relative error of the scale that some bet notices."""
+            for error in _SCALE_ERRORS:
+                true = forecast.ratios(sign * math.log1p(error))
+                if any(forecast.notices(true, *test) for test in tests):
+                    return error
+            return math.inf
 
-        scale = max(
-            next((v for v in _SCALE_ERRORS if scale_noticed(sign * math.log1p(v))), math.inf)
-            for sign in (1.0, -1.0)
-        )
-        tenth = ratios(math.log(10.0))
-
-        def odd_noticed(share: float) -> bool:
-            """Return whether the bet on this share of odd runs notices them."""
-            mixed = [1 + share * (r - 1) for r in tenth]
-            return noticed(mixed, mixed, size, needed)
-
-        odd = next((share for share in _ODD_SHARES if odd_noticed(share)), math.inf)
-    runs = 2 * (first + (bets.runs if bets is not None else 0))
-    return Mismatch(scale, odd, atom if atom > 0 else math.inf, runs)
+        scale = max(map(least_noticed, (1.0, -1.0)))
+    return Mismatch(scale, atom if atom > 0 else math.inf, runs)
 
 
 def _smallest_atom_error(side: SampledSide, size: float, needed: float) -> float:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import ClassVar
 
 import numpy as np
@@ -90,36 +91,25 @@ def decide(lowers: Sequence[End], uppers: Sequence[End], edge: float) -> tuple[V
     sound bound that decided is reported with the evidence for both: ``statistical(0) up to 1.2,
     numerical beyond``.
     """
-    high, low = min(uppers, key=_value), max(lowers, key=_value)
+    value = attrgetter("value")
+    high, low = min(uppers, key=value), max(lowers, key=value)
     refuting = [end for end in lowers if end.sound and end.value > edge]
     certifying = [end for end in uppers if end.sound and end.value <= edge]
+    if certifying and not refuting:
+        best = min(certifying, key=value)
+        if low.value > best.value:
+            low = replace(low, value=best.value, epsilon=best.epsilon)
+        return Verdict.CERTIFIED, low, best
+    verdict = Verdict.SUPPORTED
     if refuting:
-        sound = max(refuting, key=_value)
-        if low.value > sound.value * (1 + 1e-9):
-            low = replace(low, why=f"{sound.why} up to {sound.value:.6g}, {low.grade} beyond")
-        else:
-            low = sound
-        verdict = Verdict.VIOLATED
-    elif certifying:
-        best = min(certifying, key=_value)
-        return (
-            Verdict.CERTIFIED,
-            low
-            if low.value <= best.value
-            else replace(low, value=best.value, epsilon=best.epsilon),
-            best,
-        )
-    else:
-        undecided = low.value > edge or not high.value <= edge
-        verdict = Verdict.INCONCLUSIVE if undecided else Verdict.SUPPORTED
+        verdict, sound = Verdict.VIOLATED, max(refuting, key=value)
+        beyond = f"{sound.why} up to {sound.value:.6g}, {low.grade} beyond"
+        low = replace(low, why=beyond) if low.value > sound.value * (1 + 1e-9) else sound
+    elif low.value > edge or not high.value <= edge:
+        verdict = Verdict.INCONCLUSIVE
     # the lower bound of another route may be larger than the upper bound
     high = replace(high, value=max(high.value, low.value), epsilon=max(high.epsilon, low.epsilon))
     return verdict, low, high
-
-
-def _value(end: End) -> float:
-    """Return the value of a bound."""
-    return end.value
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -252,53 +242,31 @@ class CertifyResult(ClaimResult):
 
     def headline(self) -> str:
         """Return the verdict, the bounds and their evidence in one line."""
-        symbol, bounds_text = (
-            self.claim.symbol,
-            f"[{self.parameter_lower:.5g}, {self.parameter_upper:.5g}]",
-        )
-        evidence_text = (
-            f"{self.about}; {self.route}; lower end: {self.lower_end}; upper end: {self.upper_end}"
-        )
-        if self.verdict is Verdict.VIOLATED:
-            bound = (
-                f"no finite {symbol} holds"
-                if math.isinf(self.parameter_lower)
-                else f"{symbol} is at least {self.parameter_lower:.5g}"
-            )
-            return (
-                f"VIOLATED: {bound} on this pair, against the claim {self.claim} ({evidence_text})"
-            )
+        if self.verdict is Verdict.ERROR or self.route == "none":
+            return f"{self.verdict.value}: {next(iter(self.notes), 'no verdict')}"
+        symbol, claim, why = self.claim.symbol, self.claim, self.pair.why
         low, high = (f"{end:.5g}" for end in (self.parameter_lower, self.parameter_upper))
-        scope = (
-            "for this pair only"
-            if self.pair.why in ("", "given")
-            else f"for the pair '{self.pair.why}' only"
-        )
-        if (
-            self.verdict is Verdict.CERTIFIED
-            and low == high
-            and self.lower_end == self.upper_end == "proved"
-        ):
-            proof = (
-                f"proved; {self.about}"
-                if self.declared
-                else self._with_mismatch("proved from its density")
-            )
-            return f"CERTIFIED: {symbol} is {low} {scope}, within the claim {self.claim} ({proof})"
-        if self.verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED):
-            unproved = ", not proved" if self.verdict is Verdict.SUPPORTED else ""
+        is_certified = self.verdict is Verdict.CERTIFIED
+        scope = "this pair" if why in ("", "given") else f"the pair '{why}'"
+        if is_certified and low == high and self.lower_end == self.upper_end == "proved":
+            proof = self._with_mismatch("proved from its density")
+            if self.declared:
+                proof = f"proved; {self.about}"
             return (
-                f"{self.verdict.value} {scope}{unproved}: {symbol} lies in {bounds_text}, within "
-                f"the claim {self.claim} ({evidence_text})"
+                f"CERTIFIED: {symbol} is {low} for {scope} only, within the claim {claim} ({proof})"
             )
-        if self.verdict is Verdict.INCONCLUSIVE and self.route == "none":
-            return f"INCONCLUSIVE: {self.notes[0]}"
-        if self.verdict is Verdict.INCONCLUSIVE:
-            return (
-                f"INCONCLUSIVE: {symbol} lies in {bounds_text} on this pair, the claim is "
-                f"{self.claim} ({evidence_text})"
-            )
-        return f"ERROR: {self.notes[0] if self.notes else 'no verdict'}"
+        bound = f"{symbol} is at least {low}"
+        if math.isinf(self.parameter_lower):
+            bound = f"no finite {symbol} holds"
+        inside = f"{symbol} lies in [{low}, {high}]"
+        text = {
+            Verdict.VIOLATED: f": {bound} on this pair, against the claim {claim}",
+            Verdict.CERTIFIED: f" for {scope} only: {inside}, within the claim {claim}",
+            Verdict.SUPPORTED: f" for {scope} only, not proved: {inside}, within the claim {claim}",
+            Verdict.INCONCLUSIVE: f": {inside} on this pair, the claim is {claim}",
+        }[self.verdict]
+        ends = f"lower end: {self.lower_end}; upper end: {self.upper_end}"
+        return f"{self.verdict.value}{text} ({self.about}; {self.route}; {ends})"
 
     def lines(self, data: Json, *, bits: bool = False) -> list[tuple[str, str]]:
         rows = [("enclosed", f"{self.name}, claim {self.claim}, relation {self.pair.relation}")]

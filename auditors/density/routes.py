@@ -16,7 +16,6 @@ errors, and the mass outside the boxes, count as unseen mass of the upper law.
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,13 +23,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.density.composition import compose, content_key
-from dpwitness.auditors.events.outputs import encode
+from dpwitness.auditors.density.composition import compose, content_key, declared_points
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw, atoms, unaccounted_mass
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import (
-    HasAtoms,
-    HasBreakpoints,
     HasFactors,
     HasSupport,
     has_capability,
@@ -171,10 +167,7 @@ def _evaluated(
         "axis": axis,  # along which the box is cut
     }
     kinds = [(name, values.dtype, values.shape[1:]) for name, values in columns.items()]
-    boxes = np.recarray(n, dtype=kinds)
-    for name, values in columns.items():
-        boxes[name] = values
-    return boxes
+    return np.rec.fromarrays(list(columns.values()), dtype=kinds)
 
 
 def _halved(boxes: _Boxes) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:
@@ -193,7 +186,7 @@ def _joined(boxes: Sequence[_Boxes]) -> _Boxes:
 
 
 def integrate(
-    f: LogDensities, rows: FloatArray, prefixes: int, breaks: FloatArray | None
+    f: LogDensities, rows: FloatArray, prefixes: int, breaks: FloatArray
 ) -> EnclosedLaw | None:
     """Enclose the law of the privacy loss by adaptive quadrature; None if the required number of
     boxes is too large.
@@ -204,8 +197,7 @@ def integrate(
     """
     k = rows.shape[1]
     settings, rule = _SETTINGS[k], _Rule(_SETTINGS[k].nodes, k)
-    corners = _initial_boxes(rows, prefixes, breaks)
-    boxes = _evaluated(*corners, f, rule, settings.tolerance)
+    boxes = _evaluated(*_initial_boxes(rows, prefixes, breaks), f, rule, settings.tolerance)
     spent = len(boxes) * len(rule.points)
     finished: list[_Boxes] = []
     for _ in range(200):
@@ -214,8 +206,7 @@ def integrate(
             break
         score = _scores(boxes, heavy, settings, k)
         width = np.max(boxes.high - boxes.low, axis=1)
-        thin = width <= 1e-14 * np.maximum(1.0, np.max(np.abs(boxes.low), axis=1))
-        more = (score > 1) & ~thin
+        more = (score > 1) & ~(width <= 1e-14 * np.maximum(1.0, np.max(np.abs(boxes.low), axis=1)))
         finished.append(boxes[~more])
         boxes = boxes[more]
         room = (settings.evaluations - spent) // (2 * len(rule.points))
@@ -270,7 +261,7 @@ def _scores(boxes: _Boxes, heavy: NDArray[np.bool_], settings: _Settings, k: int
 
 
 def _initial_boxes(
-    rows: FloatArray, prefixes: int, breaks: FloatArray | None
+    rows: FloatArray, prefixes: int, breaks: FloatArray
 ) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:
     """Return corners of boxes whose sizes grow geometrically with the distance from the samples."""
     k = rows.shape[1]
@@ -280,9 +271,7 @@ def _initial_boxes(
         distances = (high - low or 1.0) * _EDGE_DISTANCES[k]
         grid = [middle - distances, middle + distances]
         if k == 1:
-            grid.append(np.quantile(column, np.linspace(0.0, 1.0, 33)))
-            if breaks is not None:
-                grid.append(breaks)
+            grid += [np.quantile(column, np.linspace(0.0, 1.0, 33)), breaks]
         else:
             far = max(abs(column.max() - middle), abs(column.min() - middle)) * 3
             grid = [g[np.abs(g - middle) <= 2 * far] for g in grid]
@@ -335,8 +324,7 @@ def _loss_grows(boxes: _Boxes, sign: int) -> bool:
     is assumed to be infinite.
     """
     value = boxes.sure_most if sign > 0 else -boxes.sure_least
-    mass = np.maximum(boxes.p, boxes.q)
-    near = value[mass > 1e-12].max(initial=-np.inf)
+    near = value[np.maximum(boxes.p, boxes.q) > 1e-12].max(initial=-np.inf)
     return bool(value.max(initial=-np.inf) > 1.05 * near + 1e-6)
 
 
@@ -383,7 +371,7 @@ def loss_law(mechanism: Any, pair: Pair) -> LossLaw | None:
     return None if found is None else found.lower
 
 
-_CACHE: OrderedDict[Any, EnclosedLaw | None] = OrderedDict()
+_CACHE: dict[Any, EnclosedLaw | None] = {}
 _NO_ATOMS: FloatArray = np.empty(0)
 
 
@@ -393,16 +381,15 @@ def enclosed_law(mechanism: Any, pair: Pair, atoms: FloatArray = _NO_ATOMS) -> E
 
     Routes: enumeration of the support; composition of independent factors; quadrature in one to
     three dimensions, with discrete columns enumerated. `atoms` are known atoms, for outputs that
-    are one number. The last 16 results are cached by content.
+    are one number. Up to 16 results are cached by content.
     """
     key = content_key(mechanism, pair.d0, pair.d1, atoms)
     if key is None:
         return law_of(mechanism, pair.d0, pair.d1, atoms)
     if key not in _CACHE:
+        if len(_CACHE) >= 16:
+            _CACHE.clear()
         _CACHE[key] = law_of(mechanism, pair.d0, pair.d1, atoms)
-        while len(_CACHE) > 16:
-            _CACHE.popitem(last=False)
-    _CACHE.move_to_end(key)
     return _CACHE[key]
 
 
@@ -459,53 +446,55 @@ def _integrated(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray) -> Enclosed
     columns, or None.
     """
     rng = np.random.default_rng(np.random.SeedSequence(0, spawn_key=(0x1A3,)))
-    parts = [
-        encode(mechanism.sample(d, _SAMPLE_SIZE, rng), _SAMPLE_SIZE).unsigned() for d in (d0, d1)
-    ]
-    if (
-        len(np.unique(np.concatenate([part.codes for part in parts]))) > 1
-        or parts[0].values.shape != parts[1].values.shape
-    ):
+    try:
+        parts = [rows_of_call(mechanism, d, _SAMPLE_SIZE, rng) for d in (d0, d1)]
+    except BadOracle:  # outputs are not rows of numbers
         return None
-    rows = np.concatenate([part.values for part in parts])
-    if not np.all(np.isfinite(rows)):
+    if parts[0].shape != parts[1].shape or not np.all(np.isfinite(parts)):
         return None
+    rows = np.concatenate(parts)
     if rows.shape[1] == 1:
         # known atoms, atoms that the mechanism names, and numbers that were drawn twice
-        named = (
-            [np.ravel(mechanism.atoms(d)) for d in (d0, d1)]
-            if has_capability(mechanism, HasAtoms)
-            else []
-        )
+        named = declared_points(mechanism, "atoms", d0, d1)
         values, counts = np.unique(rows, return_counts=True)
-        at = np.unique(np.concatenate([atoms, values[counts > 1], *named]))
+        at = np.unique(np.concatenate([atoms, values[counts > 1], named]))
         others = rows[~np.isin(rows[:, 0], at)]
         if 0 < len(at) <= 64 and len(others) > len(rows) // 64:
             rest = _quadrature(mechanism, others, np.zeros(1, dtype=bool), d0, d1)
-            return (
-                None
-                if rest is None
-                else _with_atoms(_enumerated(mechanism, at[:, None], d0, d1, "").lower, rest)
-            )
+            listed = _enumerated(mechanism, at[:, None], d0, d1, "").lower
+            return None if rest is None else _with_atoms(listed, rest)
     distinct = np.array([len(np.unique(column)) for column in rows.T])
     discrete = distinct <= len(rows) // 32
     if discrete.all():
         seen = np.unique(rows, axis=0)
-        return (
-            _enumerated(mechanism, seen, d0, d1, "enumeration of those seen:")
-            if len(seen) <= len(rows) // 8
-            else None
-        )
-    if (
-        np.count_nonzero(~discrete) > 3
-        or np.any(distinct[~discrete] < len(rows) // 2)
-        or not all(
-            fills_space(density_of(mechanism, d), part.values, ~discrete, rng)
-            for d, part in zip((d0, d1), parts, strict=True)
-        )
-    ):
+        if len(seen) > len(rows) // 8:
+            return None
+        return _enumerated(mechanism, seen, d0, d1, "enumeration of those seen:")
+    if not (np.count_nonzero(~discrete) <= 3) or np.any(distinct[~discrete] < len(rows) // 2):
         return None
+    for d, part in zip((d0, d1), parts, strict=True):
+        if not fills_space(density_of(mechanism, d), part, ~discrete, rng):
+            return None
     return _quadrature(mechanism, rows, discrete, d0, d1)
+
+
+class BadOracle(ValueError):
+    """Error for a log-density that cannot be the sampler's, or cannot be a log-density."""
+
+
+def rows_of_call(mechanism: Any, dataset: Any, size: int, rng: np.random.Generator) -> FloatArray:
+    """Return the outputs of one call as rows of numbers."""
+    try:
+        rows = np.asarray(mechanism.sample(dataset, size, rng), dtype=float)
+    except Exception as error:
+        raise BadOracle(
+            f"sample must give rows of numbers, it raises {type(error).__name__}: {error}"
+        ) from error
+    if rows.ndim not in (1, 2) or len(rows) != size:
+        raise BadOracle(
+            f"sample must return one row for each of {size} runs, got shape {rows.shape}"
+        )
+    return rows.reshape(size, -1)
 
 
 def density_of(mechanism: Any, dataset: Any) -> LogDensity:
@@ -599,13 +588,11 @@ def _quadrature(
     prefixes = np.unique(rows[:, discrete], axis=0)
     if len(prefixes) > 64:
         return None
-    breaks = None
-    if has_capability(mechanism, HasBreakpoints):
-        breaks = np.unique(np.concatenate([np.ravel(mechanism.breakpoints(d)) for d in (d0, d1)]))
 
     def log_densities(points: FloatArray, which: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
         full = np.empty((len(points), rows.shape[1]))
         full[:, discrete], full[:, ~discrete] = prefixes[which], points
         return log_density_at(mechanism, full, d1), log_density_at(mechanism, full, d0)
 
+    breaks = declared_points(mechanism, "breakpoints", d0, d1)
     return integrate(log_densities, rows[:, ~discrete], len(prefixes), breaks)

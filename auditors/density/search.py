@@ -60,48 +60,37 @@ class PairLoss:
             )
         self._mechanism, self._pair = mechanism, pair
 
-    def logs(self, outputs: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return log q on D0 and log p on D1. Raise InvalidArgument that names the first output
-        with a NaN.
+    def logs(self, outputs: FloatArray) -> FloatArray:
+        """Return log q on D0 and log p on D1: shape (2, n). Raise InvalidArgument that names the
+        first output with a NaN.
         """
-        found = []
-        for name, dataset in (("D0", self._pair.d0), ("D1", self._pair.d1)):
+        found = np.empty((2, len(outputs)))
+        for i, dataset in enumerate((self._pair.d0, self._pair.d1)):
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                logs = np.asarray(
-                    self._mechanism.log_density(outputs, dataset), dtype=np.float64
-                ).reshape(len(outputs))
-            wrong = np.isnan(logs)
-            if wrong.any():
-                row = outputs[int(np.flatnonzero(wrong)[0])]
+                logs = self._mechanism.log_density(outputs, dataset)
+            found[i] = np.asarray(logs, dtype=np.float64).reshape(len(outputs))
+            for row in outputs[np.isnan(found[i])][:1]:
                 if np.abs(row).max() < 1e100:
                     raise InvalidArgument(
-                        f"worst_output: log_density must be a number, got nan on {name} at "
+                        f"worst_output: log_density must be a number, got nan on D{i} at "
                         f"{row.tolist()!r}"
                     )
-                logs = np.where(wrong, -np.inf, logs)
-            found.append(logs)
-        return found[0], found[1]
+        return np.where(np.isnan(found), -np.inf, found)
 
     def signed(self, outputs: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return log p - log q, and a bound on its rounding error. The loss is 0 where both
         densities are zero or both are unbounded.
         """
-        first, second = self.logs(outputs)
+        logs = self.logs(outputs)
         with np.errstate(invalid="ignore"):
-            difference = second - first
+            difference = logs[1] - logs[0]
         # a zero next to a tiny density has underflowed
-        difference = np.where(
-            np.isinf(difference) & (np.maximum(first, second) < _LOG_SUBNORMAL), 0.0, difference
-        )
-        faint = ((first > _LOG_SMALLEST) & (first < _LOG_SUBNORMAL)) | (
-            (second > _LOG_SMALLEST) & (second < _LOG_SUBNORMAL)
-        )
+        hidden = np.isinf(difference) & (logs.max(axis=0) < _LOG_SUBNORMAL)
+        faint = ((logs > _LOG_SMALLEST) & (logs < _LOG_SUBNORMAL)).any(axis=0)
         # relative to a log-density, which has few terms of its magnitude
-        rounding = np.where(faint, 1.0, 0.0) + 1e-15 * (
-            np.abs(np.where(np.isfinite(first), first, 0))
-            + np.abs(np.where(np.isfinite(second), second, 0))
-        )
-        return np.where(np.isnan(difference), 0.0, difference), rounding
+        sizes = np.abs(np.where(np.isfinite(logs), logs, 0))
+        rounding = np.where(faint, 1.0, 0.0) + 1e-15 * (sizes[0] + sizes[1])
+        return np.where(hidden | np.isnan(difference), 0.0, difference), rounding
 
     def __call__(self, outputs: FloatArray) -> FloatArray:
         """Return |log p - log q| minus the bound on its rounding error, at least 0."""
@@ -114,10 +103,8 @@ class PairLoss:
         """
         some = rows[np.unique(np.linspace(0, len(rows) - 1, 32).astype(int))]
         moved = some + 1e-7 * (1 + np.abs(some)) * rng.uniform(0.5, 1.0, some.shape)
-        first, second = self.logs(moved)
-        before = self.logs(some)
-        lost = (np.maximum(first, second) == -np.inf) & (np.maximum(*before) > -np.inf)
-        share = float(lost.mean())
+        possible, before = (self.logs(at).max(axis=0) > -np.inf for at in (moved, some))
+        share = float((before & ~possible).mean())
         return share if share > 0.1 else 0.0
 
 
@@ -245,8 +232,7 @@ def _worst_of(loss: PairLoss, rows: FloatArray) -> WorstOutput:
     likelier = 1 if loss.signed(output[None, :])[0][0] > 0 else 0
     if np.isfinite(value):
         return WorstOutput(output, value, likelier=likelier)
-    first, second = loss.logs(output[None, :])
-    kind: Kind = "singularity" if max(first[0], second[0]) == np.inf else "impossible"
+    kind: Kind = "singularity" if loss.logs(output[None, :]).max() == np.inf else "impossible"
     return WorstOutput(output, value, kind=kind, likelier=likelier)
 
 
@@ -288,8 +274,7 @@ def _search_continuous(
         return _worst_of(loss, pool)
     if k == 1:
         return _worst_of(loss, _refine_grid(loss, pool))
-    best = _search_locally(loss, pool, values, spread, rng, thorough)
-    return _worst_of(loss, best[None, :])
+    return _worst_of(loss, _search_locally(loss, pool, values, spread, rng, thorough)[None, :])
 
 
 def _refine_grid(loss: PairLoss, pool: FloatArray) -> FloatArray:
@@ -423,8 +408,7 @@ def _mode(loss: PairLoss, side: int, sample: FloatArray, spread: FloatArray) -> 
     Minimizes p^(-2/(k-1)), which is quadratic around a singularity of the kind 1/r^(k-1).
     """
     k = sample.shape[1]
-    logs = loss.logs(sample)[side]
-    point: FloatArray = sample[int(np.argmax(logs))]
+    point: FloatArray = sample[int(np.argmax(loss.logs(sample)[side]))]
     unit = spread
     for iteration in range(4):
         reference = float(loss.logs(point[None, :])[side][0])

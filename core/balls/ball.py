@@ -84,9 +84,9 @@ def log_mass_of_index(logs: Sequence[Ball], boxes: Sequence[Box]) -> list[Ball]:
     `logs` holds the log-masses of the indices 0, 1, .... Each box has one column and contains a
     single point.
     """
-    rows = [box[0][0] for box in boxes]
     return [
-        logs[int(y)] if y == math.floor(y) and 0 <= y < len(logs) else arb("-inf") for y in rows
+        logs[int(y)] if y == math.floor(y) and 0 <= y < len(logs) else arb("-inf")
+        for y in [box[0][0] for box in boxes]
     ]
 
 
@@ -201,8 +201,7 @@ def exponential_integral(rate: Ball, low: Ball | None, high: Ball | None) -> Bal
         return arb(0) if high is None else (rate * high).exp() / rate
     if high is None:
         return -(rate * low).exp() / rate
-    x = rate * (high - low)
-    return (rate * low).exp() * (high - low) * _expm1_over(x)
+    return (rate * low).exp() * (high - low) * _expm1_over(rate * (high - low))
 
 
 def _expm1_over(x: Ball) -> Ball:

@@ -22,11 +22,12 @@ from dpwitness.core.balls.risk import (
     RiskLaw,
     curvature_over,
     differing,
+    gradient_over,
     minimizer_ball,
+    prediction_over,
     rows_of,
     shift_by,
     shift_of,
-    slope_over,
 )
 from dpwitness.core.numerics.noise import SphericalNoise
 from dpwitness.core.numerics.solvers import Problem
@@ -172,19 +173,11 @@ def _perturbed_log_density(problem: Problem, noise: SphericalNoise, box: Box) ->
     unbounded.
     """
     w = [over(*s) for s in box]
-    gradient = [arb(problem.ridge) * x for x in w]
-    d = len(w)
-    hessian = [[arb(problem.ridge) if i == j else arb(0) for j in range(d)] for i in range(d)]
+    d, ridge = len(w), arb(problem.ridge)
+    hessian = arb_mat(d, d, [ridge if i == j else arb(0) for i in range(d) for j in range(d)])
     for row in rows_of(problem):
-        u = sum((a * x for a, x in zip(w, row.x, strict=True)), arb(0))
-        low, high = (u, u) if u.is_exact() else (u.lower(), u.upper())
-        slope = arb(row.m) * slope_over(problem.loss, low, high, row.y)
-        curvature = arb(row.m) * curvature_over(problem.loss, low, high, row.y)
-        for i, x in enumerate(row.x):
-            gradient[i] = gradient[i] + slope * x
-            for j, z in enumerate(row.x):
-                hessian[i][j] = hessian[i][j] + curvature * (arb(x) * z)
-    return (
-        noise_log_density(noise, sum((x * x for x in gradient), arb(0)))
-        + arb_mat(hessian).det().log()
-    )
+        curvature = curvature_over(problem.loss, *prediction_over(w, row), row.y)
+        x = arb_mat(d, 1, row.x)
+        hessian = hessian + x * x.transpose() * (arb(row.m) * curvature)
+    square = sum((x * x for x in gradient_over(problem, w)), arb(0))
+    return noise_log_density(noise, square) + hessian.det().log()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from flint import arb
 
@@ -29,7 +30,6 @@ def _log_density(answers: Sequence[Ball], scale: Ball, low: float, high: float) 
     """
     y = over(low, high)
     cdfs = [laplace_cdf((y - q) / scale) for q in answers]
-    joint_cdf = math.prod(cdfs, start=arb(1))
     return (
         sum(
             (
@@ -38,7 +38,7 @@ def _log_density(answers: Sequence[Ball], scale: Ball, low: float, high: float) 
             ),
             arb(0),
         ).log()
-        + joint_cdf.log()
+        + math.prod(cdfs, start=arb(1)).log()
     )
 
 
@@ -73,19 +73,14 @@ def max_loss(
         return endpoints(sum((b - a for a, b in zip(first, second, strict=True)), arb(0)) / scale)
     if low >= edge_high:
         u_high = (-arb(low) / scale).exp()
-        u_low = arb(0) if math.isinf(high) else (-arb(high) / scale).exp()
-        u = u_low.union(u_high)
+        u = (arb(0) if math.isinf(high) else (-arb(high) / scale).exp()).union(u_high)
         return endpoints(
             _scaled_tail_density(first, scale, u).log()
             - _scaled_tail_density(second, scale, u).log()
         )
     if math.isinf(low) or math.isinf(high):
-        inner_low, inner_high = max(low, edge_low), min(high, edge_high)
-        parts = [max_loss(first, second, scale, inner_low, inner_high)]
-        if low < edge_low:
-            parts.append(max_loss(first, second, scale, low, edge_low))
-        if high > edge_high:
-            parts.append(max_loss(first, second, scale, edge_high, high))
+        cuts = sorted({low, high, *(edge for edge in (edge_low, edge_high) if low < edge < high)})
+        parts = [max_loss(first, second, scale, *ends) for ends in pairwise(cuts)]
         return min(a for a, _ in parts), max(b for _, b in parts)
     return endpoints(_log_density(first, scale, low, high) - _log_density(second, scale, low, high))
 

@@ -132,9 +132,9 @@ class PlaneLoss:
             )
         # log det (C + K) / det (C + K'), where C is the curvature common to both problems
         gain, drop = (self._log_gain(rows, curvature) for rows in (self.gained, self.lost))
-        jacobian = endpoints(gain - drop)
         return add_spans(
-            (endpoints(self.rate * arb(low))[0], endpoints(self.rate * arb(high))[1]), jacobian
+            (endpoints(self.rate * arb(low))[0], endpoints(self.rate * arb(high))[1]),
+            endpoints(gain - drop),
         )
 
     def _projected_shift(
@@ -173,9 +173,14 @@ class PlaneLoss:
         determinant = ridge * ridge + ridge * sum(
             (k * q for (_, k), q in zip(base, squares, strict=True)), arb(0)
         )
-        for a, (x, k) in enumerate(base):
-            for y, other in base[:a]:
-                determinant = determinant + k * other * _squared_wedge(x, y)
+        determinant = sum(
+            (
+                k * other * _squared_wedge(x, y)
+                for a, (x, k) in enumerate(base)
+                for y, other in base[:a]
+            ),
+            determinant,
+        )
         total = arb(0)
         for a, (x, k) in enumerate(gain):
             square = arb(x[0]) * x[0] + arb(x[1]) * x[1]
@@ -184,8 +189,8 @@ class PlaneLoss:
             )
             most = (square / ridge).upper()
             total = total + k * (adjoint / determinant).nonnegative_part().min(most)
-            for y, other in gain[:a]:
-                total = total + k * other * _squared_wedge(x, y) / determinant
+            pairs = (k * other * _squared_wedge(x, y) / determinant for y, other in gain[:a])
+            total = sum(pairs, total)
         return total.nonnegative_part().log1p()
 
 

@@ -70,8 +70,7 @@ class GaussianProfile:
         if self.mu.is_exact() and self.mu == 0:
             return arb(0)
         half, ratio = self.mu / 2, epsilon / self.mu
-        difference = normal_cdf(half - ratio) - epsilon.exp() * normal_cdf(-half - ratio)
-        return difference.max(arb(0))
+        return (normal_cdf(half - ratio) - epsilon.exp() * normal_cdf(-half - ratio)).max(arb(0))
 
     def renyi(self, order: Ball) -> Ball:
         return order * self.mu**2 / 2

@@ -141,9 +141,9 @@ def _curvature_at(loss: Loss, size: Ball) -> Ball:
     return ((h + arb(loss.smoothing) - size) / (2 * arb(loss.smoothing))).min(arb(1)).max(arb(0))
 
 
-def third_derivative_over(loss: Loss, low: Ball, high: Ball, y: float) -> Ball | None:
-    """Return an enclosure of the third derivative l'''(u; y) for u in [low, high]; None if it may
-    not exist.
+def third_derivative_over(loss: Loss, low: Ball, high: Ball, y: float) -> Ball:
+    """Return an enclosure of the third derivative l'''(u; y) for u in [low, high]; not a number if
+    it may not exist.
     """
     if loss.name in ("linear", "squared"):
         return arb(0)
@@ -159,7 +159,7 @@ def third_derivative_over(loss: Loss, low: Ball, high: Ball, y: float) -> Ball |
         return arb(0)
     if size > h - s and size < h + s:
         return (-1 if r > 0 else 1) / (2 * s)
-    return None
+    return arb("nan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +199,7 @@ class RiskLaw(LineLaw):
     @property
     def noise(self) -> NormalLaw | LaplaceLaw:
         """Return the law of the noise b."""
-        make = NormalLaw if self.kind == "normal" else LaplaceLaw
-        return make(arb(0), 1 / arb(self.rate))
+        return (NormalLaw if self.kind == "normal" else LaplaceLaw)(arb(0), 1 / arb(self.rate))
 
     def mass(self, low: float, high: float) -> Ball:
         """Return the mass of (low, high]."""
@@ -235,12 +234,11 @@ class RiskLaw(LineLaw):
         if low == high or math.isinf(low) or math.isinf(high):
             return direct
         slope = self._slope(low, high, other)
-        if slope is None:
+        if slope.is_nan():
             return direct
         middle = low / 2 + high / 2
         at = add_spans(*self.loss_parts(middle, middle, other))
-        deviation = endpoints(slope * (over(low, high) - middle))
-        mean_value_form = add_spans(at, deviation)
+        mean_value_form = add_spans(at, endpoints(slope * (over(low, high) - middle)))
         return max(direct[0], mean_value_form[0]), min(direct[1], mean_value_form[1])
 
     def _unbounded_slope_loss(
@@ -269,31 +267,28 @@ class RiskLaw(LineLaw):
             (m * row.x[0] * slope_at(self.loss_of, arb(at) * row.x[0], row.y) for row, m in rows),
             arb(0),
         )
-        sign = 1 if here[0] >= 0 and there[0] >= 0 else -1 if here[1] <= 0 and there[1] <= 0 else 0
+        sign = _common_sign(here, there)
         edge = endpoints(sign * self.rate * start)
         if sign and a * sign > 0:
             return edge[0], math.inf
         return (-math.inf, edge[1]) if sign and a * sign < 0 else (-math.inf, math.inf)
 
-    def _slope(self, low: float, high: float, other: RiskLaw) -> Ball | None:
-        """Return an enclosure of dL/dw over the cell, or None if the noise or a loss may have a
-        kink inside.
+    def _slope(self, low: float, high: float, other: RiskLaw) -> Ball:
+        """Return an enclosure of dL/dw over the cell; not a number if the noise or a loss may have
+        a kink inside.
         """
         start, stop = arb(low), arb(high)
         hessians = [law.hessian(low, high) for law in (self, other)]
         pulls = [law.pull(low).union(law.pull(high)) for law in (self, other)]
-        third_terms = []
-        for law in (self, other):
-            total = arb(0)
-            for row in law.rows:
-                third = third_derivative_over(
-                    self.loss_of, *self._prediction(row, start, stop), row.y
-                )
-                if third is None:
-                    return None
-                total = total + arb(row.m) * (arb(row.x[0]) * row.x[0] * row.x[0]) * third
-            third_terms.append(total)
-        jacobian = third_terms[0] / hessians[0] - third_terms[1] / hessians[1]
+
+        def third(row: Row) -> Ball:
+            """Return the record's contribution to the third derivative of the objective."""
+            span = self._prediction(row, start, stop)
+            cube = arb(row.x[0]) * row.x[0] * row.x[0]
+            return arb(row.m) * cube * third_derivative_over(self.loss_of, *span, row.y)
+
+        terms = [sum(map(third, law.rows), arb(0)) for law in (self, other)]
+        jacobian = terms[0] / hessians[0] - terms[1] / hessians[1]
         if self.kind == "normal":
             return (pulls[0] * hessians[0] - pulls[1] * hessians[1]) * (
                 arb(self.rate) * self.rate
@@ -305,7 +300,7 @@ class RiskLaw(LineLaw):
             return jacobian - slope_change
         if pulls[0] > 0 > pulls[1] or pulls[0] < 0 < pulls[1]:
             return jacobian + (hessians[0] + hessians[1]) * self.rate * (1 if pulls[0] > 0 else -1)
-        return None
+        return arb("nan")
 
     def _jacobian(self, low: float, high: float, rows: Weighted) -> Span:
         """Return float bounds on log (C + K) / (C + K'), where C is common to both Hessians.
@@ -345,10 +340,9 @@ class RiskLaw(LineLaw):
         if self.kind == "normal":
             total = (endpoints(here[0] + there[0])[0], endpoints(here[1] + there[1])[1])
             return _multiply_spans(endpoints(slope * self.rate * self.rate / 2), total), jacobian
-        if here[0] >= 0 and there[0] >= 0:
-            return endpoints(self.rate * slope), jacobian
-        if here[1] <= 0 and there[1] <= 0:
-            return endpoints(-self.rate * slope), jacobian
+        sign = _common_sign(here, there)
+        if sign:
+            return endpoints(sign * self.rate * slope), jacobian
         most = endpoints(self.rate * abs(slope))[1]
         if all(b.is_finite() for b in (*here, *there)):
             low, high = endpoints(
@@ -356,6 +350,13 @@ class RiskLaw(LineLaw):
             )
             return (max(-most, low), min(most, high)), jacobian
         return (-most, most), jacobian
+
+
+def _common_sign(first: tuple[Ball, Ball], second: tuple[Ball, Ball]) -> int:
+    """Return the sign of all numbers in two intervals; 0 if they may differ in sign."""
+    if first[0] >= 0 and second[0] >= 0:
+        return 1
+    return -1 if first[1] <= 0 and second[1] <= 0 else 0
 
 
 def add_spans(first: Span, second: Span) -> Span:
@@ -384,15 +385,26 @@ def minimizer_ball(problem: Problem) -> list[Ball] | None:
     """
     if not problem.loss.smooth:
         return None
-    w = minimise(problem).w.tolist()
-    gradient = [arb(problem.ridge) * x for x in w]
-    for row in rows_of(problem):
-        u = sum((arb(a) * x for a, x in zip(w, row.x, strict=True)), arb(0))
-        slope = arb(row.m) * slope_at(problem.loss, u, row.y)
-        gradient = [g + slope * x for g, x in zip(gradient, row.x, strict=True)]
+    w = [arb(x) for x in minimise(problem).w.tolist()]
+    gradient = gradient_over(problem, w)
     radius = sum((g * g for g in gradient), arb(0)).sqrt().upper() / problem.ridge
     error = radius.union(-radius)
-    return [arb(x) + error for x in w]
+    return [x + error for x in w]
+
+
+def gradient_over(problem: Problem, w: Sequence[Ball]) -> list[Ball]:
+    """Enclose the gradient of the objective without noise over a box of minimizers `w`."""
+    gradient = [arb(problem.ridge) * x for x in w]
+    for row in rows_of(problem):
+        slope = arb(row.m) * slope_over(problem.loss, *prediction_over(w, row), row.y)
+        gradient = [g + slope * x for g, x in zip(gradient, row.x, strict=True)]
+    return gradient
+
+
+def prediction_over(w: Sequence[Ball], row: Row) -> tuple[Ball, Ball]:
+    """Return the lowest and highest prediction <w, x>, the same object if the two are equal."""
+    u = sum((a * x for a, x in zip(w, row.x, strict=True)), arb(0))
+    return (u, u) if u.is_exact() else (u.lower(), u.upper())
 
 
 def shift_of(first: Problem, second: Problem, noise: SphericalNoise) -> ShiftProfile | None:

@@ -84,19 +84,18 @@ def threshold_mass(
     for low, high in itertools.pairwise(edges):
         # with t = e^(z / s), polynomial[k] is the coefficient of t^(least + k)
         least, polynomial = 0, [arb(1)]
-        for called, queries in ((BELOW, below), (ABOVE, above)):
-            for q in queries:
-                right = low is not None and q <= low  # z lies to the right of the answer
-                # coefficient of t^-1 to the right of the answer, of t to the left
-                weight = ((at[q] if right else -at[q]) / s).exp() / 2
-                if right == (called == BELOW):  # the factor is one minus the tail
-                    polynomial = product(
-                        polynomial, [-weight, arb(1)] if right else [arb(1), -weight]
-                    )
-                    least -= right
-                else:
-                    polynomial = [c * weight for c in polynomial]
-                    least += -1 if right else 1
+        for called, q in [*((BELOW, q) for q in below), *((ABOVE, q) for q in above)]:
+            right = low is not None and q <= low  # z lies to the right of the answer
+            # coefficient of t^-1 to the right of the answer, of t to the left
+            weight = ((at[q] if right else -at[q]) / s).exp() / 2
+            # P(called | z) is the tail, or one minus the tail
+            shift, factor = {
+                (BELOW, True): (-1, [-weight, arb(1)]),
+                (BELOW, False): (1, [weight]),
+                (ABOVE, True): (-1, [weight]),
+                (ABOVE, False): (0, [arb(1), -weight]),
+            }[called, right]
+            polynomial, least = product(polynomial, factor), least + shift
         beyond = low is not None and center <= low
         sign = -1 if beyond else 1
         prefactor = (-sign * at[center] / b).exp() / (2 * b)

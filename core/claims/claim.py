@@ -14,6 +14,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any, ClassVar, Protocol
 
@@ -384,17 +385,12 @@ def _hint(text: str) -> str:
         )
     known = [kind for kind, notion in NOTIONS.items() if word in notion.aliases]
     kind = next(iter(known or difflib.get_close_matches(word, NOTIONS, 1, 0.6)), "")
-    if kind == "pure" and found[3]:
-        kind = "approx"
-    guess = f"{kind}:{numbers}"
-    try:
-        return (
-            f"; did you mean {guess}?"
-            if kind and guess != text and NOTIONS[kind].parse(numbers)
-            else ""
-        )
-    except (TypeError, ValueError, OverflowError):  # not a claim either
-        return ""
+    guess = f"{'approx' if kind == 'pure' and found[3] else kind}:{numbers}"
+    if guess != text:
+        with suppress(InvalidArgument):  # the guess may not be a claim either
+            parse_claim(guess)
+            return f"; did you mean {guess}?"
+    return ""
 
 
 def exact_claim(text: str, numbers: Sequence[float]) -> Claim:

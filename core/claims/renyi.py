@@ -191,19 +191,14 @@ class RenyiCurve(RenyiClaim):
 
     def __post_init__(self) -> None:
         for name in ("orders", "epsilons"):
-            require_type(
-                name, getattr(self, name), (tuple, list), "be a tuple of numbers", "RenyiCurve"
-            )
+            given = getattr(self, name)
+            require_type(name, given, (tuple, list), "be a tuple of numbers", "RenyiCurve")
+            found = tuple(require_positive(name, value, "RenyiCurve") for value in given)
+            object.__setattr__(self, name, found)
         if len(self.orders) != len(self.epsilons) or not self.orders:
             raise InvalidArgument(
                 "RenyiCurve: orders and epsilons must have the same length, got "
                 f"{len(self.orders)} and {len(self.epsilons)}"
-            )
-        for name in ("orders", "epsilons"):
-            object.__setattr__(
-                self,
-                name,
-                tuple(require_positive(name, value, "RenyiCurve") for value in getattr(self, name)),
             )
         if self.orders[0] <= 1 or any(b <= a for a, b in pairwise(self.orders)):
             raise InvalidArgument(

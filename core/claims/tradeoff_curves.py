@@ -212,7 +212,7 @@ class TradeoffCurve(Curve):
     name: str = field(compare=False)
     factor: float
     above: int = field(compare=False)  # number of given points above the envelope
-    remark_text: str = field(compare=False)
+    remarks: tuple[str, ...] = field(compare=False)
 
     form: ClassVar[str] = "fdp:FILE"
     notion: ClassVar[str] = "f-differential privacy: a whole trade-off curve"
@@ -223,29 +223,26 @@ class TradeoffCurve(Curve):
         require_type("name", name, str, "be a text", "TradeoffCurve")
         a, b = _checked_points(alpha, beta)
         kept = _envelope(a, b)
-        object.__setattr__(
-            self, "points", tuple(zip(a[kept].tolist(), b[kept].tolist(), strict=True))
-        )
-        object.__setattr__(self, "name", name or f"{len(kept)} points")
-        object.__setattr__(self, "factor", require_positive("factor", factor, "TradeoffCurve"))
-        above = int(np.sum(b > np.interp(a, a[kept], b[kept]) + _TOLERANCE))
-        object.__setattr__(self, "above", above)
-        remark_text = (
-            [
-                f"{above} of its {len(a)} points lie above their lower convex envelope, "
+        values = {
+            "points": tuple(zip(a[kept].tolist(), b[kept].tolist(), strict=True)),
+            "name": name or f"{len(kept)} points",
+            "factor": require_positive("factor", factor, "TradeoffCurve"),
+            "above": int(np.sum(b > np.interp(a, a[kept], b[kept]) + _TOLERANCE)),
+        }
+        for attribute, value in values.items():
+            object.__setattr__(self, attribute, value)
+        remarks = []
+        if self.above:
+            remarks.append(
+                f"{self.above} of its {len(a)} points lie above their lower convex envelope, "
                 "which is claimed"
-            ]
-            if above
-            else []
-        )
+            )
         if (b[kept] < 1 - self.tradeoff(a[kept]) - _TOLERANCE).any():
-            remark_text.append(
+            remarks.append(
                 "the claim uses the larger of the curve and its inverse, because the "
                 "neighboring relation is symmetric"
             )
-        object.__setattr__(
-            self, "remark_text", f"{self}: {'; '.join(remark_text)}" if remark_text else ""
-        )
+        object.__setattr__(self, "remarks", tuple(remarks))
 
     @classmethod
     def parse(cls, text: str) -> TradeoffCurve:
@@ -273,7 +270,7 @@ class TradeoffCurve(Curve):
 
     @property
     def remark(self) -> str:
-        return self.remark_text
+        return f"{self}: {'; '.join(self.remarks)}" if self.remarks else ""
 
     @property
     def numbers(self) -> tuple[float, ...]:
@@ -317,14 +314,10 @@ def _checked_points(alpha: ArrayLike, beta: ArrayLike) -> tuple[FloatArray, Floa
         )
     order = np.argsort(a, kind="stable")
     a, b = a[order], b[order]
-    for name, row in (("alpha", a), ("beta", b)):
-        if not ((row >= 0) & (row <= 1)).all():
-            raise InvalidArgument(
-                f"{owner}: {name} must lie in [0, 1], got {row[~((row >= 0) & (row <= 1))][0]:g}"
-            )
-    if a[0] != 0 or a[-1] != 1:
-        raise InvalidArgument(f"{owner}: alpha must go from 0 to 1, got {a[0]:g} to {a[-1]:g}")
     for rule, wrong in (
+        ("alpha must lie in [0, 1]", ~((a >= 0) & (a <= 1))),
+        ("beta must lie in [0, 1]", ~((b >= 0) & (b <= 1))),
+        ("alpha must go from 0 to 1", ((a == a[0]) & (a != 0)) | ((a == a[-1]) & (a != 1))),
         ("alpha must contain each rate once", np.append(False, np.diff(a) <= 0)),
         ("beta must not rise", np.append(False, np.diff(b) > 0)),
         ("beta must be at most 1 - alpha", b > 1 - a + _TOLERANCE),

@@ -4,15 +4,11 @@ not help.
 
 from __future__ import annotations
 
-import importlib
 import os
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.machinery import PathFinder, SourceFileLoader
-from typing import Any
 
 import numpy as np
 
@@ -38,33 +34,26 @@ def minimize_cma_es(
     # there is nothing to optimize, for example if records consist of a label only
     if len(start) == 0:
         return start
+    # cma needs two dimensions: a single one gets a second one that the objective ignores
+    width = len(start)
+    best, value = np.append(np.asarray(start, dtype=float), [0.0] * (width == 1)), np.inf
+    options = {
+        "seed": seed,
+        "verbose": -9,
+        "maxfevals": evaluations,
+        "tolfun": 1e-10,
+        "tolx": 1e-10,
+        "tolflatfitness": 20,
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        cma = _package()
-        k = len(start)
-        if k == 1:  # cma needs two dimensions: add one that the objective ignores
-            return minimize_cma_es(
-                lambda z: objective(z[:, :1]),
-                np.append(start, 0.0),
-                step,
-                seed=seed,
-                evaluations=evaluations,
-                deadline=deadline,
-            )[:1]
-        options = {
-            "seed": seed,
-            "verbose": -9,
-            "maxfevals": evaluations,
-            "tolfun": 1e-10,
-            "tolx": 1e-10,
-            "tolflatfitness": 20,
-        }
-        strategy = cma.CMAEvolutionStrategy(np.asarray(start, dtype=float), step, options)
-        best, value = np.asarray(start, dtype=float), np.inf
+        with without_matplotlib_backend():
+            import cma  # imports matplotlib
+        strategy = cma.CMAEvolutionStrategy(best, step, options)
         while not strategy.stop() and (deadline is None or time.monotonic() < deadline):
             points = np.asarray(strategy.ask())
             values = np.clip(
-                np.nan_to_num(objective(points), nan=1e100, posinf=1e100, neginf=-1e100),
+                np.nan_to_num(objective(points[:, :width]), nan=1e100, posinf=1e100, neginf=-1e100),
                 -1e100,
                 1e100,
             )
@@ -72,23 +61,7 @@ def minimize_cma_es(
             if values[i] < value:
                 best, value = points[i].copy(), float(values[i])
             strategy.tell(list(points), values.tolist())
-        return best
-
-
-def _package() -> Any:
-    """Import and return the package cma.
-
-    The import needs docstrings. If Python drops docstrings (-OO), cma is compiled with docstrings
-    anyway.
-    """
-    with without_matplotlib_backend():  # cma imports matplotlib
-        if sys.flags.optimize < 2 or "cma" in sys.modules:
-            return importlib.import_module("cma")
-        sys.meta_path.insert(0, _CmaFinder)
-        try:
-            return importlib.import_module("cma")
-        finally:
-            sys.meta_path.remove(_CmaFinder)
+    return best[:width]
 
 
 @contextmanager
@@ -104,25 +77,3 @@ def without_matplotlib_backend() -> Iterator[None]:
     finally:
         if backend is not None:
             os.environ["MPLBACKEND"] = backend
-
-
-class _CmaFinder(PathFinder):
-    """Import finder that compiles the modules of cma with their docstrings."""
-
-    @classmethod
-    def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> Any:
-        spec = (
-            super().find_spec(fullname, path, target)
-            if fullname.partition(".")[0] == "cma"
-            else None
-        )
-        if spec is not None and isinstance(spec.loader, SourceFileLoader):
-            spec.loader = _DocstringLoader(spec.loader.name, spec.loader.path)
-        return spec
-
-
-class _DocstringLoader(SourceFileLoader):
-    """Source loader that keeps docstrings, whatever the optimization level of Python."""
-
-    def get_code(self, fullname: str) -> Any:
-        return compile(self.get_data(self.path), self.path, "exec", dont_inherit=True, optimize=0)

@@ -13,6 +13,7 @@ step (Bach 2010, proposition 1).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -28,6 +29,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _LOG2E = 1.4426950408889634
 _LN2_HIGH = 6.93147180369123816490e-01  # trailing zeros: an integer below 2^20 times this is exact
 _LN2_LOW = 1.90821492927058770002e-10
+_TAYLOR = tuple(1.0 / math.factorial(k) for k in range(10, -1, -1))
 _ROUND = 6755399441055744.0  # 1.5 * 2^52: adding and then subtracting it rounds to an integer
 
 
@@ -56,17 +58,8 @@ def exponential(x: float) -> float:
     rounded = (x * _LOG2E + _ROUND) - _ROUND
     r = (x - rounded * _LN2_HIGH) - rounded * _LN2_LOW
     p = r * (1.0 / 479001600.0) + 1.0 / 39916800.0
-    p = p * r + 1.0 / 3628800.0
-    p = p * r + 1.0 / 362880.0
-    p = p * r + 1.0 / 40320.0
-    p = p * r + 1.0 / 5040.0
-    p = p * r + 1.0 / 720.0
-    p = p * r + 1.0 / 120.0
-    p = p * r + 1.0 / 24.0
-    p = p * r + 1.0 / 6.0
-    p = p * r + 0.5
-    p = p * r + 1.0
-    p = p * r + 1.0
+    for coefficient in _TAYLOR:
+        p = p * r + coefficient
     bits = np.int64((np.int64(rounded) + 1023) << 52)  # 2^rounded, written into the exponent field
     return float(p * np.int64(bits).view(np.float64))
 
@@ -95,10 +88,7 @@ def row_dot(rows: FloatArray, j: int, b: FloatArray) -> float:
 @_reduction
 def norm(a: FloatArray) -> float:
     """Return the Euclidean norm of a vector."""
-    total = 0.0
-    for i in range(a.size):
-        total += a[i] * a[i]
-    return float(np.sqrt(total))
+    return float(np.sqrt(dot(a, a)))
 
 
 @elementwise
@@ -263,6 +253,50 @@ def hessian_at(
 
 
 @elementwise
+def _step(start: FloatArray, length: float, direction: FloatArray, out: FloatArray) -> None:
+    """Write start - length direction into `out`, which may be `start`."""
+    for j in range(out.size):
+        out[j] = start[j] - length * direction[j]
+
+
+@elementwise
+def _bisected_step(
+    columns: FloatArray,
+    y: FloatArray,
+    m: FloatArray,
+    code: int,
+    width: float,
+    smoothing: float,
+    ridge: float,
+    b: FloatArray,
+    current: FloatArray,
+    delta: FloatArray,
+    initial_slope: float,
+    u: FloatArray,
+    slope: FloatArray,
+    curvature: FloatArray,
+    trial: FloatArray,
+    g: FloatArray,
+) -> float:
+    """Return a step along the Newton direction `delta` at which F_b still falls, less steeply than
+    a tenth of `initial_slope` if possible, by bisection on the sign of the slope.
+    """
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        step = 0.5 * (low + high)
+        _step(current, step, delta, trial)
+        gradient_at(columns, y, m, code, width, smoothing, ridge, b, trial, u, slope, curvature, g)
+        found = dot(g, delta)
+        if not found >= 0.0:
+            high = step
+            continue
+        low = step
+        if found <= 0.1 * initial_slope:
+            break
+    return low
+
+
+@elementwise
 def minimize_rows(
     columns: FloatArray,
     y: FloatArray,
@@ -304,10 +338,9 @@ def minimize_rows(
     # refactor; otherwise reuse the old factor while it contracts fast enough.
     refactor_cost = (d * (d + 1) / 2.0 * n + d * d * d / 6.0) / (n * (2.0 * d + 8.0))
     for k in range(rows.shape[0]):
-        for j in range(d):
-            b[j] = rows[k, j]
-            current[j] = start[j]
-            g[j] = b[j] - offset[j]
+        b[:] = rows[k]
+        current[:] = start
+        _step(b, 1.0, offset, g)
         size = norm(g)
         smallest_norm = size
         if size == 0.0:
@@ -323,12 +356,10 @@ def minimize_rows(
                 # |gradient after the step| <= radius M (e^z - 1 - z)/z^2 <delta, H delta>; (e^z - 1
                 # - z)/z^2 <= 0.72 for z <= 1.
                 if z <= 1.0 and 0.72 * radius * concordance * abs(dot(g, delta)) <= goal:
-                    for j in range(d):
-                        rows[k, j] = current[j] - delta[j]
+                    _step(current, 1.0, delta, rows[k])
                     done = True
                     break
-            for j in range(d):
-                trial[j] = current[j] - step * delta[j]
+            _step(current, step, delta, trial)
             size_trial = gradient_at(
                 columns, y, m, code, width, smoothing, ridge, b, trial, u, slope, curvature, g_trial
             )
@@ -340,11 +371,11 @@ def minimize_rows(
             # The Newton direction decreases |gradient| for small steps, so it suffices to test
             # |gradient|; no objective is evaluated.
             if size_trial <= (1.0 - 1e-4 * step) * smallest_norm:
-                keep_factor = False
-                if step == 1.0 and refactor_cost > 1.0:
-                    keep_factor = np.log(goal / size_trial) > refactor_cost * np.log(
-                        size_trial / size
-                    )
+                keep_factor = (
+                    step == 1.0
+                    and refactor_cost > 1.0
+                    and np.log(goal / size_trial) > refactor_cost * np.log(size_trial / size)
+                )
                 current[:] = trial
                 g[:] = g_trial
                 size, smallest_norm, step = size_trial, size_trial, 1.0
@@ -356,36 +387,25 @@ def minimize_rows(
                 # If Newton's model is inaccurate, for example where slopes saturate, bisect along
                 # the Newton direction on the sign of the slope of F.
                 if fresh:
-                    low, high = 0.0, 1.0
-                    initial_slope = dot(g, delta)
-                    for _ in range(60):
-                        step = 0.5 * (low + high)
-                        for j in range(d):
-                            trial[j] = current[j] - step * delta[j]
-                        gradient_at(
-                            columns,
-                            y,
-                            m,
-                            code,
-                            width,
-                            smoothing,
-                            ridge,
-                            b,
-                            trial,
-                            u,
-                            slope,
-                            curvature,
-                            g_trial,
-                        )
-                        directional_slope = dot(g_trial, delta)
-                        if directional_slope >= 0.0:
-                            low = step
-                            if directional_slope <= 0.1 * initial_slope:
-                                break
-                        else:
-                            high = step
-                    for j in range(d):
-                        current[j] -= low * delta[j]
+                    low = _bisected_step(
+                        columns,
+                        y,
+                        m,
+                        code,
+                        width,
+                        smoothing,
+                        ridge,
+                        b,
+                        current,
+                        delta,
+                        dot(g, delta),
+                        u,
+                        slope,
+                        curvature,
+                        trial,
+                        g_trial,
+                    )
+                    _step(current, low, delta, current)
                 size = gradient_at(
                     columns, y, m, code, width, smoothing, ridge, b, current, u, slope, curvature, g
                 )

@@ -305,11 +305,10 @@ def minimize_kernel_risk(
     values, vectors = np.linalg.eigh(gram)
     positive = values > values[-1] * 1e-15
     features = vectors[:, positive] * np.sqrt(values[positive])
-    weights = multiplicity * loss.scale
     problem = Problem(
         np.ascontiguousarray(features.T),
         np.ascontiguousarray(y, dtype=np.float64),
-        weights,
+        multiplicity * loss.scale,
         loss,
         require_positive("ridge", ridge),
     )

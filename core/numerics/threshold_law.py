@@ -200,8 +200,7 @@ def _log_integral_up_to(
     def panel(left: FloatArray, right: FloatArray) -> FloatArray:
         """Return the log-integral over each panel [left, right]."""
         half = (right - left) / 2
-        z = left[:, None] + half[:, None] * (GAUSS + 1)
-        logs = log_integrand(z) + np.log(GAUSS_WEIGHTS)
+        logs = log_integrand(left[:, None] + half[:, None] * (GAUSS + 1)) + np.log(GAUSS_WEIGHTS)
         with np.errstate(divide="ignore"):
             return np.asarray(logsumexp(logs, axis=1) + np.log(half))
 

@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 from flint import arb, ctx
 
-from dpwitness.auditors.density.composition import content_key
+from dpwitness.auditors.density.composition import content_key, declared_points, differing_factors
 from dpwitness.auditors.density.proved.cells import Cell, Cells, EnclosedOrder
 from dpwitness.auditors.density.proved.space import (
     cells_of,
@@ -53,15 +53,15 @@ from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import (
     HasAxisBall,
-    HasDensityBall,
     HasDrawsBall,
-    HasFactors,
     HasPlaneBall,
     HasShiftBall,
     has_capability,
     log_density_at,
 )
-from dpwitness.core.values.json_codec import same_value
+
+# orders of a pair, one if both are equivalent, and how its outputs are covered
+Cover = tuple[Sequence[EnclosedOrder], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,17 +125,18 @@ class LargestLossBounds(EnclosedOrder):
         return 0.0, float("inf")
 
 
-def _cells_on_axis(
-    mechanism: Any, d1: Any, d0: Any, axial: tuple[RiskLaw, RiskLaw, int, str], seconds: float
-) -> tuple[EnclosedOrder, ...]:
-    """Return cells for both orders of a pair whose records lie on one axis.
+def _cells_on_axis(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cover | None:
+    """Cover the outputs of a pair whose records lie on one axis.
 
     For normal noise the loss is that of the coordinate along the axis. For other noise, the largest
     loss over all other coordinates is either its value at t = 0 or its limit as t grows.
     """
+    axial = mechanism.axis_ball(d1, d0) if has_capability(mechanism, HasAxisBall) else None
+    if axial is None:
+        return None
     first, second, axis, kind = axial
     seen = sample_and_check_balls(mechanism, d1, d0)[:, axis]
-    cuts = np.unique(np.concatenate([mechanism.breakpoints(d) for d in (d1, d0)]))
+    cuts = declared_points(mechanism, "breakpoints", d0, d1)
 
     def cells(law: RiskLaw, other: RiskLaw) -> Cells:
         """Return the cells of one order of the pair."""
@@ -150,10 +151,11 @@ def _cells_on_axis(
         masses = [lambda spans, side=side: [side.mass(*s) for s in spans] for side in (law, other)]
         return line(masses, losses, np.empty(0), cuts, seen, seconds)
 
+    method = "cells along the one axis on which all records lie, bisected in balls"
+    along = cells(first, second)
     if kind == "gaussian":
-        along = cells(first, second)
-        return along, along.turned()
-    return LargestLossBounds(cells(first, second)), LargestLossBounds(cells(second, first))
+        return (along, along.turned()), method
+    return (LargestLossBounds(along), LargestLossBounds(cells(second, first))), method
 
 
 _CELLS = 30_000  # cells of the plane that are split at most, for each order of the pair
@@ -161,13 +163,14 @@ _WIDTH = 5e-4  # relative width of the largest loss at which the plane needs no 
 _BEYOND = (0.0, math.inf)  # marks the box of an arc
 
 
-def _search_plane(
-    mechanism: Any, d1: Any, d0: Any, found: tuple[PlaneLoss, float], seconds: float
-) -> tuple[EnclosedOrder, EnclosedOrder]:
-    """Return the largest loss for each order of the pair, with half of the time each. Sampled
-    outputs, scaled in and out, are tried first.
+def _search_plane(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cover | None:
+    """Bound the largest loss over the plane for each order of the pair, with a quarter of the time
+    each. Sampled outputs, scaled in and out, are tried first.
     """
-    loss, reach = found
+    planar = mechanism.plane_ball(d1, d0) if has_capability(mechanism, HasPlaneBall) else None
+    if planar is None:
+        return None
+    loss, reach = planar
     samples = sample_and_check_balls(mechanism, d1, d0)
     points = np.concatenate(
         [samples * scale for scale in (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 1e3, 1e6)]
@@ -176,12 +179,12 @@ def _search_plane(
     sides = []
     # the time of both orders starts now
     for side, signed_losses, time in (
-        (loss, values, seconds / 2),
-        (loss.turned(), -values, seconds),
+        (loss, values, seconds / 4),
+        (loss.turned(), -values, seconds / 2),
     ):
         hints = points[np.argsort(signed_losses)[-3:]].tolist()
         sides.append(LargestLossBounds(_plane_cells(side, reach, hints, time), _WIDTH))
-    return sides[0], sides[1]
+    return sides, "branch and bound over the plane of outputs, in balls"
 
 
 def _plane_cells(loss: PlaneLoss, reach: float, hints: list[list[float]], seconds: float) -> Cells:
@@ -260,9 +263,8 @@ def proved_bounds(
 
 def _bounds_of(sides: Sequence[EnclosedOrder], method: str, claim: Claim) -> RouteBounds | None:
     """Return the bounds over both orders of the pair, or None if the claim has no enclosure."""
-    spans = [claim.enclosed(side) for side in sides]
-    known = [span for span in spans if span is not None]
-    if len(known) < len(spans):
+    known = [span for span in map(claim.enclosed, sides) if span is not None]
+    if len(known) < len(sides):
         return None
     parameter = _maximum(known)
     epsilon = parameter if claim.bounds_epsilon else _maximum([side.epsilon(0.0) for side in sides])
@@ -278,58 +280,36 @@ def _bounds_of(sides: Sequence[EnclosedOrder], method: str, claim: Claim) -> Rou
     return RouteBounds(method, (low,), (high,), epsilons, lower, upper)
 
 
-def _cover_outputs(
-    mechanism: Any, d1: Any, d0: Any, seconds: float
-) -> tuple[Sequence[EnclosedOrder], str] | None:
-    """Return both orders of the pair, and a description of how the outputs are covered; None if
-    nothing applies.
-    """
+def _cover_outputs(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cover | None:
+    """Cover the outputs by the first method that applies; None if there is none."""
+    for cover in (
+        _closed_form,
+        _compose_draws,
+        _compose_parts,
+        _cells_on_axis,
+        _search_plane,
+        _bisect_outputs,
+    ):
+        found = cover(mechanism, d1, d0, seconds)
+        if found is not None:
+            return found
+    return None
+
+
+def _closed_form(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cover | None:
+    """Cover the outputs by the closed form of a shift of known noise."""
     shift = mechanism.shift_ball(d1, d0) if has_capability(mechanism, HasShiftBall) else None
-    if shift is not None:
-        sample_and_check_balls(mechanism, d1, d0)
-        return (ClosedForm(shift),), (
-            "a density unbounded at the minimum, which moves, in balls"
-            if isinstance(shift, Singular)
-            else f"closed form of a shift in {shift.noise} noise, in balls"
-        )
-    found = _compose_draws(mechanism, d1, d0, seconds)
-    if found is None and has_capability(mechanism, HasFactors):
-        parts = mechanism.factors(d0, d1)
-        differing = [(part, b, a) for part, a, b in parts if not same_value(a, b)]
-        if len(differing) == 1:
-            found = _cover_outputs(*differing[0], seconds)
-            if found is None:
-                return None
-            return found[0], f"{found[1]}; only one independent part differs between the datasets"
-        found = _compose_parts(differing, seconds)
-    if found is not None:
-        return found
-    axial = mechanism.axis_ball(d1, d0) if has_capability(mechanism, HasAxisBall) else None
-    if axial is not None:
-        return (
-            _cells_on_axis(mechanism, d1, d0, axial, seconds),
-            "cells along the one axis on which all records lie, bisected in balls",
-        )
-    planar = mechanism.plane_ball(d1, d0) if has_capability(mechanism, HasPlaneBall) else None
-    if planar is not None:
-        return (
-            _search_plane(mechanism, d1, d0, planar, seconds / 2),
-            "branch and bound over the plane of outputs, in balls",
-        )
-    cells = cells_of(mechanism, d1, d0, seconds)
-    if cells is None:
+    if shift is None:
         return None
-    points = sum(len(cell.box) == 1 and cell.box[0][0] == cell.box[0][1] for cell in cells.leaves)
-    where = f"cells of the outputs{f' and {points} atoms' if points else ''}, bisected in balls"
-    return (cells, cells.turned()), "enumeration in balls" if cells.split is None else where
+    sample_and_check_balls(mechanism, d1, d0)
+    method = f"closed form of a shift in {shift.noise} noise, in balls"
+    if isinstance(shift, Singular):
+        method = "a density unbounded at the minimum, which moves, in balls"
+    return (ClosedForm(shift),), method
 
 
-def _compose_draws(
-    mechanism: Any, d1: Any, d0: Any, seconds: float
-) -> tuple[Sequence[EnclosedOrder], str] | None:
-    """Return both orders of the composition of all independent draws of the mechanism, and its
-    description; None if it declares no draws, or too many differ.
-    """
+def _compose_draws(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cover | None:
+    """Compose all independent draws of the mechanism; None if too many differ."""
     if not has_capability(mechanism, HasDrawsBall):
         return None
     sample_and_check_balls(mechanism, d1, d0)
@@ -339,32 +319,45 @@ def _compose_draws(
         for cells in [cells_of_draw(p, q, seconds)] * times
     ]
     drawn = [cells for cells in drawn if cells.supremum() != (0.0, 0.0)] or drawn[:1]
-    if len(drawn) > _MOST_PARTS:
-        return None
-    whole = product_cells(drawn)
-    return (whole, whole.turned()), f"{len(drawn)} independent draws composed in balls"
+    return _composed(drawn, "draws")
 
 
-def _compose_parts(
-    differing: Sequence[tuple[Any, Any, Any]], seconds: float
-) -> tuple[Sequence[EnclosedOrder], str] | None:
-    """Return both orders of the composition of independent parts, each with its inputs, and its
-    description; None if there are too many or too few, or a part has no cells.
+def _compose_parts(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cover | None:
+    """Compose the independent parts that differ between the datasets, each with its inputs; None if
+    there are too many, or a part has no cells.
     """
-    if not 1 < len(differing) <= _MOST_PARTS or not all(
-        has_capability(part, HasDensityBall) for part, _, _ in differing
-    ):
+    differing = [(part, b, a) for part, a, b in differing_factors(mechanism, d0, d1)]
+    if len(differing) == 1:
+        found = _cover_outputs(*differing[0], seconds)
+        one = "; only one independent part differs between the datasets"
+        return None if found is None else (found[0], found[1] + one)
+    if not 1 < len(differing) <= _MOST_PARTS:
         return None
-    known: dict[Any, Cells | None] = {}
     keys = [content_key(*twin) or k for k, twin in enumerate(differing)]
-    for key, (part, b, a) in zip(keys, differing, strict=True):
-        if key not in known:
-            known[key] = cells_of(part, b, a, seconds)
-    cells = [each for each in map(known.get, keys) if each is not None]
-    if len(cells) < len(differing):
+    distinct = dict(zip(keys, differing, strict=True))
+    known = {key: cells_of(*twin, seconds) for key, twin in distinct.items()}
+    cells = [part for part in map(known.get, keys) if part is not None]
+    return _composed(cells, "parts") if len(cells) == len(keys) else None
+
+
+def _composed(cells: list[Cells], what: str) -> Cover | None:
+    """Return both orders of the composition of independent outputs; None if they are too many."""
+    if len(cells) > _MOST_PARTS:
         return None
     whole = product_cells(cells)
-    return (whole, whole.turned()), f"{len(cells)} independent parts composed in balls"
+    return (whole, whole.turned()), f"{len(cells)} independent {what} composed in balls"
+
+
+def _bisect_outputs(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cover | None:
+    """Cover the outputs by their list, or by cells of the line."""
+    cells = cells_of(mechanism, d1, d0, seconds)
+    if cells is None:
+        return None
+    points = sum(len(cell.box) == 1 and cell.box[0][0] == cell.box[0][1] for cell in cells.leaves)
+    method = f"cells of the outputs{f' and {points} atoms' if points else ''}, bisected in balls"
+    if cells.split is None:
+        method = "enumeration in balls"
+    return (cells, cells.turned()), method
 
 
 def _maximum(spans: list[Span]) -> Span:

@@ -228,16 +228,17 @@ class Cells(EnclosedOrder):
         infinite = 0
         while infinite <= self.infinite_splits:
             ranks |= {cell: rank(cell) for cell in self.leaves if cell not in ranks}
-            least = goal([ranks[cell] for cell in self.leaves if cell not in whole])
-            chosen = [c for c in self.leaves if c not in whole and ranks[c] > least]
+            pending = [cell for cell in self.leaves if cell not in whole]
+            least = goal([ranks[cell] for cell in pending])
+            chosen = [cell for cell in pending if ranks[cell] > least]
             if not chosen or self.split is None:
                 return
-            parts: dict[Cell, list[Cell]] = {}
-            for cell in chosen:
-                if time.monotonic() - self.started > self.seconds:
-                    break
-                parts[cell] = self.split(cell)
-            whole |= {cell for cell in chosen if not parts.get(cell)}
+            parts = {
+                cell: self.split(cell)
+                for cell in chosen
+                if time.monotonic() - self.started <= self.seconds
+            }
+            whole.update(cell for cell in chosen if not parts.get(cell))
             infinite += sum(math.isinf(ranks[cell]) for cell in chosen)
             self.leaves = [part for cell in self.leaves for part in parts.get(cell) or [cell]]
 

@@ -17,15 +17,21 @@ import itertools
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 from flint import arb
 
-from dpwitness.auditors.density.density_check import BadOracle
-from dpwitness.auditors.density.proved.cells import Cell, Cells, hockey_stick_contribution
+from dpwitness.auditors.density.composition import declared_points
+from dpwitness.auditors.density.proved.cells import (
+    Cell,
+    Cells,
+    EnclosedOrder,
+    hockey_stick_contribution,
+)
+from dpwitness.auditors.density.routes import BadOracle
 from dpwitness.core.balls.ball import Ball, Span, endpoints, log_ratio_span, over, span
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.protocols.capabilities import (
@@ -59,22 +65,11 @@ def cells_of(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells | None:
         def masses(dataset: Any, spans: list[Span]) -> list[Ball]:
             return list(mechanism.mass_ball([[span] for span in spans], dataset))
 
-        # the sorted values for both datasets; empty without the method
-        atoms, cuts = (
-            np.unique(
-                np.concatenate(
-                    [np.ravel(getattr(mechanism, name)(d)).astype(float) for d in (d1, d0)]
-                )
-            )
-            if hasattr(mechanism, name)
-            else np.empty(0)
-            for name in ("atoms", "breakpoints")
-        )
         cells = line(
             [partial(masses, d) for d in (d1, d0)],
             partial(_losses, mechanism, d1, d0),
-            atoms,
-            cuts,
+            declared_points(mechanism, "atoms", d0, d1),
+            declared_points(mechanism, "breakpoints", d0, d1),
             seen[:, 0],
             seconds,
         )
@@ -108,8 +103,7 @@ def _cells_of_support(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells
         # the mass missing to 1, at least 0
         rests = [1 - sum((getattr(c, side) for c in leaves), arb(0)) for side in "pq"]
         outside = [arb(0).union(rest.upper()) if rest.upper() > 0 else arb(0) for rest in rests]
-    if not all(mass.is_exact() and mass == 0 for mass in outside):
-        leaves.append(Cell(outside[0], outside[1], (-math.inf, math.inf)))
+    leaves.append(Cell(outside[0], outside[1], (-math.inf, math.inf)))
     return Cells([cell for cell in leaves if not _has_no_mass(cell)], None, seconds)
 
 
@@ -204,8 +198,9 @@ def _require_floats_in_balls(
     mechanism: Any, rows: FloatArray, balls: list[Ball], dataset: Any
 ) -> None:
     """Raise BadOracle if a ball excludes the mechanism's own float log-density."""
-    floats = log_density_at(mechanism, rows, dataset)
-    for row, value, ball in zip(rows.tolist(), floats.tolist(), balls, strict=True):
+    for row, value, ball in zip(
+        rows.tolist(), log_density_at(mechanism, rows, dataset).tolist(), balls, strict=True
+    ):
         low, high = span(ball)
         slack = 1e-6 * (1 + abs(value)) if math.isfinite(value) else 0.0
         if not low - slack <= value <= high + slack:
@@ -219,28 +214,32 @@ _CELLS_PER_PART = 1024  # cells of a part whose loss varies continuously
 _EQUAL_LOSS_WIDTH = 1e-12
 
 
-@dataclass(slots=True, eq=False)
-class Product(Cells):
+@dataclass(frozen=True, slots=True, eq=False)
+class Product(EnclosedOrder):
     """Cells of a product of independent parts. Suprema and Renyi divergences are sums over the
     parts.
     """
 
-    parts: tuple[Cells, ...] = ()
-    sums: list[tuple[Ball, Ball]] | None = None
-    starts: list[float] = field(default_factory=list)
-    widest: float = 0.0
+    parts: tuple[Cells, ...]
+    leaves: list[Cell]  # cells of the joint outputs, by the lower end of their span
+    sums: list[tuple[Ball, Ball]]  # masses of all cells from each cell on
+    widest: float  # largest width of a bounded span
+
+    @classmethod
+    def of(cls, parts: tuple[Cells, ...], leaves: list[Cell]) -> Product:
+        """Return the product with these cells of the joint outputs."""
+        leaves = sorted(leaves, key=_lower_end)
+        sums = [(arb(0), arb(0))]
+        for cell in reversed(leaves):
+            sums.append((sums[-1][0] + cell.p, sums[-1][1] + cell.q))
+        widths = [cell.loss[1] - cell.loss[0] for cell in leaves]
+        return cls(parts, leaves, sums[::-1], max(filter(math.isfinite, widths), default=0.0))
 
     def turned(self) -> Product:
         """Return the product for the other order of the pair."""
-        leaves = [cell.turned() for cell in self.leaves]
         known = {id(part): part.turned() for part in self.parts}
-        return Product(
-            leaves,
-            None,
-            self.seconds,
-            self.started,
-            parts=tuple(known[id(part)] for part in self.parts),
-        )
+        leaves = [cell.turned() for cell in self.leaves]
+        return Product.of(tuple(known[id(part)] for part in self.parts), leaves)
 
     def supremum(self, relative: float = 1e-9) -> Span:
         """Enclose the largest loss: the sum of the parts' largest losses."""
@@ -254,19 +253,8 @@ class Product(Cells):
         """Enclose the hockey-stick divergence over the fixed cells, of which few have spans that
         contain `epsilon`.
         """
-        if self.sums is None:
-            self.leaves.sort(key=lambda cell: cell.loss[0])
-            sums = [(arb(0), arb(0))]
-            for cell in reversed(self.leaves):
-                sums.append((sums[-1][0] + cell.p, sums[-1][1] + cell.q))
-            self.starts = [cell.loss[0] for cell in self.leaves]
-            self.widest = max(
-                (b - a for a, b in (c.loss for c in self.leaves) if math.isfinite(b - a)),
-                default=0.0,
-            )
-            self.sums = sums[::-1]
-        first = bisect_left(self.starts, epsilon)
-        start = bisect_left(self.starts, epsilon - 2 * self.widest)
+        first = bisect_left(self.leaves, epsilon, key=_lower_end)
+        start = bisect_left(self.leaves, epsilon - 2 * self.widest, key=_lower_end)
         factor = arb(epsilon).exp()
         across = itertools.chain(
             self.leaves[start:first],
@@ -276,6 +264,11 @@ class Product(Cells):
         return endpoints(
             sum((hockey_stick_contribution(cell, epsilon, factor) for cell in across), total)
         )
+
+
+def _lower_end(cell: Cell) -> float:
+    """Return the lower end of the span of a cell."""
+    return cell.loss[0]
 
 
 def product_cells(parts: list[Cells]) -> Product:
@@ -322,7 +315,7 @@ def product_cells(parts: list[Cells]) -> Product:
             Cell(over(max(r[0], 0.0), r[1]), over(max(r[2], 0.0), r[3]), (r[4], r[5]))
             for r in table.tolist()
         ]
-    return Product(whole, None, parts[0].seconds, parts[0].started, parts=tuple(parts))
+    return Product.of(tuple(parts), whole)
 
 
 def _cell_table(cells: list[Cell]) -> FloatArray:

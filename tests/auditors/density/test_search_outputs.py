@@ -1,8 +1,5 @@
 """The output that betrays most: exact losses, singular points, rays to infinity, impossible
 outputs. Reference values from the algebra.
-
-Exact values by routes that share nothing: quadrature, enumeration and composition against Monte
-Carlo, dp-accounting and the algebra.
 """
 
 import math
@@ -71,18 +68,3 @@ def test_mechanisms_without_a_loss_are_refused(base, method, message):
     mechanism = type("Mine", (base,), method)(*([1.0] if base is m.Laplace else []))
     with pytest.raises(m.InvalidArgument, match=message):
         worst_output(mechanism, m.Pair(np.array([0.0]), np.array([1.0])))
-
-
-def losses(mechanism, pair, runs, seed):
-    """The loss at outputs of the sampler, on D1 and on D0."""
-    found = []
-    for i, dataset in enumerate((pair.d1, pair.d0)):
-        rows = mechanism.sample(dataset, runs, np.random.default_rng([seed, i]))
-        with np.errstate(invalid="ignore"):
-            found.append(
-                mechanism.log_density(rows, pair.d1) - mechanism.log_density(rows, pair.d0)
-            )
-    return found
-
-
-# These have no law, only samples.

@@ -12,15 +12,10 @@ from scipy.stats import laplace, norm
 from dpwitness import mechanisms as m
 from dpwitness.auditors.density.certify import certify
 from dpwitness.auditors.density.density_bets import log_capital_won
-from dpwitness.auditors.density.density_check import (
-    BadOracle,
-    check_oracle,
-    log_densities,
-    make_side,
-)
+from dpwitness.auditors.density.density_check import check_oracle, log_densities, make_side
 from dpwitness.auditors.density.mismatch import check_scale, smallest_mismatch
 from dpwitness.auditors.density.result import End, decide
-from dpwitness.auditors.density.routes import density_of
+from dpwitness.auditors.density.routes import BadOracle, density_of
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.benchmarks.density_cases import Law, awkward
 from dpwitness.core.protocols.capabilities import one_law, states_one_law
