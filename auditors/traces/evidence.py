@@ -35,7 +35,7 @@ _ASSUMPTION = "the traced laws are the laws of the noise"
 
 
 def describe_composed(claim: Claim, loss: float, claimed: float, digits: int = 4) -> str:
-    """Return the parameter to which the losses of calls compose, beside the claimed parameter."""
+    """Return the parameter to which the losses of calls compose, and the claimed one."""
     symbol, delta = claim.symbol, claim.delta_budget
     reached = f"no finite {symbol}" if math.isinf(loss) else f"{symbol} = {loss:.{digits}g}"
     at = f" at delta = {delta:g}" if delta else ""

@@ -531,17 +531,69 @@ class InputSpace:
 
 
 def VectorOf(atom: Atom, size: int | None = None) -> InputSpace:  # noqa: N802 - a set of values
-    """Return the space of lists of `size` values of one element type; of any number for None."""
+    """Return the space of lists of values of one element type.
+
+    Parameters
+    ----------
+    atom : Atom
+        Element type.
+    size : int, optional
+        Number of values. Default: any number.
+
+    Returns
+    -------
+    InputSpace
+        The space.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument is invalid.
+    """
     return InputSpace("vector", {"": atom}, size)
 
 
 def ScalarOf(atom: Atom) -> InputSpace:  # noqa: N802
-    """Return the space of single values of an element type."""
+    """Return the space of single values of an element type.
+
+    Parameters
+    ----------
+    atom : Atom
+        Element type.
+
+    Returns
+    -------
+    InputSpace
+        The space.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument is invalid.
+    """
     return InputSpace("scalar", {"": atom}, 1)
 
 
 def FrameOf(columns: Mapping[str, Atom], size: int | None = None) -> InputSpace:  # noqa: N802
-    """Return the space of dicts of columns of one length, given the element type of each."""
+    """Return the space of dicts of columns of one length.
+
+    Parameters
+    ----------
+    columns : mapping of str to Atom
+        Element type of each column.
+    size : int, optional
+        Number of values of each column. Default: any number.
+
+    Returns
+    -------
+    InputSpace
+        The space.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument is invalid.
+    """
     return InputSpace("frame", columns, size)
 
 

@@ -329,7 +329,12 @@ def _list_environments(as_json: bool) -> int:
         print_json(rows)
         return OK
     cells = [
-        (it["name"], it["state"], it["installs"][-1], f"{', '.join(it['targets'])}: {it['note']}")
+        (
+            it["name"],
+            it["state"],
+            "".join(it["installs"][-1:]),  # an environment may install nothing
+            f"{', '.join(it['targets'])}: {it['note']}",
+        )
         for it in rows
     ]
     print("\n".join(reports.aligned(cells)))
