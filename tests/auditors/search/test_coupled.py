@@ -62,7 +62,7 @@ FAULTS = {"literals": (two_literals, PEOPLE), "equal values": (three_equal, SHAR
           "more rows than usual": (above_a_threshold, OF_ANY_SIZE)}  # fmt: skip
 
 
-@pytest.mark.slow_cases("literals", "equal values")
+@pytest.mark.slow_cases("literals", "equal values", "a scaled value", "more rows than usual")
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_on_few_datasets_is_found_from_the_domain(name):
     found = audit(*FAULTS[name], trials=1_250_000 if name == "literals" else 100_000)
@@ -89,7 +89,7 @@ def test_the_pair_is_shrunk():
 def test_the_choice_is_the_same_in_each_run(tmp_path):
     path = tmp_path / "run.db"
     first, stored, again = (
-        audit(count_of_seven, PEOPLE, name="seven", **options)
+        audit(count_of_seven, PEOPLE, trials=20_000, name="seven", **options)
         for options in ({"store": path}, {"store": path}, {})
     )
     assert first.tally == stored.tally == again.tally
@@ -142,6 +142,7 @@ def deep_runs(seed, watched):
     return deep
 
 
+@pytest.mark.slow
 def test_datasets_that_take_a_new_branch_are_kept():
     found = [[deep_runs(seed, watched) for seed in range(1, 4)] for watched in (True, False)]
     # a lucky search without branches may stay deep: medians, not sums
