@@ -1,11 +1,10 @@
 """Workers that are Python interpreters, which load a target file and run its functions (`worker`):
 the worker of a target file, its messages (`codec`), errors of a missing file, interpreter or
-library, and the state of a target; and the virtual environments with pinned libraries for adapters,
-in the user's cache.
+library, and the state of a target.
 
-In a clone, `benchmarks/libraries` has a folder for each library: target files, and
-``environments.toml`` with the pins of the published report. `benchmarks/installation` makes the
-environments. An installed package has none.
+In a clone, `benchmarks/libraries` has a folder for each library: target files (adapters), and
+``environments.toml``, which names the virtual environments with the library. They are in the user's
+cache; `benchmarks/installation` makes them. An installed package has none.
 """
 
 from __future__ import annotations
@@ -68,52 +67,14 @@ def expanded(place: str) -> Path:
         return Path(tempfile.gettempdir()) / place.lstrip("~/.")
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """Environment of a library's adapters: one table of ``environments.toml``."""
-
-    name: str  # name of the table and of the folder
-    # pinned requirements that pip installs with their dependencies
-    requirements: tuple[str, ...] = ()
-    no_deps: tuple[str, ...] = ()  # requirements that pip installs afterwards, without dependencies
-    # adapters that run in this environment: names of the Python files in the folder of the library
-    targets: tuple[str, ...] = ()
-    npm: tuple[str, ...] = ()  # pinned npm packages for programs in JavaScript
-    # sources in `benchmarks/libraries/programs` that are used instead of an adapter: node runs
-    # JavaScript, g++ compiles C++
-    programs: tuple[str, ...] = ()
-    python: str = ""  # version such as ``3.10``; this interpreter's version if empty
-    note: str = ""  # remark for readers
-
-    @property
-    def folder(self) -> Path:
-        return home() / self.name
-
-    @property
-    def interpreter(self) -> Path:
-        if not self.programs:
-            return self.folder / "bin" / "python"
-        source = Path(self.programs[0])
-        return self.folder / (source.stem if source.suffix == ".cpp" else "node_modules")
-
-
 @functools.cache
-def environments() -> dict[str, Environment]:
-    """Return all environments by name. Raise InvalidArgument if a file of pins has an unknown
-    field.
-    """
-    found = {}
-    for path in sorted(FOLDER.glob("*/environments.toml")):
-        targets = tuple(sorted(file.name for file in path.parent.glob("*_targets.py")))
-        for name, table in tomllib.loads(path.read_text(encoding="utf-8")).items():
-            pins: Json = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
-            try:
-                found[name] = Environment(name, targets=targets, **pins)
-            except TypeError as error:
-                raise InvalidArgument(
-                    f"{path.parent.name}/{path.name}: [{name}] has an unknown field: {error}"
-                ) from None
-    return found
+def environments() -> dict[str, Path]:
+    """Return the folder of the library of each environment, by the name of the environment."""
+    return {
+        name: path.parent
+        for path in sorted(FOLDER.glob("*/environments.toml"))
+        for name in tomllib.loads(path.read_text(encoding="utf-8"))
+    }
 
 
 def adapter_file(name: str) -> Path | None:
@@ -124,11 +85,9 @@ def adapter_file(name: str) -> Path | None:
     return files.get(name) or files.get(f"{name}_targets")
 
 
-def environment_of(file: Path) -> Environment | None:
-    """Return the environment of an adapter: the first one whose `targets` contain it; None if there
-    is none.
-    """
-    return next((found for found in environments().values() if file.name in found.targets), None)
+def environment_of(file: Path) -> str | None:
+    """Return the name of the first environment of an adapter's library; None if there is none."""
+    return next((name for name, folder in environments().items() if folder == file.parent), None)
 
 
 # the only folder that new workers may write to; empty: no limits
@@ -293,34 +252,43 @@ def packed_as(dataset: Any) -> PackedDataset:
 _PACKED: dict[int, PackedDataset] = {}  # packed form of immutable datasets, by serial number
 
 
+def interpreter_path(python: str) -> str:
+    """Return the absolute path of an interpreter, given as an environment of `dpwitness targets`,
+    the folder of a virtual environment, a path, or a name on the PATH.
+
+    Raises
+    ------
+    TargetError
+        If there is no such interpreter: MissingLibrary for an environment that is not installed.
+    """
+    place = str(home() / python) if python in environments() else os.path.expanduser(python)
+    inside = os.path.join(place, "bin", "python")
+    found = inside if os.path.exists(inside) else shutil.which(place)
+    if found is not None:
+        return os.path.abspath(found)
+    if python in environments():
+        raise MissingLibrary(
+            f"environment {python} is missing; make it with: dpwitness targets setup {python}"
+        )
+    raise TargetError(
+        "python must be an interpreter or an environment of `dpwitness targets`, "
+        f"got {python!r}: no such file"
+    )
+
+
 def interpreter_slot(file: str, python: str | None, memory_limit: float = 0.0) -> Interpreter:
     """Return the worker slot of a target file: interpreter, path, and folders for its imports.
 
     Raises
     ------
     TargetError
-        If the file is missing, or an adapter's environment has not been set up.
+        If the file or the interpreter is missing, or an adapter's environment is not installed.
     """
     adapter = None if file.endswith(".py") else adapter_file(file)
-    known = environments().get(python or "")
-    if known is None and python is None and adapter is not None:
-        known = environment_of(adapter)
-    if known is not None:
-        if not known.interpreter.exists():
-            raise MissingLibrary(
-                f"environment {known.name} is missing; make it with: dpwitness targets setup "
-                f"{known.name}"
-            )
-        python = str(known.interpreter)
-    elif python is not None:
-        inside = os.path.join(os.path.expanduser(python), "bin", "python")
-        found = inside if os.path.exists(inside) else shutil.which(python)
-        if found is None:
-            raise TargetError(
-                "python must be an interpreter or an environment of `dpwitness targets`, "
-                f"got {python!r}: no such file"
-            )
-        python = os.path.abspath(found)
+    if python is None and adapter is not None:
+        python = environment_of(adapter)
+    if python is not None:
+        python = interpreter_path(python)
     place, folders = file, [Path.cwd()]
     if adapter is not None:
         place, folders = str(adapter), [SHARED]
@@ -368,9 +336,9 @@ def _loading_error(
     python, top = slot.python or sys.executable, missing.partition(".")[0]
     install = install or f"pip install {library or _DISTRIBUTIONS.get(top, top)}"
     remedy = f"install it there: {python} -m {install}"
-    adapter = environment_of(Path(slot.place)) if FOLDER in Path(slot.place).parents else None
-    if adapter is not None:
-        remedy = f"make its environment with: dpwitness targets setup {adapter.name}"
+    environment = environment_of(Path(slot.place))
+    if environment is not None:
+        remedy = f"make its environment with: dpwitness targets setup {environment}"
     return MissingLibrary(
         f"target {slot.place} needs {missing!r}, which {python} does not have; {remedy}", traceback
     )
