@@ -448,10 +448,6 @@ class Target:
         sent = packed_as(self._sent(dataset))
 
         def ask(worker: InterpreterWorker, limit: float) -> tuple[Json, codec.Blobs]:
-            if "error" in worker.loaded:
-                raise MechanismFailed(
-                    f"a worker could not load the target again: {worker.loaded['error']}"
-                )
             part, blobs = worker.dataset(sent)
             return worker.ask(fields | part, blobs, limit)
 

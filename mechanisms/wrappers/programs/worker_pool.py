@@ -19,8 +19,6 @@ import sys
 import tempfile
 import threading
 import tomllib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -152,7 +150,9 @@ def executable(python: str | None) -> str:
 
 
 class InterpreterWorker(Process):
-    """Worker process of a Python interpreter that has loaded a target file."""
+    """Worker process of a Python interpreter that has loaded a target file. Raise TargetError with
+    a remedy if the file cannot be loaded.
+    """
 
     slot: Interpreter
     noise = (_SCRIPT, "Extension modules:")  # lines printed by faulthandler
@@ -182,6 +182,9 @@ class InterpreterWorker(Process):
                     f"answer: {error}"
                 )
             raise TargetError(problem) from None
+        if "error" in self.loaded:
+            self.close()
+            raise _loading_error(slot, **self.loaded)
 
     def ask(self, header: Json, blobs: codec.Blobs, time_limit: float) -> tuple[Json, codec.Blobs]:
         """Send a request and wait for its answer.
@@ -306,17 +309,6 @@ def interpreter_slot(file: str, python: str | None, memory_limit: float = 0.0) -
     return Interpreter(python, place, paths, memory, CONFINED.get())
 
 
-@contextmanager
-def loaded(slot: Interpreter, time_limit: float) -> Iterator[InterpreterWorker]:
-    """Yield a worker that has loaded its target file. Raise TargetError with a remedy if the file
-    cannot be loaded.
-    """
-    with borrowed_worker(slot, time_limit) as worker:
-        if "error" in worker.loaded:
-            raise _loading_error(slot, **worker.loaded)
-        yield worker
-
-
 def _loading_error(
     slot: Interpreter,
     error: str,
@@ -362,7 +354,7 @@ def answer_of(
         If the file cannot be loaded, the worker refuses the request, or the worker ends or takes
         too long: then `problem` is the begin of the message.
     """
-    with loaded(slot, time_limit) as worker:
+    with borrowed_worker(slot, time_limit) as worker:
         try:
             reply, blobs = worker.ask(request, blobs, time_limit if limit is None else limit)
         except WorkerDied as error:
@@ -400,7 +392,7 @@ def target_names(
     """Return the names of the targets of a file, in order. Raise TargetError as `Target.describe`
     does.
     """
-    with loaded(interpreter_slot(file, python, memory_limit), time_limit) as worker:
+    with borrowed_worker(interpreter_slot(file, python, memory_limit), time_limit) as worker:
         return list(worker.loaded["names"])
 
 
