@@ -15,11 +15,10 @@ from dpwitness.auditors.functions.stability.audit import audit_stability
 from dpwitness.auditors.functions.stability.result import StabilityResult
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.core.domains import Domain
+from dpwitness.core.domains import Domain, build_domain
 from dpwitness.core.domains.spaces import InputSpace, space_of
 from dpwitness.mechanisms.wrappers.programs.declared import Declared, note_on_library
 from dpwitness.mechanisms.wrappers.programs.target import Target
-from dpwitness.mechanisms.wrappers.programs.worker_pool import build_domain
 from dpwitness.mechanisms.wrappers.programs.worker_process import borrowed_worker
 
 # keys that name functions

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.core.claims import Claim, parse_claim
-from dpwitness.core.domains import Domain
+from dpwitness.core.domains import Domain, build_domain
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.dataframe_backends import (
     UnsupportedData,
@@ -40,7 +40,6 @@ from dpwitness.core.values.validation import (
     require_type,
     short_repr,
 )
-from dpwitness.mechanisms.wrappers.programs.worker_pool import build_domain
 
 _THREAD = threading.local()
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,60}")

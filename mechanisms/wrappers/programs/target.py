@@ -73,7 +73,6 @@ from dpwitness.mechanisms.wrappers.programs.worker_pool import (
     TargetError,
     TargetState,
     answer_of,
-    build_domain,
     interpreter_slot,
     packed_as,
 )
@@ -340,7 +339,7 @@ class Target:
                 f"{self.__name__}: its domain is a user-defined class, {found['own']}; use "
                 "it in this process: --in-process"
             )
-        return None if found is None else build_domain(found, self.__name__)
+        return None if found is None else domains.build_domain(found, self.__name__)
 
     def __getattr__(self, name: str) -> Any:
         """Return a declaration of the target file, such as `seeded` or `trials` (`describe`)."""

@@ -24,7 +24,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dpwitness.core import domains
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.dataframe_backends import UnsupportedData, fixed
 from dpwitness.core.values.json_reader import Json
@@ -352,7 +351,7 @@ def answer_of(
     ------
     TargetError
         If the file cannot be loaded, the worker refuses the request, or the worker ends or takes
-        too long: then `problem` is the begin of the message.
+        too long: then `problem` is the beginning of the message.
     """
     with borrowed_worker(slot, time_limit) as worker:
         try:
@@ -405,28 +404,3 @@ class TargetState:
     runs: int = 0
     closed: int = 0  # number of calls of `close`
     warned: dict[str, None] = field(default_factory=dict)
-
-
-def build_domain(found: Any, owner: str) -> domains.Domain:
-    """Return the domain of its declaration ``{"kind": NAME, **arguments}``. Raise TargetError if
-    the declaration is invalid.
-    """
-    if not isinstance(found, dict) or "kind" not in found:
-        raise TargetError(
-            f"{owner}: domain must be a dict with a kind and its arguments, got {found!r}"
-        )
-    kinds, arguments = domains.domain_kinds(), dict(found)
-    kind = arguments.pop("kind")
-    cls = kinds.get(kind) if isinstance(kind, str) else None
-    if cls is None:
-        raise TargetError(f"{owner}: domain kind must be one of {', '.join(kinds)}, got {kind!r}")
-    known = domains.field_texts(cls)
-    unknown = [key for key in arguments if key not in known]
-    if unknown:
-        raise TargetError(
-            f"{owner}: domain {cls.__name__} has the keys {', '.join(known)}, got {unknown[0]!r}"
-        )
-    try:
-        return cls(**arguments)
-    except (TypeError, InvalidArgument) as error:
-        raise TargetError(f"{owner}: domain: {error}") from None
