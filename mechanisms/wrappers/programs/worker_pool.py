@@ -1,6 +1,6 @@
 """Workers that are Python interpreters, which load a target file and run its functions (`worker`):
 the worker of a target file, its messages (`codec`), errors of a missing file, interpreter or
-library, and the state of a target.
+library.
 
 In a clone, `benchmarks/libraries` has a folder for each library: target files (adapters), and
 ``environments.toml``, which names the virtual environments with the library. They are in the user's
@@ -17,10 +17,9 @@ import os
 import shutil
 import sys
 import tempfile
-import threading
 import tomllib
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -393,14 +392,3 @@ def target_names(
     """
     with borrowed_worker(interpreter_slot(file, python, memory_limit), time_limit) as worker:
         return list(worker.loaded["names"])
-
-
-@dataclass(slots=True)
-class TargetState:
-    """State of a target that its threads share."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    seconds: float = 0.0
-    runs: int = 0
-    closed: int = 0  # number of calls of `close`
-    warned: dict[str, None] = field(default_factory=dict)
