@@ -18,6 +18,7 @@ import shutil
 import sys
 import tempfile
 import tomllib
+from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,28 +124,28 @@ class Interpreter:
     confined: str = ""
 
     def launch(self) -> Launch:
-        command = [executable(self.python), "-u", _SCRIPT]
-        # these variables belong to this interpreter
-        others = ("PYTHONPATH", "PYTHONHOME") if self.python is not None else ()
-        environment = {name: value for name, value in os.environ.items() if name not in others}
-        if self.confined:
-            return confined(self.confined, command), self.confined, environment
-        return command, None, environment
+        return launch_of(self.python, [_SCRIPT], self.confined)
 
     def start(self, time_limit: float) -> InterpreterWorker:
         return InterpreterWorker(self, time_limit)
 
 
-def executable(python: str | None) -> str:
-    """Return the path of an interpreter, this one for None. Raise TargetError unless it is an
-    executable file.
+def launch_of(python: str | None, arguments: Sequence[str], folder: str = "") -> Launch:
+    """Return how to start an interpreter, this one for None. With `folder`, it may write to this
+    folder only, without network (`confinement`). Raise TargetError unless it is an executable file.
     """
     found = python or sys.executable
     if not os.access(found, os.X_OK):
         raise TargetError(
             f"python must be a Python interpreter, got {found!r}: {os.strerror(errno.EACCES)}"
         )
-    return found
+    command = [found, "-u", *arguments]
+    # these variables belong to this interpreter
+    others = ("PYTHONPATH", "PYTHONHOME") if python is not None else ()
+    environment = {name: value for name, value in os.environ.items() if name not in others}
+    if folder:
+        return confined(folder, command), folder, environment
+    return command, None, environment
 
 
 class InterpreterWorker(Process):
