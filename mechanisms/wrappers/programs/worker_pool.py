@@ -286,7 +286,7 @@ def interpreter_slot(file: str, python: str | None, memory_limit: float = 0.0) -
     TargetError
         If the file or the interpreter is missing, or an adapter's environment is not installed.
     """
-    adapter = None if file.endswith(".py") else adapter_file(file)
+    adapter = adapter_file(file)
     if python is None and adapter is not None:
         python = environment_of(adapter)
     if python is not None:
