@@ -60,7 +60,7 @@ def scan(args: argparse.Namespace) -> int:
     for option, path in given:
         if not Path(path.partition("::")[0]).exists():
             raise InvalidArgument(f"{option} must be a file or folder that exists, got {path!r}")
-    python = None if args.python is None else interpreter_path(args.python)
+    python = None if args.python is None else interpreter_path(args.python, "--python")
     if args.dry_run:
         found, root = mapped(located(args.what, python))
         reach = named(found, args.what) if ":" in args.what else found.public()

@@ -254,9 +254,10 @@ def packed_as(dataset: Any) -> PackedDataset:
 _PACKED: dict[int, PackedDataset] = {}  # packed form of immutable datasets, by serial number
 
 
-def interpreter_path(python: str) -> str:
+def interpreter_path(python: str, argument: str = "python") -> str:
     """Return the absolute path of an interpreter, given as an environment of `dpwitness targets`,
-    the folder of a virtual environment, a path, or a name on the PATH.
+    the folder of a virtual environment, a path, or a name on the PATH; `argument` is its name in
+    messages.
 
     Raises
     ------
@@ -273,8 +274,8 @@ def interpreter_path(python: str) -> str:
             f"environment {python} is missing; make it with: dpwitness targets setup {python}"
         )
     raise TargetError(
-        "python must be an interpreter or an environment of `dpwitness targets`, "
-        f"got {python!r}: no such file"
+        f"{argument} must be an interpreter or an environment of `dpwitness targets`, got "
+        f"{python!r}: no such file"
     )
 
 
