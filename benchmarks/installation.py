@@ -4,22 +4,74 @@ requirements, and programs with their packages.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dpwitness.core.values.atomic_files import write_text
+from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs import worker_pool
-from dpwitness.mechanisms.wrappers.programs.worker_pool import FOLDER, Environment, expanded
+from dpwitness.mechanisms.wrappers.programs.worker_pool import FOLDER, environments, expanded, home
 
 PROGRAMS = FOLDER / "programs"
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Environment of a library's adapters: one table of ``environments.toml``."""
+
+    name: str  # name of the table and of the folder
+    # pinned requirements that pip installs with their dependencies
+    requirements: tuple[str, ...] = ()
+    no_deps: tuple[str, ...] = ()  # requirements that pip installs afterwards, without dependencies
+    # adapters that run in this environment: names of the Python files in the folder of the library
+    targets: tuple[str, ...] = ()
+    npm: tuple[str, ...] = ()  # pinned npm packages for programs in JavaScript
+    # sources in `benchmarks/libraries/programs` that are used instead of an adapter: node runs
+    # JavaScript, g++ compiles C++
+    programs: tuple[str, ...] = ()
+    python: str = ""  # version such as ``3.10``; this interpreter's version if empty
+    note: str = ""  # remark for readers
+
+    @property
+    def folder(self) -> Path:
+        return home() / self.name
+
+    @property
+    def interpreter(self) -> Path:
+        if not self.programs:
+            return self.folder / "bin" / "python"
+        source = Path(self.programs[0])
+        return self.folder / (source.stem if source.suffix == ".cpp" else "node_modules")
+
+
+@functools.cache
+def pinned_environments() -> dict[str, Environment]:
+    """Return all environments by name. Raise InvalidArgument if a file of pins has an unknown
+    field.
+    """
+    found = {}
+    for name, folder in environments().items():
+        table = tomllib.loads((folder / "environments.toml").read_text(encoding="utf-8"))[name]
+        pins: Json = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
+        targets = tuple(sorted(file.name for file in folder.glob("*_targets.py")))
+        try:
+            found[name] = Environment(name, targets=targets, **pins)
+        except TypeError as error:
+            raise InvalidArgument(
+                f"{folder.name}/environments.toml: [{name}] has an unknown field: {error}"
+            ) from None
+    return found
 
 
 def _portable_path(place: Path) -> str:

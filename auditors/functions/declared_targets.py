@@ -15,11 +15,11 @@ from dpwitness.auditors.functions.stability.audit import audit_stability
 from dpwitness.auditors.functions.stability.result import StabilityResult
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.core.domains import Domain
+from dpwitness.core.domains import Domain, build_domain
 from dpwitness.core.domains.spaces import InputSpace, space_of
 from dpwitness.mechanisms.wrappers.programs.declared import Declared, note_on_library
 from dpwitness.mechanisms.wrappers.programs.target import Target
-from dpwitness.mechanisms.wrappers.programs.worker_pool import build_domain, loaded
+from dpwitness.mechanisms.wrappers.programs.worker_process import borrowed_worker
 
 # keys that name functions
 _SUBJECTS = tuple(dict.fromkeys(relation.subject for relation in RELATIONS.values()))
@@ -162,7 +162,7 @@ class DeclaredAccountant(DeclaredFunction):
         """Audit the accountant, as `audit_accountant` does."""
         declared = self.declaration
         # the import of the library does not count for the budget
-        with loaded(self.target._slot, self.target.time_limit):
+        with borrowed_worker(self.target._slot, self.target.time_limit):
             pass
         result = audit_accountant(
             self,

@@ -5,7 +5,6 @@ tests and scripts make them, else made up, each with the argument that holds the
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from dpwitness.auditors.scanning.made_up import made_up_calls
 from dpwitness.auditors.scanning.noise_map import Function, NoiseMap
 from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.wrappers.programs import confinement
-from dpwitness.mechanisms.wrappers.programs.worker_pool import executable
+from dpwitness.mechanisms.wrappers.programs.worker_pool import launch_of
 from dpwitness.mechanisms.wrappers.programs.worker_process import Launch, Process, WorkerDied
 
 _SCRIPT = str(Path(confinement.__file__).resolve().with_name("inside") / "recorded_calls.py")
@@ -34,12 +33,8 @@ class Script:
     command: tuple[str, ...] = (_SCRIPT,)
 
     def launch(self) -> Launch:
-        others = () if self.python is None else ("PYTHONPATH", "PYTHONHOME")
-        environment = {name: value for name, value in os.environ.items() if name not in others}
-        command = [executable(self.python), "-u", *self.command]
-        limited = confinement.confined(self.working_folder, command)
-        plain = {"MPLBACKEND": "Agg", "CUDA_VISIBLE_DEVICES": ""}
-        return limited, self.working_folder, environment | plain
+        command, folder, environment = launch_of(self.python, self.command, self.working_folder)
+        return command, folder, environment | {"MPLBACKEND": "Agg", "CUDA_VISIBLE_DEVICES": ""}
 
     def start(self, time_limit: float) -> Process:
         return Process(self)

@@ -34,7 +34,7 @@ from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.target import Target
-from dpwitness.mechanisms.wrappers.programs.worker_pool import CONFINED, environments
+from dpwitness.mechanisms.wrappers.programs.worker_pool import CONFINED
 
 _HEADER = '''"""Targets of {title}, written by `dpwitness scan`.
 
@@ -116,33 +116,6 @@ class ScanOutcome:
     def verdict(self) -> str:
         """Return the name of the verdict; empty without one."""
         return "" if self.result is None else self.result.verdict.value
-
-
-def interpreter_path(python: str | None) -> str | None:
-    """Return the path of an interpreter, given as a path, a folder, or a name of `dpwitness
-    targets`; None for this one.
-
-    Raises
-    ------
-    InvalidArgument
-        If there is no such interpreter.
-    """
-    if python is None:
-        return None
-    known = environments().get(python)
-    if known is not None and not known.interpreter.exists():
-        raise InvalidArgument(
-            f"environment {python} is missing; make it with: dpwitness targets setup {python}"
-        )
-    place = os.path.abspath(os.path.expanduser(python if known is None else known.interpreter))
-    inside = os.path.join(place, "bin", "python")
-    found = inside if os.path.exists(inside) else place
-    if not os.path.isfile(found):
-        raise InvalidArgument(
-            "--python must be an interpreter or an environment of `dpwitness targets`, got "
-            f"{python!r}: no such file"
-        )
-    return found
 
 
 def located(what: str, python: str | None = None) -> list[Path]:

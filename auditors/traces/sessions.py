@@ -230,8 +230,6 @@ def _opened_in_worker(target: Target, entries: list[Entry], time_limit: float) -
     not exist.
     """
     with borrowed_worker(target._slot, target.time_limit) as worker:
-        if "error" in worker.loaded:
-            raise MechanismFailed(f"a worker could not load the target: {worker.loaded['error']}")
 
         def step(name: str, **arguments: Any) -> Any:
             blobs: codec.Blobs = []

@@ -393,7 +393,7 @@ class Trust:
                 "an environment of `dpwitness targets`",
                 python,
             )
-        adapter = None if place.endswith(".py") else adapter_file(place)
+        adapter = adapter_file(place)
         file = adapter or self._permitted_file(place, name, plan.argument)
         if place.endswith(".py"):
             fields["file"] = str(file)

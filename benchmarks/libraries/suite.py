@@ -12,7 +12,7 @@ from dpwitness.auditors.density.limit import limit_of_law
 from dpwitness.auditors.search.catalogue import pairs_for
 from dpwitness.auditors.traces.trace import trace
 from dpwitness.auditors.witnesses.verdicts import strict
-from dpwitness.benchmarks.installation import command_of
+from dpwitness.benchmarks.installation import command_of, pinned_environments
 from dpwitness.benchmarks.libraries.rows import ROWS, Row
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import Truth
@@ -20,7 +20,6 @@ from dpwitness.core.values.atomic_files import write_json
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import dataset
 from dpwitness.mechanisms.wrappers.programs.target import Target
-from dpwitness.mechanisms.wrappers.programs.worker_pool import environments
 from dpwitness.reports.phrasing.wording import slugs
 from dpwitness.suites import Case
 
@@ -42,7 +41,7 @@ class TargetCase(Case):
     def missing(self) -> str:
         """Return the command that installs the environment, or "" if it is installed."""
         assert self.row is not None
-        found = environments()[self.row.environment]
+        found = pinned_environments()[self.row.environment]
         return "" if found.interpreter.exists() else f"dpwitness targets setup {found.name}"
 
     def details(self, result: AuditResult) -> Json:
@@ -89,7 +88,7 @@ def target_of(row: Row) -> Target:
     """Return the target of a row: the adapter's function in its environment's interpreter, or a
     program.
     """
-    found = environments()[row.environment]
+    found = pinned_environments()[row.environment]
     if found.programs:
         return Target(command=command_of(found, row.adapter, row.target))
     return Target(row.adapter, row.target, python=row.environment)

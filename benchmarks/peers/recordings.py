@@ -20,9 +20,9 @@ from dpwitness.benchmarks.recall.campaign import declared_kind
 from dpwitness.benchmarks.recall.corpus import Entry
 from dpwitness.core.claims import ApproxDP, parse_claim
 from dpwitness.core.values.json_codec import from_jsonable
-from dpwitness.core.values.validation import error_text
+from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.mechanisms.wrappers.programs.target import Target
-from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError, home
+from dpwitness.mechanisms.wrappers.programs.worker_pool import home
 
 Outputs = NDArray[np.float64]
 MISSING = -1.0  # number for a missing output, which the experiments of DP-Sniper use
@@ -83,7 +83,7 @@ def record(entry: Entry, pair: Any, cpu_seconds: float) -> None:
         claim = _claim(target)
         datasets = _datasets(target, pair)
         outputs, cost = _drawn(target, datasets, cpu_seconds)
-    except TargetError as error:
+    except InvalidArgument as error:
         raise NoForm(f"the target cannot be loaded: {error}") from None
     finally:
         target.close()

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpwitness.benchmarks.installation import install
+from dpwitness.benchmarks.installation import Environment, install
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.programs.worker_pool import Environment
 
 FILE = Path(__file__).with_name("tools.toml")
 OWN = "dpwitness_audit"  # driver of this project's audit, which runs in the present interpreter

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.core.claims import parse_claim
+from dpwitness.core.domains import build_domain
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.mechanisms.wrappers.programs.program import (
@@ -31,7 +32,6 @@ from dpwitness.mechanisms.wrappers.programs.program import (
     run_line,
     sent_as,
 )
-from dpwitness.mechanisms.wrappers.programs.worker_pool import build_domain
 from dpwitness.mechanisms.wrappers.programs.worker_process import CACHE_SIZE, WorkerDied
 
 # the second needs unsigned 32-bit integers

@@ -16,8 +16,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from dpwitness.benchmarks.installation import Environment
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.programs.worker_pool import Environment, adapter_file
+from dpwitness.mechanisms.wrappers.programs.worker_pool import adapter_file
 
 FOLDER = Path(__file__).resolve().parents[1] / "libraries"
 FAMILIES = (

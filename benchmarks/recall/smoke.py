@@ -22,7 +22,7 @@ from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.declared import declarations
 from dpwitness.mechanisms.wrappers.programs.target import Target
-from dpwitness.mechanisms.wrappers.programs.worker_pool import loaded
+from dpwitness.mechanisms.wrappers.programs.worker_process import borrowed_worker
 
 RUNS = "runs"
 _RUNS = 3  # runs of a mechanism, and calls of a transformation or an accountant
@@ -67,7 +67,7 @@ def _require_version(target: Target, release: Release) -> None:
     environment pins.
     """
     assert release.environment is not None
-    with loaded(target._slot, target.time_limit) as worker:
+    with borrowed_worker(target._slot, target.time_limit) as worker:
         library, version = str(worker.loaded.get("library") or ""), worker.loaded.get("version")
     pinned = [
         pin.partition("==")

@@ -18,10 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dpwitness.benchmarks.installation import install
+from dpwitness.benchmarks.installation import Environment, install
 from dpwitness.benchmarks.table import Row
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.programs.worker_pool import Environment
 
 SECONDS, REQUIRED = 600.0, 300.0  # time budget of the scan; seconds until the first finding
 # package: what pip installs. Each has a bug that is public, or that the project has reported

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpwitness.benchmarks.installation import install
+from dpwitness.benchmarks.installation import install, pinned_environments
 from dpwitness.benchmarks.scan.typed_search import search_program, violations
 from dpwitness.benchmarks.table import Row
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.programs.worker_pool import environments
 
 FINDINGS = Path(__file__).with_name("opendp_findings.json")
 # scripts that run in an interpreter with OpenDP
@@ -179,7 +178,7 @@ def interpreter() -> str:
     """Return the interpreter of the environment ``opendp``; make the environment first if it is
     missing.
     """
-    found = environments()["opendp"]
+    found = pinned_environments()["opendp"]
     if not found.interpreter.exists():
         install(found)
     return str(found.interpreter)

@@ -28,12 +28,11 @@ from typing import Any
 
 from dpwitness.auditors.scanning.proposals import Proposal
 from dpwitness.auditors.scanning.scan import audits, scanned
-from dpwitness.benchmarks.installation import install
+from dpwitness.benchmarks.installation import Environment, install, pinned_environments
 from dpwitness.benchmarks.scan import first_finding, opendp
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.programs.worker_pool import Environment, environments
 
 LISTS = Path(__file__).with_name("lists.toml")
 FIRST_SCANS = Path(__file__).with_name("first_scans.toml")
@@ -60,7 +59,7 @@ class Listed:
         """Return the interpreter that has the package; make its environment first if it
         is missing.
         """
-        known = environments().get(self.environment) or Environment(
+        known = pinned_environments().get(self.environment) or Environment(
             f"scan-{self.environment}", self.requirements, self.no_deps
         )
         install(known)

@@ -8,11 +8,13 @@ name public.
 import dataclasses
 import functools
 import inspect
+from typing import Any
 
 from dpwitness.core.domains.base import Domain
 from dpwitness.core.values.json_codec import modules_of
+from dpwitness.core.values.validation import InvalidArgument
 
-__all__ = ["Domain", "domain_kinds", "field_texts"]
+__all__ = ["Domain", "build_domain", "domain_kinds", "field_texts"]
 
 
 @functools.cache
@@ -39,3 +41,31 @@ def field_texts(kind: type[Domain]) -> dict[str, str]:
         for f in dataclasses.fields(kind)  # type: ignore[arg-type]
         if f.init
     }
+
+
+def build_domain(found: Any, owner: str) -> Domain:
+    """Return the domain of its declaration ``{"kind": NAME, **arguments}``.
+
+    Raise InvalidArgument, whose message begins with `owner`, if the declaration is invalid.
+    """
+    if not isinstance(found, dict) or "kind" not in found:
+        raise InvalidArgument(
+            f"{owner}: domain must be a dict with a kind and its arguments, got {found!r}"
+        )
+    kinds, arguments = domain_kinds(), dict(found)
+    kind = arguments.pop("kind")
+    cls = kinds.get(kind) if isinstance(kind, str) else None
+    if cls is None:
+        raise InvalidArgument(
+            f"{owner}: domain kind must be one of {', '.join(kinds)}, got {kind!r}"
+        )
+    known = field_texts(cls)
+    unknown = [key for key in arguments if key not in known]
+    if unknown:
+        raise InvalidArgument(
+            f"{owner}: domain {cls.__name__} has the keys {', '.join(known)}, got {unknown[0]!r}"
+        )
+    try:
+        return cls(**arguments)
+    except (TypeError, InvalidArgument) as error:
+        raise InvalidArgument(f"{owner}: domain: {error}") from None

@@ -24,7 +24,6 @@ from dpwitness.core.domains import domain_kinds, field_texts
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.textbook.zoo import zoo
-from dpwitness.mechanisms.wrappers.programs.worker_pool import environments, home
 from dpwitness.terminal import NO_VERDICT, OK, VIOLATED
 
 _MECHANISM = '''"""A mechanism to audit. Replace noisy_count with your own function.
@@ -294,7 +293,7 @@ def _write_target_file(names: Sequence[str]) -> int:
 def _set_up(names: Sequence[str]) -> int:
     """Install environments and return the exit code."""
     installation = from_clone("installation", "dpwitness targets setup")
-    known = environments()
+    known = installation.pinned_environments()
     unknown = [name for name in names if name not in known]
     if unknown or not names:
         raise InvalidArgument(
@@ -323,7 +322,7 @@ def _list_environments(as_json: bool) -> int:
             "folder": str(found.folder),
             "note": found.note,
         }
-        for name, found in environments().items()
+        for name, found in installation.pinned_environments().items()
     ]
     if as_json:
         print_json(rows)
@@ -338,7 +337,9 @@ def _list_environments(as_json: bool) -> int:
         for it in rows
     ]
     print("\n".join(reports.aligned(cells)))
-    print(f"environments are in {home()}; to install one: dpwitness targets setup NAME")
+    print(
+        f"environments are in {installation.home()}; to install one: dpwitness targets setup NAME"
+    )
     return OK
 
 

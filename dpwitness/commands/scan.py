@@ -20,7 +20,6 @@ from dpwitness.auditors.scanning.scan import (
     Scanned,
     ScanOutcome,
     audits,
-    interpreter_path,
     located,
     mapped,
     named,
@@ -32,6 +31,7 @@ from dpwitness.core.values.json_reader import Json, anything, listing, read_json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.core.values.wording import dataset
 from dpwitness.mechanisms.wrappers.programs.confinement import described
+from dpwitness.mechanisms.wrappers.programs.worker_pool import interpreter_path
 from dpwitness.terminal import (
     NO_VERDICT,
     OK,
@@ -60,7 +60,7 @@ def scan(args: argparse.Namespace) -> int:
     for option, path in given:
         if not Path(path.partition("::")[0]).exists():
             raise InvalidArgument(f"{option} must be a file or folder that exists, got {path!r}")
-    python = interpreter_path(args.python)
+    python = None if args.python is None else interpreter_path(args.python, "--python")
     if args.dry_run:
         found, root = mapped(located(args.what, python))
         reach = named(found, args.what) if ":" in args.what else found.public()

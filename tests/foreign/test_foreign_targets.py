@@ -138,7 +138,8 @@ def test_bad_files(tmp_path, text, message, traced):
     assert "foreign" not in error.value.traceback and "importlib" not in error.value.traceback
 
 
-def test_bad_interpreters(file, bare, tmp_path):
+def test_bad_interpreters(file, bare, tmp_path, monkeypatch):
+    monkeypatch.setenv("DPWITNESS_HOME", str(tmp_path))
     for target, message in (
         (
             Target(file, "leaky", bare),
@@ -148,6 +149,10 @@ def test_bad_interpreters(file, bare, tmp_path):
             Target(file, "leaky", "/nowhere/python"),
             "must be an interpreter or an environment of `dpwitness targets`, got "
             "'/nowhere/python'",
+        ),
+        (
+            Target(file, "leaky", "diffprivlib"),
+            "environment diffprivlib is missing; make it with: dpwitness targets setup diffprivlib",
         ),
         (Target(file, "leaky", "/bin/true"), "must be a Python interpreter"),
         (Target(str(tmp_path / "gone.py"), "leaky"), "must name an existing file"),

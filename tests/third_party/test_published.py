@@ -9,10 +9,10 @@ import pytest
 
 from dpwitness.auditors.witnesses.seals import check_seal
 from dpwitness.auditors.witnesses.witness_reader import load_json, read_checked_witness
+from dpwitness.benchmarks.installation import FOLDER, pinned_environments
 from dpwitness.benchmarks.libraries.rows import ROWS
 from dpwitness.benchmarks.libraries.suite import cases
 from dpwitness.benchmarks.pages.third_party_page import page
-from dpwitness.mechanisms.wrappers.programs.worker_pool import FOLDER, environments
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
 
@@ -70,14 +70,14 @@ def test_no_row_names_a_pair():
 def test_every_adapter_has_an_environment():
     files = {path.name for path in FOLDER.glob("*/*_targets.py")}
     assert {
-        file for environment in environments().values() for file in environment.targets
+        file for environment in pinned_environments().values() for file in environment.targets
     } == files
     pinned = [
         line
-        for environment in environments().values()
+        for environment in pinned_environments().values()
         for line in (*environment.requirements, *environment.no_deps)
     ]
     assert all("==" in line for line in pinned)
     # audited by their figures, without rows
     accountants = {"autodp", "dp-accounting", "dp-accounting-044", "jax-privacy"}
-    assert {row.environment for row in ROWS} == set(environments()) - accountants
+    assert {row.environment for row in ROWS} == set(pinned_environments()) - accountants

@@ -23,9 +23,12 @@ from dpwitness.mechanisms.wrappers.programs.worker_pool import (
     TargetError,
     answer_of,
     interpreter_slot,
-    loaded,
 )
-from dpwitness.mechanisms.wrappers.programs.worker_process import WorkerDied, WorkerTimeout
+from dpwitness.mechanisms.wrappers.programs.worker_process import (
+    WorkerDied,
+    WorkerTimeout,
+    borrowed_worker,
+)
 
 _BATCH_SECONDS = 0.5  # duration of a batch of calls to aim at
 _MAX_BATCH = 2048
@@ -87,7 +90,7 @@ def note_on_library(target: Target) -> str:
     """Return library, version and interpreter of a target file for reports; an empty text if the
     file names no LIBRARY.
     """
-    with loaded(target._slot, target.time_limit) as worker:
+    with borrowed_worker(target._slot, target.time_limit) as worker:
         found = worker.loaded | worker.versions
     return library_note(found) if found["library"] else ""
 
@@ -147,7 +150,7 @@ class Calls:
             "calls": [codec.pack(list(each), sent, exact=True) for each in batch],
         }
         try:
-            with loaded(self.target._slot, self.target.time_limit) as worker:
+            with borrowed_worker(self.target._slot, self.target.time_limit) as worker:
                 reply, blobs = worker.ask(header, sent, self.target.time_limit)
         except WorkerDied as error:
             self.aborts += 1

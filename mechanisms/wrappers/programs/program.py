@@ -274,6 +274,11 @@ class ProgramSlot:
     memory: int = 0
     text: str = ""
 
+    @property
+    def name(self) -> str:
+        """Name of the file with the mechanism, for messages."""
+        return (command_script(self.command, self.cwd) or Path(self.command[0])).name
+
     def launch(self) -> Launch:
         """Return how to start the program; in text mode, how to start the adapter
         `text_adapter`.
@@ -330,7 +335,7 @@ def command_script(command: Sequence[str], cwd: str) -> Path | None:
 
 
 class Program(Process):
-    """Worker process of a program that has sent hello."""
+    """Worker process of a program that has sent hello. Raise TargetError if it sends none."""
 
     def __init__(self, slot: ProgramSlot, time_limit: float) -> None:
         super().__init__(slot)
@@ -343,12 +348,13 @@ class Program(Process):
             )
         except WorkerDied as error:
             self.close()
-            if "Exec format error" not in str(error):
-                raise
-            raise TargetError(
-                f"command must name a program, got {slot.command[0]!r}: it is neither a program "
-                "nor a script whose first line names its interpreter, such as #!/bin/sh"
-            ) from None
+            problem = f"{slot.name} {error}"
+            if "Exec format error" in problem:
+                problem = (
+                    f"command must name a program, got {slot.command[0]!r}: it is neither a "
+                    "program nor a script whose first line names its interpreter, such as #!/bin/sh"
+                )
+            raise TargetError(problem) from None
 
     def run(
         self, sent: Sent, sizes: Sequence[int], seeds: Sequence[Sequence[int]], time_limit: float

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.core.claims import Claim, parse_claim
-from dpwitness.core.domains import Domain
+from dpwitness.core.domains import Domain, build_domain
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.dataframe_backends import (
     UnsupportedData,
@@ -40,14 +40,13 @@ from dpwitness.core.values.validation import (
     require_type,
     short_repr,
 )
-from dpwitness.mechanisms.wrappers.programs.worker_pool import build_domain
 
 _THREAD = threading.local()
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,60}")
 _READ_ACTIONS = {
     getattr(sqlite3, f"SQLITE_{word}") for word in ("SELECT", "READ", "FUNCTION", "RECURSIVE")
 }
-Rows = list[tuple[Any, ...]]
+_REFUSAL = re.compile("not authorized|read-?only")  # in the engines' errors of writing statements
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +146,7 @@ class Query:
             # DuckDB runs no further statement after an error
             _THREAD.kept = [each for each in _THREAD.kept if each[2] is not base]
             problem = "cannot be run"
-            if isinstance(error, RefusedStatement) or base.REFUSAL.search(str(error)):
+            if isinstance(error, RefusedStatement) or _REFUSAL.search(str(error)):
                 problem = "must only read"
             raise MechanismFailed(f"the query {problem}: {error_text(error)}") from None
         # an array if each run returned one number, otherwise a list of runs, each a list of rows
@@ -200,14 +199,16 @@ class _Database:
     """
 
     held: Any
-    REFUSAL: ClassVar[re.Pattern[str]]  # of the engine's errors of statements that write
     OTHER_TYPE: ClassVar[str]  # of a column of several types
-    ERROR: type[Exception]  # base class of the engine's errors
 
-    def rows(self, query: str) -> Rows:
-        """Return the rows of a query."""
-        found: Rows = self.held.execute(query).fetchall()
-        return found
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a query. Raise RefusedStatement if it has none, not even their
+        columns.
+        """
+        found = self.held.execute(query)
+        if found.description is None:
+            raise RefusedStatement("it is not a SELECT")
+        return list(found.fetchall())
 
     def check(self, query: str) -> None:
         """Raise RefusedStatement unless the query is one SELECT."""
@@ -219,8 +220,11 @@ class _Database:
         """Create an empty table, whose types follow from the values. Raise ValueError for a name
         that the database or the setup has taken, also for a temporary view.
         """
-        with contextlib.suppress(self.ERROR):  # no table has the name
+        try:
             self.held.execute(f'SELECT 1 FROM "{table}" LIMIT 1')
+        except Exception:  # no table has the name
+            pass
+        else:
             raise ValueError("the database or the setup has this name already: choose another")
         types = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", datetime.date: "DATE"}
         names = []
@@ -234,9 +238,7 @@ class _Database:
 class _SQLite(_Database):
     """In-memory SQLite database."""
 
-    REFUSAL = re.compile("not authorized|readonly")
     OTHER_TYPE = ""
-    ERROR = sqlite3.Error
 
     def open(self, file: str) -> None:
         self.held = sqlite3.connect(":memory:", isolation_level=None)
@@ -270,17 +272,10 @@ class _SQLite(_Database):
             lambda action, *_: sqlite3.SQLITE_DENY if is_refused(action) else sqlite3.SQLITE_OK
         )
 
-    def rows(self, query: str) -> Rows:
-        found = self.held.execute(query)
-        if found.description is None:
-            raise RefusedStatement("it is not a SELECT")
-        return list(found)
-
 
 class _DuckDB(_Database):
     """In-memory DuckDB database."""
 
-    REFUSAL = re.compile("read-only")
     OTHER_TYPE = "VARCHAR"
 
     def open(self, file: str) -> None:
@@ -289,8 +284,7 @@ class _DuckDB(_Database):
             "python_enable_replacements": False,
             "autoinstall_known_extensions": False,
         }
-        engine = _import_duckdb()
-        self.held, self.ERROR = engine.connect(":memory:", config=config), engine.Error
+        self.held = _import_duckdb().connect(":memory:", config=config)
         if file != ":memory:":
             path = file.replace("'", "''")
             self.held.execute(

@@ -39,6 +39,7 @@ import dataclasses
 import functools
 import inspect
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -62,7 +63,6 @@ from dpwitness.mechanisms.wrappers.programs.inside.target_runs import (
 )
 from dpwitness.mechanisms.wrappers.programs.program import (
     ProgramSlot,
-    command_script,
     plain_fields,
     program_note,
     sent_as,
@@ -71,9 +71,7 @@ from dpwitness.mechanisms.wrappers.programs.worker_pool import (
     Interpreter,
     InterpreterWorker,
     TargetError,
-    TargetState,
     answer_of,
-    build_domain,
     interpreter_slot,
     packed_as,
 )
@@ -89,6 +87,17 @@ from dpwitness.mechanisms.wrappers.programs.worker_process import (
 from dpwitness.mechanisms.wrappers.single_runs import PerRun
 
 Answer = TypeVar("Answer")
+
+
+@dataclasses.dataclass(slots=True)
+class TargetState:
+    """State of a target that its threads share."""
+
+    lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+    seconds: float = 0.0
+    runs: int = 0
+    closed: int = 0  # number of calls of `close`
+    warned: dict[str, None] = dataclasses.field(default_factory=dict)
 
 
 # declarations that are attributes of a target: whether the library takes a seed; names of checks
@@ -214,7 +223,7 @@ class Target:
     @property
     def __name__(self) -> str:
         if self.command:
-            return (command_script(self.command, self.cwd or "") or Path(self.command[0])).name
+            return self.slot_of_program.name
         return f"{Path(self.file).stem}:{self.name}"
 
     def sample(self, dataset: Any, size: int, rng: np.random.Generator) -> Any:
@@ -309,11 +318,8 @@ class Target:
     @functools.cached_property
     def _description(self) -> Json:
         if self.command:
-            try:
-                with borrowed_worker(self.slot_of_program, self.time_limit) as program:
-                    return program.about
-            except WorkerDied as error:
-                raise TargetError(f"{self.__name__} {error}") from None
+            with borrowed_worker(self.slot_of_program, self.time_limit) as program:
+                return program.about
         problem = f"{self.__name__} could not be described"
         request = self._request("describe")
         reply, blobs, about = answer_of(self._slot, request, [], self.time_limit, problem)
@@ -340,7 +346,7 @@ class Target:
                 f"{self.__name__}: its domain is a user-defined class, {found['own']}; use "
                 "it in this process: --in-process"
             )
-        return None if found is None else build_domain(found, self.__name__)
+        return None if found is None else domains.build_domain(found, self.__name__)
 
     def __getattr__(self, name: str) -> Any:
         """Return a declaration of the target file, such as `seeded` or `trials` (`describe`)."""
@@ -448,10 +454,6 @@ class Target:
         sent = packed_as(self._sent(dataset))
 
         def ask(worker: InterpreterWorker, limit: float) -> tuple[Json, codec.Blobs]:
-            if "error" in worker.loaded:
-                raise MechanismFailed(
-                    f"a worker could not load the target again: {worker.loaded['error']}"
-                )
             part, blobs = worker.dataset(sent)
             return worker.ask(fields | part, blobs, limit)
 

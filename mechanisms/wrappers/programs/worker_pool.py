@@ -1,11 +1,10 @@
 """Workers that are Python interpreters, which load a target file and run its functions (`worker`):
 the worker of a target file, its messages (`codec`), errors of a missing file, interpreter or
-library, and the state of a target; and the virtual environments with pinned libraries for adapters,
-in the user's cache.
+library.
 
-In a clone, `benchmarks/libraries` has a folder for each library: target files, and
-``environments.toml`` with the pins of the published report. `benchmarks/installation` makes the
-environments. An installed package has none.
+In a clone, `benchmarks/libraries` has a folder for each library: target files (adapters), and
+``environments.toml``, which names the virtual environments with the library. They are in the user's
+cache; `benchmarks/installation` makes them. An installed package has none.
 """
 
 from __future__ import annotations
@@ -18,16 +17,13 @@ import os
 import shutil
 import sys
 import tempfile
-import threading
 import tomllib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpwitness.core import domains
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.dataframe_backends import UnsupportedData, fixed
 from dpwitness.core.values.json_reader import Json
@@ -68,52 +64,14 @@ def expanded(place: str) -> Path:
         return Path(tempfile.gettempdir()) / place.lstrip("~/.")
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """Environment of a library's adapters: one table of ``environments.toml``."""
-
-    name: str  # name of the table and of the folder
-    # pinned requirements that pip installs with their dependencies
-    requirements: tuple[str, ...] = ()
-    no_deps: tuple[str, ...] = ()  # requirements that pip installs afterwards, without dependencies
-    # adapters that run in this environment: names of the Python files in the folder of the library
-    targets: tuple[str, ...] = ()
-    npm: tuple[str, ...] = ()  # pinned npm packages for programs in JavaScript
-    # sources in `benchmarks/libraries/programs` that are used instead of an adapter: node runs
-    # JavaScript, g++ compiles C++
-    programs: tuple[str, ...] = ()
-    python: str = ""  # version such as ``3.10``; this interpreter's version if empty
-    note: str = ""  # remark for readers
-
-    @property
-    def folder(self) -> Path:
-        return home() / self.name
-
-    @property
-    def interpreter(self) -> Path:
-        if not self.programs:
-            return self.folder / "bin" / "python"
-        source = Path(self.programs[0])
-        return self.folder / (source.stem if source.suffix == ".cpp" else "node_modules")
-
-
 @functools.cache
-def environments() -> dict[str, Environment]:
-    """Return all environments by name. Raise InvalidArgument if a file of pins has an unknown
-    field.
-    """
-    found = {}
-    for path in sorted(FOLDER.glob("*/environments.toml")):
-        targets = tuple(sorted(file.name for file in path.parent.glob("*_targets.py")))
-        for name, table in tomllib.loads(path.read_text(encoding="utf-8")).items():
-            pins: Json = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
-            try:
-                found[name] = Environment(name, targets=targets, **pins)
-            except TypeError as error:
-                raise InvalidArgument(
-                    f"{path.parent.name}/{path.name}: [{name}] has an unknown field: {error}"
-                ) from None
-    return found
+def environments() -> dict[str, Path]:
+    """Return the folder of the library of each environment, by the name of the environment."""
+    return {
+        name: path.parent
+        for path in sorted(FOLDER.glob("*/environments.toml"))
+        for name in tomllib.loads(path.read_text(encoding="utf-8"))
+    }
 
 
 def adapter_file(name: str) -> Path | None:
@@ -124,11 +82,9 @@ def adapter_file(name: str) -> Path | None:
     return files.get(name) or files.get(f"{name}_targets")
 
 
-def environment_of(file: Path) -> Environment | None:
-    """Return the environment of an adapter: the first one whose `targets` contain it; None if there
-    is none.
-    """
-    return next((found for found in environments().values() if file.name in found.targets), None)
+def environment_of(file: Path) -> str | None:
+    """Return the name of the first environment of an adapter's library; None if there is none."""
+    return next((name for name, folder in environments().items() if folder == file.parent), None)
 
 
 # the only folder that new workers may write to; empty: no limits
@@ -168,32 +124,34 @@ class Interpreter:
     confined: str = ""
 
     def launch(self) -> Launch:
-        command = [executable(self.python), "-u", _SCRIPT]
-        # these variables belong to this interpreter
-        others = ("PYTHONPATH", "PYTHONHOME") if self.python is not None else ()
-        environment = {name: value for name, value in os.environ.items() if name not in others}
-        if self.confined:
-            return confined(self.confined, command), self.confined, environment
-        return command, None, environment
+        return launch_of(self.python, [_SCRIPT], self.confined)
 
     def start(self, time_limit: float) -> InterpreterWorker:
         return InterpreterWorker(self, time_limit)
 
 
-def executable(python: str | None) -> str:
-    """Return the path of an interpreter, this one for None. Raise TargetError unless it is an
-    executable file.
+def launch_of(python: str | None, arguments: Sequence[str], folder: str = "") -> Launch:
+    """Return how to start an interpreter, this one for None. With `folder`, it may write to this
+    folder only, without network (`confinement`). Raise TargetError unless it is an executable file.
     """
     found = python or sys.executable
     if not os.access(found, os.X_OK):
         raise TargetError(
             f"python must be a Python interpreter, got {found!r}: {os.strerror(errno.EACCES)}"
         )
-    return found
+    command = [found, "-u", *arguments]
+    # these variables belong to this interpreter
+    others = ("PYTHONPATH", "PYTHONHOME") if python is not None else ()
+    environment = {name: value for name, value in os.environ.items() if name not in others}
+    if folder:
+        return confined(folder, command), folder, environment
+    return command, None, environment
 
 
 class InterpreterWorker(Process):
-    """Worker process of a Python interpreter that has loaded a target file."""
+    """Worker process of a Python interpreter that has loaded a target file. Raise TargetError with
+    a remedy if the file cannot be loaded.
+    """
 
     slot: Interpreter
     noise = (_SCRIPT, "Extension modules:")  # lines printed by faulthandler
@@ -223,6 +181,9 @@ class InterpreterWorker(Process):
                     f"answer: {error}"
                 )
             raise TargetError(problem) from None
+        if "error" in self.loaded:
+            self.close()
+            raise _loading_error(slot, **self.loaded)
 
     def ask(self, header: Json, blobs: codec.Blobs, time_limit: float) -> tuple[Json, codec.Blobs]:
         """Send a request and wait for its answer.
@@ -293,34 +254,44 @@ def packed_as(dataset: Any) -> PackedDataset:
 _PACKED: dict[int, PackedDataset] = {}  # packed form of immutable datasets, by serial number
 
 
+def interpreter_path(python: str, argument: str = "python") -> str:
+    """Return the absolute path of an interpreter, given as an environment of `dpwitness targets`,
+    the folder of a virtual environment, a path, or a name on the PATH; `argument` is its name in
+    messages.
+
+    Raises
+    ------
+    TargetError
+        If there is no such interpreter: MissingLibrary for an environment that is not installed.
+    """
+    place = str(home() / python) if python in environments() else os.path.expanduser(python)
+    inside = os.path.join(place, "bin", "python")
+    found = inside if os.path.exists(inside) else shutil.which(place)
+    if found is not None:
+        return os.path.abspath(found)
+    if python in environments():
+        raise MissingLibrary(
+            f"environment {python} is missing; make it with: dpwitness targets setup {python}"
+        )
+    raise TargetError(
+        f"{argument} must be an interpreter or an environment of `dpwitness targets`, got "
+        f"{python!r}: no such file"
+    )
+
+
 def interpreter_slot(file: str, python: str | None, memory_limit: float = 0.0) -> Interpreter:
     """Return the worker slot of a target file: interpreter, path, and folders for its imports.
 
     Raises
     ------
     TargetError
-        If the file is missing, or an adapter's environment has not been set up.
+        If the file or the interpreter is missing, or an adapter's environment is not installed.
     """
-    adapter = None if file.endswith(".py") else adapter_file(file)
-    known = environments().get(python or "")
-    if known is None and python is None and adapter is not None:
-        known = environment_of(adapter)
-    if known is not None:
-        if not known.interpreter.exists():
-            raise MissingLibrary(
-                f"environment {known.name} is missing; make it with: dpwitness targets setup "
-                f"{known.name}"
-            )
-        python = str(known.interpreter)
-    elif python is not None:
-        inside = os.path.join(os.path.expanduser(python), "bin", "python")
-        found = inside if os.path.exists(inside) else shutil.which(python)
-        if found is None:
-            raise TargetError(
-                "python must be an interpreter or an environment of `dpwitness targets`, "
-                f"got {python!r}: no such file"
-            )
-        python = os.path.abspath(found)
+    adapter = adapter_file(file)
+    if python is None and adapter is not None:
+        python = environment_of(adapter)
+    if python is not None:
+        python = interpreter_path(python)
     place, folders = file, [Path.cwd()]
     if adapter is not None:
         place, folders = str(adapter), [SHARED]
@@ -336,17 +307,6 @@ def interpreter_slot(file: str, python: str | None, memory_limit: float = 0.0) -
         )
     memory, paths = round(memory_limit * 2**30), tuple(map(str, folders))
     return Interpreter(python, place, paths, memory, CONFINED.get())
-
-
-@contextmanager
-def loaded(slot: Interpreter, time_limit: float) -> Iterator[InterpreterWorker]:
-    """Yield a worker that has loaded its target file. Raise TargetError with a remedy if the file
-    cannot be loaded.
-    """
-    with borrowed_worker(slot, time_limit) as worker:
-        if "error" in worker.loaded:
-            raise _loading_error(slot, **worker.loaded)
-        yield worker
 
 
 def _loading_error(
@@ -368,9 +328,9 @@ def _loading_error(
     python, top = slot.python or sys.executable, missing.partition(".")[0]
     install = install or f"pip install {library or _DISTRIBUTIONS.get(top, top)}"
     remedy = f"install it there: {python} -m {install}"
-    adapter = environment_of(Path(slot.place)) if FOLDER in Path(slot.place).parents else None
-    if adapter is not None:
-        remedy = f"make its environment with: dpwitness targets setup {adapter.name}"
+    environment = environment_of(Path(slot.place))
+    if environment is not None:
+        remedy = f"make its environment with: dpwitness targets setup {environment}"
     return MissingLibrary(
         f"target {slot.place} needs {missing!r}, which {python} does not have; {remedy}", traceback
     )
@@ -392,9 +352,9 @@ def answer_of(
     ------
     TargetError
         If the file cannot be loaded, the worker refuses the request, or the worker ends or takes
-        too long: then `problem` is the begin of the message.
+        too long: then `problem` is the beginning of the message.
     """
-    with loaded(slot, time_limit) as worker:
+    with borrowed_worker(slot, time_limit) as worker:
         try:
             reply, blobs = worker.ask(request, blobs, time_limit if limit is None else limit)
         except WorkerDied as error:
@@ -432,41 +392,5 @@ def target_names(
     """Return the names of the targets of a file, in order. Raise TargetError as `Target.describe`
     does.
     """
-    with loaded(interpreter_slot(file, python, memory_limit), time_limit) as worker:
+    with borrowed_worker(interpreter_slot(file, python, memory_limit), time_limit) as worker:
         return list(worker.loaded["names"])
-
-
-@dataclass(slots=True)
-class TargetState:
-    """State of a target that its threads share."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    seconds: float = 0.0
-    runs: int = 0
-    closed: int = 0  # number of calls of `close`
-    warned: dict[str, None] = field(default_factory=dict)
-
-
-def build_domain(found: Any, owner: str) -> domains.Domain:
-    """Return the domain of its declaration ``{"kind": NAME, **arguments}``. Raise TargetError if
-    the declaration is invalid.
-    """
-    if not isinstance(found, dict) or "kind" not in found:
-        raise TargetError(
-            f"{owner}: domain must be a dict with a kind and its arguments, got {found!r}"
-        )
-    kinds, arguments = domains.domain_kinds(), dict(found)
-    kind = arguments.pop("kind")
-    cls = kinds.get(kind) if isinstance(kind, str) else None
-    if cls is None:
-        raise TargetError(f"{owner}: domain kind must be one of {', '.join(kinds)}, got {kind!r}")
-    known = domains.field_texts(cls)
-    unknown = [key for key in arguments if key not in known]
-    if unknown:
-        raise TargetError(
-            f"{owner}: domain {cls.__name__} has the keys {', '.join(known)}, got {unknown[0]!r}"
-        )
-    try:
-        return cls(**arguments)
-    except (TypeError, InvalidArgument) as error:
-        raise TargetError(f"{owner}: domain: {error}") from None

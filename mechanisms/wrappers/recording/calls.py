@@ -17,6 +17,7 @@ PLAIN = frozenset((float, int, str, bool, bytes, type(None), np.float64, np.int6
 _MAX_CALLS = 100_000  # limit of calls in the table
 _MAX_INPUT = 4096  # limit of entries of an input whose law needs all of them
 _NUMBER_COLUMNS = ("scale", "sensitivity", "epsilon", "delta", "noise", "rate", "steps")
+_NUMBER_PLACES = tuple(map(READ.index, _NUMBER_COLUMNS))
 _COLUMNS = (
     "primitive",
     "file",
@@ -87,17 +88,12 @@ class Call:
 
     def other_arguments(self) -> dict[str, Any]:
         """Return the arguments that no expression uses, by name."""
-        names, first = self.made.names, self.made.place
-        if len(self.args) <= first and not self.kwargs:
-            return {}
-        found = {
-            names[i] if i < len(names) else f"argument {i}": value
-            for i, value in enumerate(self.args)
-            if i >= first
+        made, args = self.made, self.args
+        return {
+            **{name: args[i] for i, name in made.others if i < len(args)},
+            **{f"argument {i}": args[i] for i in range(len(made.names), len(args))},
+            **{name: value for name, value in self.kwargs.items() if name not in made.left_out},
         }
-        found.update(self.kwargs)
-        left_out = {*self.primitive.used, "out", "generator"}
-        return {name: value for name, value in found.items() if name not in left_out}
 
 
 class BoundPrimitive:
@@ -117,6 +113,9 @@ class BoundPrimitive:
         self.owner, self.primitive, self.original, self.writes = owner, primitive, original, writes
         self.names, self.defaults = parameters_of(original, primitive.entry.get("arguments", ""))
         self.place = 1 if self.names[:1] in (("self",), ("cls",)) else 0
+        # arguments that are not compared by themselves, and places and names of the other ones
+        self.left_out = {*self.names[: self.place], *primitive.used, "out", "generator"}
+        self.others = [(i, key) for i, key in enumerate(self.names) if key not in self.left_out]
 
     def reads(self, args: Any, kwargs: Any) -> tuple[Any, ...]:
         """Return the values of the primitive's expressions for the arguments of a call."""
@@ -129,12 +128,13 @@ def compared(then: Call, call: Call) -> list[tuple[str, str]]:
     """
     name, found = call.primitive.name, []
     kinds = {"scale": "scale", "size": "shape"}
-    for key, first, second in zip(READ, then.read, call.read):
+    before, after = then.read, call.read
+    for key, first, second in zip(READ, before, after):
         same = key == "input" or first is second
         text = "" if same else difference(first, second, objects=False)
         if text:
             found.append((kinds.get(key, "parameter"), f"{name}: {key} {text}"))
-    first, second = then.read[INPUT], call.read[INPUT]
+    first, second = before[INPUT], after[INPUT]
     # the input of an opaque primitive may be a dataset of any size
     is_plain = type(first) is type(second) and type(first) in PLAIN
     if not is_plain and call.primitive.law != "opaque" and _form(first) != _form(second):
@@ -226,7 +226,8 @@ def table(then: Any, now: Any) -> dict[str, Any]:
 
 def _row(then: Call, now: Call) -> tuple[Any, ...]:
     """Return the columns of one call and its replay, from ``file`` on."""
-    law, first, second = then.primitive.law, then.read[INPUT], now.read[INPUT]
+    law, read = then.primitive.law, then.read
+    first, second = read[INPUT], now.read[INPUT]
     moves: Any = None if first is None and second is None else shift(first, second)
     nonzero: Any = np.zeros(0) if moves is None else moves[moves != 0]
     changed = _input_change(first, second) if moves is None else 0
@@ -244,7 +245,7 @@ def _row(then: Call, now: Call) -> tuple[Any, ...]:
         _number(first) if is_location else math.nan,
         max(_rounding(first), _rounding(second)),
         _input_text(first, second) if differs else "",
-        *(_number(then.read[READ.index(key)]) for key in _NUMBER_COLUMNS),
+        *[_number(read[place]) for place in _NUMBER_PLACES],
     )
 
 
@@ -252,9 +253,10 @@ def _norms(moves: Any, nonzero: Any) -> tuple[float, ...]:
     """Return the l1, l2 and linf distances of two inputs; NaN without numbers."""
     if moves is None:
         return (math.nan,) * 3
+    total = float(nonzero.sum())
     if nonzero.size <= 1:
-        return (float(np.sum(nonzero)),) * 3
-    return float(np.sum(nonzero)), float(np.linalg.norm(nonzero)), float(np.max(nonzero))
+        return (total,) * 3
+    return total, float(np.linalg.norm(nonzero)), float(nonzero.max())
 
 
 def _input_change(first: Any, second: Any) -> int:
@@ -286,6 +288,8 @@ def _input_text(first: Any, second: Any) -> str:
 
 def _drawn_numbers(call: Call) -> Any:
     """Return the drawn numbers of a call; None for texts or too many numbers."""
+    if isinstance(call.output, float):  # the most frequent kind
+        return float(call.output)
     numbers, texts = leaves(call.output)
     if texts or numbers.size > _MAX_CALLS:
         return None
@@ -323,10 +327,10 @@ def _input_pair(first: Any, second: Any) -> Any:
 
 def _number(value: Any) -> Any:
     """Return a float, or an array of floats; NaN for a value without numbers."""
-    if isinstance(value, (float, int)):
-        return float(value)
     if value is None or isinstance(value, (str, bytes)):
         return math.nan
+    if isinstance(value, (float, int)):
+        return float(value)
     numbers, texts = leaves(value)
     if numbers.size and not texts:
         is_constant = numbers.size == 1 or (numbers == numbers[0]).all()

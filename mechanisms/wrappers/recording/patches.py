@@ -27,22 +27,17 @@ _default_rng, _global_state = np.random.default_rng, np.random.mtrand._rand
 _SEEDS = ("seed", "get_state", "set_state")
 
 
-class Patch:
-    """A replacement of one attribute of a module or class, until `undo`."""
-
-    def __init__(self, holder: Any, name: str, new: Any) -> None:
-        self.holder, self.name = holder, name
-        # a class may inherit the replaced attribute; a closure cell has no dict
-        is_cell = not hasattr(holder, "__dict__")
-        self.own = getattr(holder, name) if is_cell else vars(holder).get(name, _MISSING)
-        setattr(holder, name, new)
-
-    def undo(self) -> None:
-        """Restore the original. Patches are undone in the reverse order."""
-        if self.own is _MISSING:
-            delattr(self.holder, self.name)
-        else:
-            setattr(self.holder, self.name, self.own)
+def replaced(holder: Any, name: str, new: Any) -> Callable[[], None]:
+    """Replace an attribute of a module, class, object or closure cell, and return the function that
+    restores it. Replacements are restored in the reverse order.
+    """
+    # a class may inherit the replaced attribute; a closure cell has no dict
+    is_cell = not hasattr(holder, "__dict__")
+    own = getattr(holder, name) if is_cell else vars(holder).get(name, _MISSING)
+    setattr(holder, name, new)
+    if own is _MISSING:
+        return functools.partial(delattr, holder, name)
+    return functools.partial(setattr, holder, name, own)
 
 
 def resolve(name: str, home: Any = None, imports: bool = True) -> tuple[Any, str, Any]:

@@ -33,13 +33,13 @@ from .patches import (
     GENERATOR,
     KINDS,
     STATE,
-    Patch,
     TracedGenerator,
     TracedState,
     attributes,
     lock,
     numpy_replacements,
     recorded_methods,
+    replaced,
     resolve,
     traced,
 )
@@ -92,7 +92,7 @@ class RecordingSession:
             (Primitive(name, entry, source), required) for name, entry, source, required in entries
         ]
         self.sources: dict[str, BoundPrimitive] = {}
-        self.patches: list[Patch] = []
+        self.patches: list[Callable[[], None]] = []  # functions that restore what is replaced
         self.patched: set[str] = set()
         self.recorders: dict[int, Recorder] = {}
         self.outputs: dict[int, Any] = {}
@@ -111,8 +111,8 @@ class RecordingSession:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        for each in reversed(self.patches):
-            each.undo()
+        for restore in reversed(self.patches):
+            restore()
         lock.release()
         self.patches.clear()
         # a compilation that failed beside replaced functions would fail ever after
@@ -137,8 +137,8 @@ class RecordingSession:
             self.sources[name] = BoundPrimitive(self, primitive, original, _write_to_out)
             self.patched.add(name)
         self.patches += [
-            Patch(np.random, "Generator", TracedGenerator),
-            Patch(np.random, "RandomState", TracedState),
+            replaced(np.random, "Generator", TracedGenerator),
+            replaced(np.random, "RandomState", TracedState),
         ]
         self._replace(numpy_replacements(), KINDS)
 
@@ -178,10 +178,10 @@ class RecordingSession:
         made = BoundPrimitive(self, primitive, found, _write_to_self if in_place else None)
         primitive.check(made.names)
         call = _recording_call(made)
-        replaced = getattr(holder, attribute)
+        original = getattr(holder, attribute)
         try:
             self.patches.append(
-                Patch(holder, attribute, call if wrapper is None else wrapper(call))
+                replaced(holder, attribute, call if wrapper is None else wrapper(call))
             )
         except (TypeError, AttributeError):
             raise WrongPrimitive(
@@ -191,8 +191,8 @@ class RecordingSession:
         # the functions of `random` are methods of one generator, bound before the patch
         if name.startswith("random.Random.") and hasattr(random, attribute):
             bound = getattr(random, attribute), getattr(random._inst, attribute)
-            return [(replaced, call), bound]
-        return [(replaced, call)]
+            return [(original, call), bound]
+        return [(original, call)]
 
     def _replace(
         self, replacements: list[tuple[Any, Any]], kinds: frozenset[int] = frozenset()
@@ -214,7 +214,7 @@ class RecordingSession:
             if found is not None:
                 # attributes of a frozen dataclass cannot be replaced
                 with contextlib.suppress(AttributeError, TypeError):
-                    self.patches.append(Patch(holder, name, found))
+                    self.patches.append(replaced(holder, name, found))
 
     def uncompile(self) -> bool:
         """Replace functions compiled by Numba by their Python source. Return False if there are
@@ -227,7 +227,7 @@ class RecordingSession:
         for module, name, value in list(attributes(kinds)):
             if isinstance(value, dispatcher) and module.__name__.partition(".")[0] != "numba":
                 self.kernels.append(value)
-                self.patches.append(Patch(module, name, value.py_func))
+                self.patches.append(replaced(module, name, value.py_func))
         return bool(self.kernels)
 
     def record(self, dataset: Any, seed: int) -> dict[str, Any]:
