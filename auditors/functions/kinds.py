@@ -272,10 +272,10 @@ def _replay_relation(
         inputs = tuple(
             from_jsonable(item, f"case[{i}]", resolve) for i, item in enumerate(raw["case"])
         )
-        chosen = {"seed": options.seed, "output_metric": raw.get("output_metric")}
+        chosen = {"seed": options.seed, "output_metric": raw.get("output_metric"), "name": name}
         subject = _declared_subject(mechanism, relation)
         try:
-            result = check_relation(relation, subject, [inputs], chosen, name)
+            result = check_relation(relation, subject, [inputs], chosen)
         except InvalidArgument:
             raise
         except Exception as error:  # the user's function may raise anything on the file's data
