@@ -20,14 +20,14 @@ from dpwitness.auditors.functions.bounds.utility_claims import Scaling, UtilityC
 from dpwitness.auditors.search.catalogue import require_settings
 from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
 from dpwitness.auditors.witnesses.kinds import (
-    Fact,
-    Facts,
-    Kind,
     Measure,
     Recomputed,
+    figures,
+    function_kind,
+    is_measured,
+    line,
     require_stated_value,
     require_verdict,
-    run_facts,
 )
 from dpwitness.auditors.witnesses.replay import Replay, RunOptions
 from dpwitness.auditors.witnesses.result import FunctionResult, named, numbers_of
@@ -213,28 +213,40 @@ def audit_utility(
     )
 
 
-def _facts(result: Json) -> Facts:
-    scaling = result.get("exponent") is not None
-    sure = f"one-sided limits at confidence {figure(result.get('confidence'), 12)} each"
-    facts = [Fact("claim", result.get("claim", ""))]
-    if result.get("verdict") != Verdict.ERROR.value:
-        estimate, lower, upper = (figure(result.get(k), 6) for k in ("estimate", "lower", "upper"))
-        error = figure(result.get("standard_error"), 3)
-        what = "slope of log error" if scaling else "measured"
-        facts += [
-            Fact(what, f"{estimate}, standard error {error}"),
-            Fact("limits", f"{lower} and {upper}: {sure}"),
-            Fact(
-                "points",
-                "; ".join(
-                    f"{figure(point['error'])} ± {figure(point['standard_error'], 2)} at "
-                    f"{figure(point['value'], 8)}"
-                    for point in result.get("points") or []
-                ),
-            ),
-        ]
-    budget = f"{count(result.get('runs'))} runs{' at each point' if scaling else ''}"
-    return [*facts, Fact("budget", budget), *run_facts(result)]
+def _is_scaling(result: Json) -> bool:
+    return result.get("exponent") is not None
+
+
+def _estimate(result: Json) -> str:
+    (estimate,), (error,) = figures(result, 6, "estimate"), figures(result, 3, "standard_error")
+    return f"{estimate}, standard error {error}"
+
+
+_FACTS = (
+    line("claim", lambda r: r.get("claim", "")),
+    line("slope of log error", _estimate, lambda r: is_measured(r) and _is_scaling(r)),
+    line("measured", _estimate, lambda r: is_measured(r) and not _is_scaling(r)),
+    line(
+        "limits",
+        lambda r: "{} and {}: one-sided limits at confidence {} each".format(
+            *figures(r, 6, "lower", "upper"), *figures(r, 12, "confidence")
+        ),
+        is_measured,
+    ),
+    line(
+        "points",
+        lambda r: "; ".join(
+            f"{figure(point['error'])} ± {figure(point['standard_error'], 2)} at "
+            f"{figure(point['value'], 8)}"
+            for point in r.get("points") or []
+        ),
+        is_measured,
+    ),
+    line(
+        "budget",
+        lambda r: f"{count(r.get('runs'))} runs{' at each point' if _is_scaling(r) else ''}",
+    ),
+)
 
 
 def _recompute(result: Json) -> Recomputed:
@@ -266,34 +278,31 @@ def _recompute(result: Json) -> Recomputed:
     return Recomputed(bool(values), values)
 
 
-def _replay(case: Replay, function: Any, options: RunOptions) -> tuple[Any, str, tuple[str, ...]]:
+def _rerun(case: Replay, function: Any, options: RunOptions) -> UtilityResult:
     """Measure the error of a witness again. A recorded transform passes the trust rules."""
     raw = case.raw
-    with case.naming():
-        claim = from_jsonable(raw["claim"], "claim")
-        if not isinstance(claim, UtilityClaim):
-            refuse("claim", "be a claim about an error", raw["claim"])
-        if raw["transform"] is not None:
-            if not isinstance(claim, Scaling):
-                refuse("transform", "be null: only a scaling claim has one", raw["transform"])
-            claim = replace(claim, transform=case.load_function(raw["transform"], "transform"))
-    result = case.measure(
+    claim = from_jsonable(raw["claim"], "claim")
+    if not isinstance(claim, UtilityClaim):
+        refuse("claim", "be a claim about an error", raw["claim"])
+    if raw["transform"] is not None:
+        if not isinstance(claim, Scaling):
+            refuse("transform", "be null: only a scaling claim has one", raw["transform"])
+        claim = replace(claim, transform=case.load_function(raw["transform"], "transform"))
+    return audit_utility(
         function,
-        lambda: audit_utility(
-            function,
-            claim,
-            runs=raw["runs"],
-            confidence=options.confidence,
-            seed=options.seed,
-            name=case.mechanism_name(function),
-        ),
+        claim,
+        runs=raw["runs"],
+        confidence=options.confidence,
+        seed=options.seed,
+        name=case.mechanism_name(function),
     )
-    return result, "replay of a utility witness", ()
 
 
-KIND = Kind(
-    name="utility",
-    facts=_facts,
+KIND = function_kind(
+    "utility",
+    _FACTS,
+    _rerun,
+    "replay of a utility witness",
     advice={
         Verdict.VIOLATED.value: (
             "the error is larger than claimed: promise less, or repair the mechanism."
@@ -314,5 +323,4 @@ KIND = Kind(
             "estimate": EXTENDED,
         },
     ),
-    replay=_replay,
 )
