@@ -247,12 +247,13 @@ def _rerun_figure(case: Replay, mechanism: Any, options: RunOptions) -> Accounta
     """Call the accountant of a witness at the recorded parameters again, and compare the figure
     with the exact one again.
     """
-    recorded = [case.raw[key] for key in ("mechanism", "returns", "parameters", "at", "seed")]
+    raw, name = case.raw, case.mechanism_name(mechanism)
     if isinstance(mechanism, Target):
         function: Any = DeclaredAccountant.of(mechanism)
     else:
         function = require_callable("target", mechanism, "replay")
-    return compare_at(function, *recorded, name=case.mechanism_name(mechanism))
+    question = raw["mechanism"], raw["returns"], raw["parameters"]
+    return compare_at(function, *question, raw["at"], raw["seed"], name)
 
 
 def _rerun_relation(case: Replay, mechanism: Any, options: RunOptions) -> MetamorphicResult:

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, ClassVar, TypedDict, Unpack
 
 from dpwitness.auditors.functions.accounting.audit import AccountantResult, audit_accountant
-from dpwitness.auditors.functions.metamorphic import random_relations, relations
+from dpwitness.auditors.functions.metamorphic import relations
 from dpwitness.auditors.functions.metamorphic.relations import (
     Cases,
     RelationOutcome,
@@ -272,7 +272,7 @@ RELATIONS = {
         "zero_map",
     ),
     "errors_ignore_one_record": CheckedRelation(
-        random_relations.errors_ignore_one_record,
+        relations.errors_ignore_one_record,
         "an exception does not depend on one record",
         "mechanism",
         lambda inputs: inputs.pairs,
@@ -280,7 +280,7 @@ RELATIONS = {
         ("seed", "epsilon", "delta"),
     ),
     "zero_epsilon_is_constant": CheckedRelation(
-        random_relations.zero_epsilon_is_constant,
+        relations.zero_epsilon_is_constant,
         "a release with epsilon 0 has the same law on all datasets",
         "at_epsilon",
         lambda inputs: inputs.pairs[:3],  # a comparison of laws needs many runs
@@ -288,7 +288,7 @@ RELATIONS = {
         ("seed", "confidence", "delta", "runs"),
     ),
     "more_epsilon_spreads_no_more": CheckedRelation(
-        random_relations.more_epsilon_spreads_no_more,
+        relations.more_epsilon_spreads_no_more,
         "outputs at twice the epsilon spread no more",
         "at_epsilon",
         lambda inputs: [
