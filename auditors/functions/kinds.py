@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +33,7 @@ from dpwitness.auditors.functions.stability.result import (
     concluded,
     format_number,
     read_number,
+    read_outcome,
     written,
 )
 from dpwitness.auditors.functions.stability.search import (
@@ -56,7 +57,6 @@ from dpwitness.auditors.witnesses.kinds import (
     line,
     pair_facts,
     raise_contradiction,
-    raise_damaged,
 )
 from dpwitness.auditors.witnesses.replay import Replay, RunOptions
 from dpwitness.auditors.witnesses.result import named
@@ -82,7 +82,7 @@ from dpwitness.core.values.validation import (
     require_that,
 )
 from dpwitness.core.values.wording import count, dataset, figure
-from dpwitness.mechanisms.wrappers.programs.declared import ABORTS, RAISES, FailedRun, declarations
+from dpwitness.mechanisms.wrappers.programs.declared import ABORTS, RAISES, declarations
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
 _UNPROVED = "no change is needed on this evidence, which does not prove the claim"
@@ -131,21 +131,18 @@ _VERDICTS = {
 }
 
 
+def _stability_verdicts(result: Json) -> Sequence[str]:
+    """Return the verdicts that a finding may have."""
+    owner = f"result {result.get('name', '')!r}"
+    return _VERDICTS[require_one_of("finding", str(result.get("finding")), _VERDICTS, owner)]
+
+
 def _recompute_stability(result: Json) -> Recomputed:
-    """Check that distance and verdict follow from the outputs."""
-    finding, verdict = str(result.get("finding")), result["verdict"]
-    require_one_of("finding", finding, _VERDICTS, f"result {result.get('name', '')!r}")
-    if verdict not in _VERDICTS[finding]:
-        raise_damaged(result, "verdict", " or ".join(_VERDICTS[finding]), verdict)
-    outputs = result.get("outputs") or []
+    """Check that finding and distance follow from the outputs."""
+    finding, outputs = result["finding"], result.get("outputs") or []
     if not finding or any("text" in each and "error" not in each for each in outputs):
         return Recomputed()
-    sides = [
-        FailedRun(str(each["error"]), str(each.get("text", "")))
-        if "error" in each
-        else from_jsonable(each.get("value"), "outputs")
-        for each in outputs
-    ]
+    sides = [read_outcome(each) for each in outputs]
     bound, metric = (
         read_number(result.get("bound_exact")),
         metric_named(result.get("output_metric"), "output_metric", "result"),
@@ -201,8 +198,6 @@ _ACCOUNTANT_FACTS = (
 def _recompute_accountant(result: Json) -> Recomputed:
     """Check by exact arithmetic whether the figure is too low."""
     verdict = result["verdict"]
-    if verdict == "INCONCLUSIVE":
-        raise_contradiction(result, "an accountant cannot have the verdict INCONCLUSIVE")
     if (
         verdict == "ERROR"
         or result.get("mechanism") in GAMES
@@ -413,6 +408,7 @@ STABILITY = function_kind(
     topic="sensitivity",
     rule="STABILITY",
     measure=Measure("ratio", "ratio", "ratio", "ratio", "{ratio} of the map"),
+    verdicts=_stability_verdicts,
     recompute=_recompute_stability,
     witness=(
         {},

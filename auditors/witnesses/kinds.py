@@ -253,6 +253,12 @@ def function_kind(
     rerun: Callable[[Any, Any, Any], Any],
     replayed: str,
     *,
+    verdicts: Callable[[Json], Sequence[str]] = lambda result: (
+        "VIOLATED",
+        "SUSPECT",
+        "NOT_REFUTED",
+        "ERROR",
+    ),
     recompute: Callable[[Json], Recomputed] = lambda result: Recomputed(),
     **fields: Any,
 ) -> Kind:
@@ -269,14 +275,16 @@ def function_kind(
         Errors of the user's function become an InvalidArgument that names the file.
     replayed : str
         Note on what a replay runs.
+    verdicts : callable
+        Verdicts that a result may have.
     recompute : callable
-        As in `Kind`, for results whose verdict the kind may have.
+        As in `Kind`, for results with one of these verdicts.
     fields
         Other fields of `Kind`.
     """
 
     def checked(result: Json) -> Recomputed:
-        allowed = ("VIOLATED", "SUSPECT", "INCONCLUSIVE", "NOT_REFUTED", "ERROR")
+        allowed = verdicts(result)
         if result["verdict"] not in allowed:
             raise_damaged(result, "verdict", " or ".join(allowed), result["verdict"])
         return recompute(result)

@@ -247,6 +247,10 @@ class CheckedRelation:
     needs: str = ""
     options: tuple[str, ...] = ()
 
+    def applies(self, given: Mapping[str, Any]) -> bool:
+        """Return whether these arguments of the audit include those of the relation."""
+        return given[self.subject] is not None and (not self.needs or bool(given[self.needs]))
+
 
 RELATIONS = {
     "order_is_ignored": CheckedRelation(
@@ -478,9 +482,7 @@ def audit_metamorphic(
     applied = {
         key: relation
         for key, relation in RELATIONS.items()
-        if given[relation.subject] is not None
-        and (not relation.needs or given[relation.needs])
-        and key in only
+        if key in only and relation.applies(given)
     }
     found: list[MetamorphicResult | AccountantResult] = []
     for key, relation in applied.items():
