@@ -199,7 +199,6 @@ def search(
 
     def test(group: Group, outcomes: Sequence[Any]) -> float:
         """Compare the pairs of a group. Return the largest ratio, infinite for a violation."""
-        tested.inputs += len(outcomes)
         tested.pairs += len(group.pairs)
         highest = 0.0
         for i, j, d_in in group.pairs:
@@ -218,7 +217,9 @@ def search(
         size = 4
         while not tested.spent and (batch := list(islice(groups, size))):
             start = time.monotonic()
-            outcomes = iter(tested.run([each for group in batch for each in group.datasets]))
+            datasets = [each for group in batch for each in group.datasets]
+            outcomes = iter(tested.run(datasets))
+            tested.inputs += len(datasets)
             for group in batch:
                 yield group, test(group, list(islice(outcomes, len(group.datasets))))
             # duration of a batch above which the next one is smaller
