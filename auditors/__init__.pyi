@@ -9,11 +9,11 @@ from .density.search import worst_output as worst_output
 from .functions.bounds.sensitivity import SensitivityResult as SensitivityResult
 from .functions.bounds.sensitivity import audit_sensitivity as audit_sensitivity
 from .functions.bounds.sensitivity import feature_distance as feature_distance
+from .functions.bounds.utility import FailureBound as FailureBound
+from .functions.bounds.utility import MeanBound as MeanBound
+from .functions.bounds.utility import Scaling as Scaling
 from .functions.bounds.utility import UtilityResult as UtilityResult
 from .functions.bounds.utility import audit_utility as audit_utility
-from .functions.bounds.utility_claims import FailureBound as FailureBound
-from .functions.bounds.utility_claims import MeanBound as MeanBound
-from .functions.bounds.utility_claims import Scaling as Scaling
 from .search.catalogue import pairs_for as pairs_for
 from .search.search import search as search
 from .statistics.loss_law import LossLaw as LossLaw

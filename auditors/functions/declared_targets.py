@@ -10,7 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpwitness.auditors.functions.accounting.audit import AccountantResult, audit_accountant
-from dpwitness.auditors.functions.metamorphic.audit import RELATIONS, audit_metamorphic
+from dpwitness.auditors.functions.metamorphic.audit import (
+    RELATIONS,
+    RelationOptions,
+    audit_metamorphic,
+)
 from dpwitness.auditors.functions.stability.audit import audit_stability
 from dpwitness.auditors.functions.stability.result import StabilityResult
 from dpwitness.auditors.witnesses.result import Result
@@ -23,16 +27,8 @@ from dpwitness.mechanisms.wrappers.programs.worker_process import borrowed_worke
 
 # keys that name functions
 _SUBJECTS = tuple(dict.fromkeys(relation.subject for relation in RELATIONS.values()))
-_OPTIONS = (
-    "unordered",
-    "row_wise",
-    "output_metric",
-    "input_metric",
-    "d_in",
-    "epsilon",
-    "delta",
-    "runs",
-    "only",
+_OPTIONS = tuple(
+    key for key in RelationOptions.__annotations__ if key not in ("confidence", "seed", "name")
 )
 
 

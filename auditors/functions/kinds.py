@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.functions.accounting.audit import GAMES, compare_at
+from dpwitness.auditors.functions.accounting.audit import GAMES, AccountantResult, compare_at
 from dpwitness.auditors.functions.accounting.search import question_of, read_point
 from dpwitness.auditors.functions.declared_targets import (
     DeclaredAccountant,
@@ -20,14 +20,20 @@ from dpwitness.auditors.functions.declared_targets import (
     DeclaredTransformation,
     library_notes,
 )
-from dpwitness.auditors.functions.metamorphic.audit import RELATIONS, check_relation
+from dpwitness.auditors.functions.metamorphic.audit import (
+    RELATIONS,
+    MetamorphicResult,
+    check_relation,
+)
 from dpwitness.auditors.functions.stability.audit import map_values
 from dpwitness.auditors.functions.stability.metrics import Incomparable, metric_named
 from dpwitness.auditors.functions.stability.randomized import STATE, LawTest, is_kept, try_pairs
 from dpwitness.auditors.functions.stability.result import (
+    StabilityResult,
     concluded,
     format_number,
     read_number,
+    read_outcome,
     written,
 )
 from dpwitness.auditors.functions.stability.search import (
@@ -42,14 +48,15 @@ from dpwitness.auditors.functions.stability.search import (
 )
 from dpwitness.auditors.witnesses.kinds import (
     Fact,
-    Facts,
-    Kind,
     Measure,
     Recomputed,
+    figures,
+    function_kind,
+    has_finding,
+    is_measured,
+    line,
     pair_facts,
     raise_contradiction,
-    raise_damaged,
-    run_facts,
 )
 from dpwitness.auditors.witnesses.replay import Replay, RunOptions
 from dpwitness.auditors.witnesses.result import named
@@ -75,7 +82,7 @@ from dpwitness.core.values.validation import (
     require_that,
 )
 from dpwitness.core.values.wording import count, dataset, figure
-from dpwitness.mechanisms.wrappers.programs.declared import ABORTS, RAISES, FailedRun, declarations
+from dpwitness.mechanisms.wrappers.programs.declared import ABORTS, RAISES, declarations
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
 _UNPROVED = "no change is needed on this evidence, which does not prove the claim"
@@ -83,40 +90,35 @@ _UNPROVED = "no change is needed on this evidence, which does not prove the clai
 # -- stability
 
 
-def _stability_facts(result: Json) -> Facts:
-    facts = [
-        Fact("metrics", f"{result.get('input_metric', '')} to {result.get('output_metric', '')}"),
-        Fact("audited distances", ", ".join(figure(d) for d in result.get("audited") or [])),
-    ]
-    if result.get("finding"):
-        outputs = result.get("outputs") or []
-        apart = figure(result.get("distance"), 17)
-        facts += [
-            Fact(
-                "the map allows",
-                f"{figure(result.get('bound'), 17)} at d_in = {figure(result.get('d_in'))}",
-            ),
-            Fact(
-                "the outputs are apart by",
-                apart if result.get("measured_exact") else "an error, no number",
-            ),
-            *(Fact(f"output {i}", _describe_output(each)) for i, each in enumerate(outputs)),
-            *pair_facts(result),
-        ]
-    budget = f"{count(result.get('compared'))} pairs of {count(result.get('runs'))} inputs"
-    return [
-        *facts,
-        Fact("largest ratio to the map", figure(result.get("ratio"), 8)),
-        Fact("budget", budget),
-        *run_facts(result),
-    ]
-
-
 def _describe_output(outcome: Json) -> str:
     """Return an output, or the error in its place, in short."""
     if "error" in outcome:
         return f"{outcome['error']}: {str(outcome.get('text', ''))[:300]}"
     return dataset(outcome.get("value", outcome.get("text")))
+
+
+_STABILITY_FACTS = (
+    line("metrics", lambda r: f"{r.get('input_metric', '')} to {r.get('output_metric', '')}"),
+    line("audited distances", lambda r: ", ".join(map(figure, r.get("audited") or []))),
+    line(
+        "the map allows",
+        lambda r: f"{figure(r.get('bound'), 17)} at d_in = {figure(r.get('d_in'))}",
+        has_finding,
+    ),
+    line(
+        "the outputs are apart by",
+        lambda r: (
+            figure(r.get("distance"), 17) if r.get("measured_exact") else "an error, no number"
+        ),
+        has_finding,
+    ),
+    lambda r: [
+        Fact(f"output {i}", _describe_output(each)) for i, each in enumerate(r.get("outputs") or [])
+    ],
+    pair_facts,
+    line("largest ratio to the map", lambda r: figure(r.get("ratio"), 8)),
+    line("budget", lambda r: f"{count(r.get('compared'))} pairs of {count(r.get('runs'))} inputs"),
+)
 
 
 _VERDICTS = {
@@ -129,21 +131,18 @@ _VERDICTS = {
 }
 
 
+def _stability_verdicts(result: Json) -> Sequence[str]:
+    """Return the verdicts that a finding may have."""
+    owner = f"result {result.get('name', '')!r}"
+    return _VERDICTS[require_one_of("finding", str(result.get("finding")), _VERDICTS, owner)]
+
+
 def _recompute_stability(result: Json) -> Recomputed:
-    """Check that distance and verdict follow from the outputs."""
-    finding, verdict = str(result.get("finding")), result["verdict"]
-    require_one_of("finding", finding, _VERDICTS, f"result {result.get('name', '')!r}")
-    if verdict not in _VERDICTS[finding]:
-        raise_damaged(result, "verdict", " or ".join(_VERDICTS[finding]), verdict)
-    outputs = result.get("outputs") or []
+    """Check that finding and distance follow from the outputs."""
+    finding, outputs = result["finding"], result.get("outputs") or []
     if not finding or any("text" in each and "error" not in each for each in outputs):
         return Recomputed()
-    sides = [
-        FailedRun(str(each["error"]), str(each.get("text", "")))
-        if "error" in each
-        else from_jsonable(each.get("value"), "outputs")
-        for each in outputs
-    ]
+    sides = [read_outcome(each) for each in outputs]
     bound, metric = (
         read_number(result.get("bound_exact")),
         metric_named(result.get("output_metric"), "output_metric", "result"),
@@ -164,26 +163,6 @@ def _recompute_stability(result: Json) -> Recomputed:
 # -- accountants
 
 
-def _accountant_facts(result: Json) -> Facts:
-    loosest = result.get("loosest") or {}
-    facts = [Fact("mechanism", str(result.get("mechanism", "")))]
-    if result.get("verdict") != Verdict.ERROR.value:
-        facts += [
-            Fact("parameters", _describe_point(result.get("at")), code=True),
-            Fact(f"{result.get('returns')} of the accountant", figure(result.get("figure"), 17)),
-            Fact("exact figure, a rigorous lower bound", figure(result.get("exact"), 17)),
-        ]
-    if loosest:
-        both = f"{figure(loosest.get('figure'), 8)}, exact {figure(loosest.get('exact'), 8)}"
-        facts.append(Fact("loosest figure", f"{both} at {_describe_point(loosest.get('at'))}"))
-    failed = f", {count(result['failed'])} calls failed" if result.get("failed") else ""
-    return [
-        *facts,
-        Fact("budget", f"{count(result.get('compared'))} figures compared{failed}"),
-        *run_facts(result),
-    ]
-
-
 def _describe_point(at: object) -> str:
     """Return the parameters of a figure as text."""
     return ", ".join(
@@ -191,11 +170,34 @@ def _describe_point(at: object) -> str:
     )
 
 
+_ACCOUNTANT_FACTS = (
+    line("mechanism", lambda r: r.get("mechanism", "")),
+    line("parameters", lambda r: _describe_point(r.get("at")), is_measured, code=True),
+    line(
+        "figure of the accountant",
+        lambda r: f"{r.get('returns')} = {figure(r.get('figure'), 17)}",
+        is_measured,
+    ),
+    line("exact figure, a rigorous lower bound", lambda r: figure(r.get("exact"), 17), is_measured),
+    line(
+        "loosest figure",
+        lambda r: "{}, exact {} at {}".format(
+            *figures(r["loosest"], 8, "figure", "exact"), _describe_point(r["loosest"].get("at"))
+        ),
+        lambda r: r.get("loosest"),
+    ),
+    line(
+        "budget",
+        lambda r: (
+            f"{count(r.get('compared'))} figures compared, {count(r.get('failed'))} calls failed"
+        ),
+    ),
+)
+
+
 def _recompute_accountant(result: Json) -> Recomputed:
     """Check by exact arithmetic whether the figure is too low."""
     verdict = result["verdict"]
-    if verdict not in ("VIOLATED", "SUSPECT", "NOT_REFUTED", "ERROR"):
-        raise_contradiction(result, f"an accountant cannot have the verdict {verdict}")
     if (
         verdict == "ERROR"
         or result.get("mechanism") in GAMES
@@ -216,73 +218,53 @@ def _recompute_accountant(result: Json) -> Recomputed:
 
 # -- metamorphic relations
 
-
-def _metamorphic_facts(result: Json) -> Facts:
-    facts = [Fact("relation", str(result.get("claim", "")))]
-    if result.get("finding"):
-        error = result.get("error")
-        facts += [
-            Fact("finding", str(result["finding"])),
-            *(
-                Fact(f"{side} {i}", dataset(each), code=True)
-                for side, field in (("input", "case"), ("output", "outputs"))
-                for i, each in enumerate(result.get(field) or [])
-            ),
-            Fact(
-                "probability of a false finding",
-                figure(error, 3) if error else "0: an exact comparison",
-            ),
-        ]
-    return [*facts, Fact("budget", f"{count(result.get('tried'))} cases"), *run_facts(result)]
+_METAMORPHIC_FACTS = (
+    line("relation", lambda r: r.get("claim", "")),
+    line("finding", lambda r: r["finding"], has_finding),
+    lambda r: [
+        Fact(f"{side} {i}", dataset(each), code=True)
+        for side, field in (("input", "case"), ("output", "outputs"))
+        for i, each in enumerate(r.get(field) or [])
+    ],
+    line(
+        "probability of a false finding",
+        lambda r: figure(r["error"], 3) if r.get("error") else "0: an exact comparison",
+        has_finding,
+    ),
+    line("budget", lambda r: f"{count(r.get('tried'))} cases"),
+)
 
 
 # -- replay
 
 
-def _replay_figure(
-    case: Replay, mechanism: Any, options: RunOptions
-) -> tuple[Any, str, tuple[str, ...]]:
+def _rerun_figure(case: Replay, mechanism: Any, options: RunOptions) -> AccountantResult:
     """Call the accountant of a witness at the recorded parameters again, and compare the figure
     with the exact one again.
     """
     raw, name = case.raw, case.mechanism_name(mechanism)
-    with case.naming():
-        result = compare_at(
-            DeclaredAccountant.of(mechanism)
-            if isinstance(mechanism, Target)
-            else require_callable("target", mechanism, "replay"),
-            raw["mechanism"],
-            raw["returns"],
-            raw["parameters"],
-            raw["at"],
-            raw["seed"],
-            name,
-        )
-    return result, "replay of an accountant witness: the figure was computed again", ()
+    if isinstance(mechanism, Target):
+        function: Any = DeclaredAccountant.of(mechanism)
+    else:
+        function = require_callable("target", mechanism, "replay")
+    question = raw["mechanism"], raw["returns"], raw["parameters"]
+    return compare_at(function, *question, raw["at"], raw["seed"], name)
 
 
-def _replay_relation(
-    case: Replay, mechanism: Any, options: RunOptions
-) -> tuple[Any, str, tuple[str, ...]]:
+def _rerun_relation(case: Replay, mechanism: Any, options: RunOptions) -> MetamorphicResult:
     """Run the relation of a witness again, on the recorded case."""
-    raw, name = case.raw, case.mechanism_name(mechanism)
-    relation, resolve = raw["relation"], case.trust.resolve_class
-    with case.naming():
-        require_one_of("relation", relation, RELATIONS, "replay")
-        inputs = tuple(
-            from_jsonable(item, f"case[{i}]", resolve) for i, item in enumerate(raw["case"])
-        )
-        chosen = {"seed": options.seed, "output_metric": raw.get("output_metric")}
-        subject = _declared_subject(mechanism, relation)
-        try:
-            result = check_relation(relation, subject, [inputs], chosen, name)
-        except InvalidArgument:
-            raise
-        except Exception as error:  # the user's function may raise anything on the file's data
-            raise InvalidArgument(
-                f"replay: {name} could not be run: {type(error).__name__}: {str(error)[:300]}"
-            ) from error
-    return result, "replay of a metamorphic witness: the recorded case was run again", ()
+    raw, relation = case.raw, case.raw["relation"]
+    require_one_of("relation", relation, RELATIONS, "replay")
+    inputs = tuple(
+        from_jsonable(item, f"case[{i}]", case.trust.resolve_class)
+        for i, item in enumerate(raw["case"])
+    )
+    chosen = {
+        "seed": options.seed,
+        "output_metric": raw.get("output_metric"),
+        "name": case.mechanism_name(mechanism),
+    }
+    return check_relation(relation, _declared_subject(mechanism, relation), [inputs], chosen)
 
 
 def _declared_subject(mechanism: Any, relation: str) -> Any:
@@ -305,69 +287,66 @@ def _declared_subject(mechanism: Any, relation: str) -> Any:
     return found.subject(key)
 
 
-def _replay_pair(
-    case: Replay, mechanism: Any, options: RunOptions
-) -> tuple[Any, str, tuple[str, ...]]:
+def _rerun_pair(case: Replay, mechanism: Any, options: RunOptions) -> StabilityResult:
     """Run the inputs of a stability witness again. Raise InvalidArgument if they are not in the
     space at the recorded distance.
     """
     raw, name, begin = case.raw, case.mechanism_name(mechanism), time.monotonic()
-    with case.naming():
-        if isinstance(mechanism, Target):
-            transformation, name = DeclaredTransformation.of(mechanism), mechanism.name
-        else:
-            transformation = require_callable("target", mechanism, "replay")
-        first, second = (
-            from_jsonable(each, f"inputs[{i}]", case.trust.resolve_class)
-            for i, each in enumerate(raw["inputs"])
-        )
-        d_in = read_number(raw["d_in"])
-        _require_neighbors(raw, first, second, d_in)
-        stability_map, notes = _recorded_map(raw, transformation, case.trust)
-        bounds, skipped = map_values(stability_map, [d_in])
-        tested = Comparisons(
-            transformation, metric_named(raw["output_metric"], "output_metric", "replay"), bounds
-        )
-        law = None
-        if raw["finding"] == LAW:
-            seen, law, problem = try_pairs(tested, [(first, second, d_in)], np.random.default_rng())
-        else:
-            runs = [tested.shown(first, second, d_in) for _ in range(2)]
-            seen, again = (run if run.excess.kind in SEVERITY else None for run in runs)
-            tested.inputs, problem = 2, ""
-            if runs[0].excess.kind == INCOMPARABLE:
-                tested.count(runs[0].excess)
-            if (seen and seen.excess) != (again and again.excess):
-                problem = (
-                    "two runs on one input have different outcomes: the transformation must be "
-                    "deterministic"
-                )
-            elif seen is not None and is_kept(seen, tested):
-                problem = STATE
-        tested.pairs = 1
-        result = concluded(
-            seen,
-            problem,
-            tested,
-            raw["verdict"] != "INCONCLUSIVE",
-            time.monotonic() - begin,
-            {
-                "name": name,
-                "skipped": skipped,
-                **{key: raw[key] for key in ("input_metric", "output_metric", "space", "seed")},
-                "audited": (d_in,),
-                "target": named(mechanism),
-                "subject": mechanism,
-                "stability_map": stability_map,
-                "randomized": raw["finding"] == LAW,
-                "law": law,
-            },
-            notes,
-        )
-        # a replay does not confirm that the library claims the map
-        if raw["verdict"] == "SUSPECT" and result.verdict is Verdict.VIOLATED:
-            result = replace(result, verdict=Verdict.SUSPECT)
-    return result, "replay of a stability witness: both inputs were run again", ()
+    if isinstance(mechanism, Target):
+        transformation, name = DeclaredTransformation.of(mechanism), mechanism.name
+    else:
+        transformation = require_callable("target", mechanism, "replay")
+    first, second = (
+        from_jsonable(each, f"inputs[{i}]", case.trust.resolve_class)
+        for i, each in enumerate(raw["inputs"])
+    )
+    d_in = read_number(raw["d_in"])
+    _require_neighbors(raw, first, second, d_in)
+    stability_map, notes = _recorded_map(raw, transformation, case.trust)
+    bounds, skipped = map_values(stability_map, [d_in])
+    tested = Comparisons(
+        transformation, metric_named(raw["output_metric"], "output_metric", "replay"), bounds
+    )
+    law = None
+    if raw["finding"] == LAW:
+        seen, law, problem = try_pairs(tested, [(first, second, d_in)], np.random.default_rng())
+    else:
+        runs = [tested.shown(first, second, d_in) for _ in range(2)]
+        seen, again = (run if run.excess.kind in SEVERITY else None for run in runs)
+        tested.inputs, problem = 2, ""
+        if runs[0].excess.kind == INCOMPARABLE:
+            tested.count(runs[0].excess)
+        if (seen and seen.excess) != (again and again.excess):
+            problem = (
+                "two runs on one input have different outcomes: the transformation must be "
+                "deterministic"
+            )
+        elif seen is not None and is_kept(seen, tested):
+            problem = STATE
+    tested.pairs = 1
+    result = concluded(
+        seen,
+        problem,
+        tested,
+        raw["verdict"] != "INCONCLUSIVE",
+        time.monotonic() - begin,
+        {
+            "name": name,
+            "skipped": skipped,
+            **{key: raw[key] for key in ("input_metric", "output_metric", "space", "seed")},
+            "audited": (d_in,),
+            "target": named(mechanism),
+            "subject": mechanism,
+            "stability_map": stability_map,
+            "randomized": raw["finding"] == LAW,
+            "law": law,
+        },
+        notes,
+    )
+    # a replay does not confirm that the library claims the map
+    if raw["verdict"] == "SUSPECT" and result.verdict is Verdict.VIOLATED:
+        result = replace(result, verdict=Verdict.SUSPECT)
+    return result
 
 
 def _require_neighbors(raw: Json, first: Any, second: Any, d_in: Any) -> None:
@@ -408,9 +387,11 @@ def _recorded_map(
 
 _FUNCTION_KIND: dict[str, Any] = {"draws": False, "again": "on the same inputs"}
 
-STABILITY = Kind(
-    name="stability",
-    facts=_stability_facts,
+STABILITY = function_kind(
+    "stability",
+    _STABILITY_FACTS,
+    _rerun_pair,
+    "replay of a stability witness: both inputs were run again",
     advice={
         Verdict.VIOLATED.value: (
             "noise scaled to this map is too small: raise the map at least by the ratio below, or "
@@ -427,6 +408,7 @@ STABILITY = Kind(
     topic="sensitivity",
     rule="STABILITY",
     measure=Measure("ratio", "ratio", "ratio", "ratio", "{ratio} of the map"),
+    verdicts=_stability_verdicts,
     recompute=_recompute_stability,
     witness=(
         {},
@@ -443,12 +425,13 @@ STABILITY = Kind(
             "verdict": one_of("VIOLATED", "SUSPECT", "INCONCLUSIVE"),
         },
     ),
-    replay=_replay_pair,
     **_FUNCTION_KIND,
 )
-ACCOUNTANT = Kind(
-    name="accountant",
-    facts=_accountant_facts,
+ACCOUNTANT = function_kind(
+    "accountant",
+    _ACCOUNTANT_FACTS,
+    _rerun_figure,
+    "replay of an accountant witness: the figure was computed again",
     advice={
         Verdict.VIOLATED.value: (
             "noise calibrated with this figure is too small: repair the accountant, and compute "
@@ -472,12 +455,13 @@ ACCOUNTANT = Kind(
             "exact": EXTENDED,
         },
     ),
-    replay=_replay_figure,
     **_FUNCTION_KIND,
 )
-METAMORPHIC = Kind(
-    name="metamorphic",
-    facts=_metamorphic_facts,
+METAMORPHIC = function_kind(
+    "metamorphic",
+    _METAMORPHIC_FACTS,
+    _rerun_relation,
+    "replay of a metamorphic witness: the recorded case was run again",
     advice={
         Verdict.VIOLATED.value: "repair the function, or do not claim this relation.",
         Verdict.NOT_REFUTED.value: f"{_UNPROVED}.",
@@ -497,6 +481,5 @@ METAMORPHIC = Kind(
             "error": number(lambda v: 0 <= v < 1, "a number in [0, 1)"),
         },
     ),
-    replay=_replay_relation,
     **_FUNCTION_KIND,
 )

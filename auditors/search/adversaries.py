@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -27,6 +26,7 @@ from numpy.random import Generator
 from dpwitness.auditors.events.learning import expected_certificate
 from dpwitness.auditors.events.outputs import WrongShape, encode
 from dpwitness.auditors.search.catalogue import audited_pairs, require_settings
+from dpwitness.auditors.search.maximize import Budget, Scored, maximize
 from dpwitness.auditors.workers.rounds import stream
 from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair
@@ -49,6 +49,7 @@ _FINALISTS, _PARENTS, _MAX_PAIRS = 5, 4, 6
 _SINGLE_QUERIES = 24  # queries of a list that are first each tried alone
 EVALUATIONS = 300  # default number of evaluations
 _STREAM_KEY = 0xAD  # first word of the keys of random streams; no audit uses this key
+_Candidate = tuple[Adversary, int]  # with the index of its pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,6 @@ def find_adversary(
     pairs = audited_pairs(mechanism, pair)
     searched = pairs if pair is not None else pairs[:_MAX_PAIRS]
     search = _Search(mechanism, claim, searched, queries, rounds, seed)
-    deadline = time.monotonic() + seconds
     rng = stream(seed, _STREAM_KEY)
     drawn = Adversary([[search.draw(rng) for _ in range(rounds)]], rounds)
     # transcripts of random queries, from which the kinds of answers are collected
@@ -154,38 +154,21 @@ def find_adversary(
     # The empty kind comes first: an adversary whose usual answer is empty never moves to its
     # next stage.
     search = replace(search, kinds=("", *(kind for kind, _ in counts.most_common(4))))
-    best: list[_ScoredAdversary] = []
-    candidates, tried = search.candidates(best, rng), 0
-    while tried == 0 or (tried < evaluations and time.monotonic() <= deadline):
-        (adversary, place), tried = next(candidates), tried + 1
-        # All adversaries get the same randomness, so that scores differ by the adversary alone.
-        best.append(
-            _ScoredAdversary(
-                adversary, place, search.expected(adversary, place, 1000, search.summaries)
-            )
-        )
-        best.sort(key=lambda scored: -scored.value)
-        del best[4 * _FINALISTS :]
-    finalists = [
-        _ScoredAdversary(adversary, place, search.expected(adversary, place, 3000, list))
-        for adversary, place, _ in best[:_FINALISTS]
-    ]
-    winner = max(finalists, key=lambda scored: scored.value)
+    tried = 0
+
+    def score(candidates: Iterator[_Candidate]) -> Iterator[tuple[_Candidate, float]]:
+        """Score all adversaries with the same randomness: scores differ by the adversary alone."""
+        nonlocal tried
+        for candidate in candidates:
+            tried += 1
+            yield candidate, search.expected(*candidate, 1000, search.summaries)
+
+    best = maximize(score, search.candidates, Budget(seconds, evaluations), rng, keep=_FINALISTS)
+    finalists = [Scored(each, search.expected(*each, 3000, list)) for each, _ in best]
+    (adversary, place), expected = max(finalists, key=lambda scored: scored.value)
     return FoundAdversary(
-        against(mechanism, winner.adversary),
-        winner.adversary,
-        searched[winner.pair],
-        winner.value,
-        tried,
+        against(mechanism, adversary), adversary, searched[place], expected, tried
     )
-
-
-class _ScoredAdversary(NamedTuple):
-    """Adversary with the index of its pair and its score."""
-
-    adversary: Adversary
-    pair: int
-    value: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +184,8 @@ class _Search:
     kinds: tuple[str, ...] = ("",)
 
     def candidates(
-        self, best: list[_ScoredAdversary], rng: Generator
-    ) -> Iterator[tuple[Adversary, int]]:
+        self, best: Sequence[Scored[_Candidate]], rng: Generator
+    ) -> Iterator[_Candidate]:
         """Yield adversaries to score, each with the index of its pair, without end.
 
         First come single queries of a list, then the full list in order, then random strategies.
@@ -220,9 +203,10 @@ class _Search:
             if rng.random() < (0.5 if number < _SINGLE_QUERIES else 0.1):
                 yield self.random_adversary(rng), int(rng.integers(count))
                 continue
-            parent = best[int(rng.integers(min(_PARENTS, len(best))))]
-            pair = int(rng.integers(count)) if count > 1 and rng.random() < 0.15 else parent.pair
-            yield self.changed(parent.adversary, rng), pair
+            parent, pair = best[int(rng.integers(min(_PARENTS, len(best))))].candidate
+            if count > 1 and rng.random() < 0.15:
+                pair = int(rng.integers(count))
+            yield self.changed(parent, rng), pair
 
     @property
     def listed(self) -> list[Any]:

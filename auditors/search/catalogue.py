@@ -1,5 +1,4 @@
-"""Neighboring pairs worth trying, from a domain declaration alone; and the shrinking of what a
-search has found.
+"""Neighboring pairs worth trying, from a domain declaration alone.
 
 The pairs are the domain's own shapes (`Domain.catalogue`) mixed with random pairs. The random
 pairs are always the same, because their generator is seeded with `RANDOM_PAIRS_SEED`.
@@ -8,9 +7,9 @@ pairs are always the same, because their generator is seeded with `RANDOM_PAIRS_
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,6 @@ from dpwitness.core.values.validation import (
 )
 
 RANDOM_PAIRS_SEED = 11
-T = TypeVar("T")
 
 
 def pairs_for(domain: Domain) -> list[Pair]:
@@ -128,44 +126,3 @@ def audited_pairs(
 def unverified_notes(pairs: Sequence[Pair]) -> list[str]:
     """Return a note for each pair of datasets that were not verified to be neighbors."""
     return list(dict.fromkeys(pair.unchecked for pair in pairs if pair.unchecked))
-
-
-def shrunk(
-    found: T,
-    simpler: Callable[[T], Iterator[T]],
-    keeps: Callable[[T], bool],
-    over: Callable[[], bool],
-) -> T:
-    """Return the simplest item that is reached from `found` by steps that keep what was found.
-
-    Parameters
-    ----------
-    found : object
-        Where to begin.
-    simpler : callable
-        Returns simpler items than the given one, the boldest simplification first.
-    keeps : callable
-        Whether an item still shows what was found.
-    over : callable
-        Whether the budget is spent.
-
-    Returns
-    -------
-    object
-        `found` itself, or a simpler item.
-
-    Examples
-    --------
-    >>> shrunk(40, lambda n: iter([n // 2, n - 1]), lambda n: n >= 7, lambda: False)
-    7
-    """
-    while not over():
-        for candidate in simpler(found):
-            if over():
-                return found
-            if keeps(candidate):
-                found = candidate
-                break
-        else:
-            return found
-    return found

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.auditors.events.outputs import Outputs
-from dpwitness.auditors.search.catalogue import shrunk
+from dpwitness.auditors.search.maximize import shrunk
 from dpwitness.auditors.workers.fresh_processes import is_own
 from dpwitness.auditors.workers.rounds import Stage, current_lock, run_side, stream, task_lock
 from dpwitness.core.datasets.pairs import Pair

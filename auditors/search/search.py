@@ -23,8 +23,9 @@ import numpy as np
 from dpwitness.auditors.density.search import PairLoss, sampled, support_rows, worst_output
 from dpwitness.auditors.events.learning import expected_certificate
 from dpwitness.auditors.events.outputs import WrongShape
-from dpwitness.auditors.search.catalogue import pairs_for, require_domain, require_settings, shrunk
+from dpwitness.auditors.search.catalogue import pairs_for, require_domain, require_settings
 from dpwitness.auditors.search.coupled import Draft, Drafts
+from dpwitness.auditors.search.maximize import shrunk
 from dpwitness.auditors.statistics.mean_limits import bracket
 from dpwitness.auditors.workers.rounds import run_side, stream
 from dpwitness.core.claims import Claim, promised

@@ -219,6 +219,89 @@ class Kind:
     least_confidence: float = 0.99
 
 
+Row = Callable[[Json], Facts]  # facts of a card, of which cards leave out those without text
+
+
+def line(
+    label: str,
+    text: Callable[[Json], Any],
+    when: Callable[[Json], Any] = lambda result: True,
+    code: bool = False,
+) -> Row:
+    """Return a row of a card with one fact, for the results in which it is known."""
+    return lambda result: [Fact(label, str(text(result)), code)] if when(result) else []
+
+
+def is_measured(result: Json) -> bool:
+    """Return whether a result has measured numbers."""
+    return result.get("verdict") != Verdict.ERROR.value
+
+
+def has_finding(result: Json) -> bool:
+    """Return whether a result shows what broke."""
+    return bool(result.get("finding"))
+
+
+def figures(result: Json, digits: int, *keys: str) -> list[str]:
+    """Return fields of a result as numbers with this number of significant digits."""
+    return [figure(result.get(key), digits) for key in keys]
+
+
+def function_kind(
+    name: str,
+    rows: Sequence[Row],
+    rerun: Callable[[Any, Any, Any], Any],
+    replayed: str,
+    *,
+    verdicts: Callable[[Json], Sequence[str]] = lambda result: (
+        "VIOLATED",
+        "SUSPECT",
+        "NOT_REFUTED",
+        "ERROR",
+    ),
+    recompute: Callable[[Json], Recomputed] = lambda result: Recomputed(),
+    **fields: Any,
+) -> Kind:
+    """Return the kind of an audit of a function, whose replay runs the function again.
+
+    Parameters
+    ----------
+    name : str
+        The field ``kind`` of results and of witnesses.
+    rows : sequence of callables
+        Facts of the card, before those of the run.
+    rerun : callable
+        ``rerun(case, function, options)`` returns the result of a witness that is run again.
+        Errors of the user's function become an InvalidArgument that names the file.
+    replayed : str
+        Note on what a replay runs.
+    verdicts : callable
+        Verdicts that a result may have.
+    recompute : callable
+        As in `Kind`, for results with one of these verdicts.
+    fields
+        Other fields of `Kind`.
+    """
+
+    def checked(result: Json) -> Recomputed:
+        allowed = verdicts(result)
+        if result["verdict"] not in allowed:
+            raise_damaged(result, "verdict", " or ".join(allowed), result["verdict"])
+        return recompute(result)
+
+    return Kind(
+        name=name,
+        facts=lambda result: [fact for row in (*rows, run_facts) for fact in row(result)],
+        recompute=checked,
+        replay=lambda case, function, options: (
+            case.run_again(function, lambda: rerun(case, function, options)),
+            replayed,
+            (),
+        ),
+        **fields,
+    )
+
+
 # name -> module and constant of the kind
 _MODULES = {
     "claim": "proofs_checks.engine.finding:KIND",

@@ -259,16 +259,12 @@ class Replay:
             refuse(what, "name a function", target["target"])
         return found
 
-    def measure(self, function: Any, measured: Callable[[], _T]) -> _T:
-        """Return what `measured` returns. Errors of the user's function on the data of the witness
-        become an InvalidArgument.
+    def run_again(self, function: Any, rerun: Callable[[], _T]) -> _T:
+        """Return what `rerun` returns. Errors of the user's function on the data of the witness
+        become an InvalidArgument, which names the file.
         """
-        if not callable(function):
-            raise InvalidArgument(
-                f"replay: target must be a function, got {type(function).__name__}"
-            )
-        with _reporting(f"{self.mechanism_name(function)} could not be evaluated"):
-            return measured()
+        with self.naming(), _reporting(f"{self.mechanism_name(function)} could not be run"):
+            return rerun()
 
     def claim_notes(self, pair: Pair, claim: Claim, mechanism: Any) -> tuple[str, ...]:
         """Return a note if the claim of the witness differs from the mechanism's own.

@@ -19,7 +19,7 @@ import math
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -42,6 +42,7 @@ from dpwitness.auditors.functions.accounting.search import (
     search,
 )
 from dpwitness.auditors.search.catalogue import require_settings
+from dpwitness.auditors.search.maximize import Scored
 from dpwitness.auditors.witnesses.result import FunctionResult, named
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.balls.ball import PRECISION, Ball, down
@@ -81,20 +82,21 @@ class Game(Question):
         ValueError if no figure can be computed from the answers.
         """
 
-    def compared(self, found: SearchState, batch: Sequence[Point], end: float) -> SearchState:
-        """Return the state of a search after the comparison at one point."""
-        (at,) = batch
+    def compared(self, points: Iterator[Point]) -> Iterator[FigureComparison]:
+        """Yield the comparison at each point."""
+        return map(self.comparison, points)
+
+    def comparison(self, at: Point) -> FigureComparison:
+        """Return the comparison at one point."""
         try:
             exact, problems = self.exact(at)
         except Unavailable:
-            return replace(found, unavailable=found.unavailable + 1)
+            return FigureComparison(at)
         except ValueError as error:
-            return found.with_failures([str(error)])
-        new = FigureComparison(at, at[self.claimed], exact)
+            return FigureComparison(at, failures=(str(error),))
+        new = FigureComparison(at, at[self.claimed], exact, failures=tuple(problems))
         violated = exact > new.figure * (1 + 1e-9) + 1e-15
-        return found.with_failures(problems).with_comparison(
-            new, score=new.ratio, violated=violated
-        )
+        return replace(new, score=new.ratio, violated=violated)
 
 
 class CanaryGame(Game):
@@ -105,7 +107,7 @@ class CanaryGame(Game):
     needed = ("in_scores", "out_scores")
     claimed = "significance"
 
-    def points(self, rng: np.random.Generator) -> Iterator[Point]:
+    def points(self, best: Sequence[Scored[Point]], rng: np.random.Generator) -> Iterator[Point]:
         """Yield the laws of the scores to try, with few canaries first."""
         for canaries, significance, delta, mu, threshold in itertools.product(
             (5, 10), (0.05, 0.01), (1e-5, 1e-3), (1e-6, 0.5, 2.0), (0.0, 1.5, -1.5)
@@ -171,7 +173,7 @@ class FilterGame(Game):
     arguments = needed = ("epsilons", "deltas", "epsilon", "delta")
     claimed = "delta"
 
-    def points(self, rng: np.random.Generator) -> Iterator[Point]:
+    def points(self, best: Sequence[Scored[Point]], rng: np.random.Generator) -> Iterator[Point]:
         """Yield budgets and pairs of sequences to try: equal sequences, then sequences that differ
         after the first output.
         """
@@ -472,7 +474,7 @@ def compare_at(
     begin, at = time.perf_counter(), read_point(recorded)
     question, names = _asked(function, mechanism, returns, parameters)
     question.require_point(at)
-    found = question.compared(SearchState(), [at], math.inf)
+    found = SearchState().including(question.comparison(at))
     return _result(function, mechanism, returns, names, found, seed, name, begin)
 
 
@@ -510,7 +512,9 @@ def _result(
         at=point.at,
         figure=point.figure,
         exact=point.exact,
-        loosest=asdict(found.highest) if found.highest else None,
+        loosest={key: getattr(found.highest, key) for key in ("at", "figure", "exact")}
+        if found.highest
+        else None,
         compared=found.compared,
         failed=found.failed,
         seed=seed,

@@ -29,7 +29,7 @@ from dpwitness.auditors.functions.accounting.mechanisms import (
     is_below,
 )
 from dpwitness.auditors.functions.accounting.profiles import Unavailable
-from dpwitness.auditors.search.catalogue import shrunk
+from dpwitness.auditors.search.maximize import Budget, Scored, maximize, shrunk
 from dpwitness.auditors.workers.loading import constants_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
@@ -78,12 +78,18 @@ class FigureComparison:
     """Figure of the accountant at one point, and the exact figure, which is a rigorous lower bound.
 
     The exact epsilon is 0 if it is not positive. With a negative figure, it is the exact one,
-    negative too.
+    negative too. Without a comparison, `exact` is NaN, and `failures` has the problems of failed
+    calls, or the exact figure is unavailable.
     """
 
     at: Point
-    figure: float
-    exact: float
+    figure: float = math.nan
+    exact: float = math.nan
+    score: float = math.inf  # small for a figure that is low in comparison with the exact one
+    violated: bool = False
+    loose: bool = False
+    deficit: float = 0.0  # of a figure that is too low by rounding
+    failures: tuple[str, ...] = ()
 
     @property
     def ratio(self) -> float:
@@ -108,7 +114,6 @@ class SearchState:
     lowest: FigureComparison | None = None
     highest: FigureComparison | None = None
     violation: FigureComparison | None = None
-    score: float = math.inf  # of the lowest comparison
     compared: int = 0
     rounding: int = 0
     deficit: float = 0.0
@@ -117,34 +122,25 @@ class SearchState:
     unavailable: int = 0
     failed: int = 0
 
-    def with_failures(self, problems: Sequence[str]) -> SearchState:
-        """Return the state after further failed calls."""
-        kept = tuple(dict.fromkeys((*self.failures, *problems)))[:3]
-        return replace(self, failed=self.failed + len(problems), failures=kept)
-
-    def with_comparison(
-        self,
-        new: FigureComparison,
-        *,
-        score: float,
-        violated: bool,
-        loose: bool = False,
-        deficit: float = 0.0,
-    ) -> SearchState:
-        """Return the state after a comparison; `deficit` is that of a figure too low by
-        rounding.
-        """
-        lower = self.lowest is None or score < self.score
-        higher = loose and (self.highest is None or new.ratio > self.highest.ratio)
-        return replace(
+    def including(self, new: FigureComparison) -> SearchState:
+        """Return the state after a comparison, or after a point without one."""
+        failed = replace(
             self,
+            failed=self.failed + len(new.failures),
+            failures=tuple(dict.fromkeys((*self.failures, *new.failures)))[:3],
+        )
+        if math.isnan(new.exact):
+            return replace(failed, unavailable=self.unavailable + (not new.failures))
+        lower = self.lowest is None or new.score < self.lowest.score
+        higher = new.loose and (self.highest is None or new.ratio > self.highest.ratio)
+        return replace(
+            failed,
             lowest=new if lower else self.lowest,
-            score=min(score, self.score),
             highest=new if higher else self.highest,
-            violation=new if violated and self.violation is None else self.violation,
-            rounding=self.rounding + (deficit > 0),
-            deficit=max(deficit, self.deficit),
-            negative=self.negative + (new.exact < 0 and not violated),
+            violation=new if new.violated and self.violation is None else self.violation,
+            rounding=self.rounding + (new.deficit > 0),
+            deficit=max(new.deficit, self.deficit),
+            negative=self.negative + (new.exact < 0 and not new.violated),
             compared=self.compared + 1,
         )
 
@@ -153,21 +149,20 @@ class Question(ABC):
     """What a search asks of an accountant: points to try, and the comparison of its figures."""
 
     __slots__ = ()
-    # parameters near whose values the search may move a point; none of a game
+    # parameters whose values may be made simpler; none of a game
     parameters: tuple[Parameter, ...]
 
-    @property
-    def batch(self) -> int:
-        """Number of points of one call."""
-        return 1
+    @abstractmethod
+    def points(self, best: Sequence[Scored[Point]], rng: np.random.Generator) -> Iterator[Point]:
+        """Yield points to try, given the best so far: the space of `maximize`."""
 
     @abstractmethod
-    def points(self, rng: np.random.Generator) -> Iterator[Point]:
-        """Yield points to try."""
+    def compared(self, points: Iterator[Point]) -> Iterator[FigureComparison]:
+        """Yield comparisons at points, for which the accountant is called in batches."""
 
-    @abstractmethod
-    def compared(self, found: SearchState, batch: Sequence[Point], end: float) -> SearchState:
-        """Return the state after the comparisons at some points, until a time."""
+    def comparison(self, at: Point) -> FigureComparison:
+        """Return the comparison at one point."""
+        return next(iter(self.compared(iter([at]))))
 
     @abstractmethod
     def require_point(self, at: Point) -> None:
@@ -188,16 +183,13 @@ class FigureQuestion(Question):
     fixed: Point
     call: Call
 
-    @property
-    def batch(self) -> int:
-        """Number of points of one call: figures that take libraries little time are more, of which
-        the suspect ones are compared.
-        """
-        return _BATCH * (4 if self.returns in ("rdp", "zcdp") else 1)
-
-    def points(self, rng: np.random.Generator) -> Iterator[Point]:
-        """Yield extreme values, then random ones."""
-        return points(self.parameters, rng)
+    def points(self, best: Sequence[Scored[Point]], rng: np.random.Generator) -> Iterator[Point]:
+        """Yield extreme values, then random ones; half of the later points are near the best."""
+        for number, at in enumerate(points(self.parameters, rng)):
+            # points near the lowest figure are no better than others if that is exact up to 1e-4
+            inexact = best and 1e-4 < abs(best[0].value + 1) < math.inf
+            near = number >= 64 and number % 2 == 0 and inexact
+            yield _near(best[0].candidate, self.parameters, rng) if near else at
 
     def require_point(self, at: Point) -> None:
         """Raise InvalidArgument unless all parameters are near their ranges."""
@@ -222,22 +214,23 @@ class FigureQuestion(Question):
             self.complete(at),
         )
 
-    def compared(self, found: SearchState, batch: Sequence[Point], end: float) -> SearchState:
-        """Return the state after the answers of the accountant at some points."""
-        answers = list(zip(batch, self.call(batch), strict=True))
-        # a stable sort: figures that no mechanism can have first; the total is the usual number
-        answers.sort(key=lambda pair: not number_of(pair[1])[0] <= 0)
-        for at, answer in answers[:_BATCH]:
-            found = self._compared(found, at, answer)
-            if time.monotonic() > end:
-                break
-        return found
+    def compared(self, points: Iterator[Point]) -> Iterator[FigureComparison]:
+        """Yield comparisons. Of figures that take libraries little time, more are computed, and the
+        suspect ones are compared.
+        """
+        size = _BATCH * (4 if self.returns in ("rdp", "zcdp") else 1)
+        while batch := list(itertools.islice(points, size)):
+            answers = list(zip(batch, self.call(batch), strict=True))
+            # a stable sort: figures that no mechanism can have first; the total is the usual number
+            answers.sort(key=lambda pair: not number_of(pair[1])[0] <= 0)
+            for at, answer in answers[:_BATCH]:
+                yield self._comparison(at, answer)
 
-    def _compared(self, found: SearchState, at: Point, answer: Any) -> SearchState:
-        """Return the state after one answer: a number, or an exception."""
+    def _comparison(self, at: Point, answer: Any) -> FigureComparison:
+        """Return the comparison of one answer: a number, or an exception."""
         figure, failure = number_of(answer)
         if failure:
-            return found.with_failures([failure])
+            return FigureComparison(at, failures=(failure,))
         whole = self.complete(at)
         # accuracy of an exact figure that takes long to compute
         accuracy = 1e-3 if self.returns == "noise" and whole.get("steps", 1) > 1 else 1e-12
@@ -246,16 +239,16 @@ class FigureQuestion(Question):
             deficit = max(0.0, exact - figure)
             violated = deficit > 0 and self.violated(figure, at)
         except (Unavailable, ValueError, OverflowError):
-            return replace(found, unavailable=found.unavailable + 1)
+            return FigureComparison(at)
         if not violated and deficit > 2 * allowed_error(self.returns, figure):
-            return replace(found, unavailable=found.unavailable + 1)  # enclosures do not decide
+            return FigureComparison(at)  # enclosures do not decide
         rounding = FIGURES[self.returns].rounding
         new = FigureComparison(at, figure, exact)
         score = (figure + rounding) / (exact + rounding) if figure >= 0 else new.ratio
         # a figure is loose only if its excess is a multiple of rounding in double precision
         loose = figure - exact > 1000 * rounding and exact > 0 and new.ratio < math.inf
         rounded = deficit > RELATIVE * abs(exact) and not violated
-        return found.with_comparison(
+        return replace(
             new,
             score=score if math.isfinite(exact) else 1.0,
             violated=violated,
@@ -268,20 +261,15 @@ def search(question: Question, *, seconds: float, evaluations: int, seed: int) -
     """Compare the accountant with the exact figure at extreme, random and promising points, until
     the budget is spent; and simplify the point of a violation.
     """
-    rng, end, found = np.random.default_rng(seed), time.monotonic() + seconds, SearchState()
-    tried, count = question.points(rng), 0
-    while (
-        count < evaluations and found.violation is None and (count == 0 or time.monotonic() < end)
-    ):
-        batch = list(itertools.islice(tried, min(question.batch, evaluations - count)))
-        # points near the lowest figure are no better than others if that is exact up to 1e-4
-        inexact = question.parameters and abs(found.score - 1) > 1e-4
-        if found.lowest is not None and count >= 64 and inexact:
-            batch[::2] = [_near(found.lowest.at, question.parameters, rng) for _ in batch[::2]]
-        if not batch:
-            break
-        found = question.compared(found, batch, end)
-        count += len(batch)
+    found = SearchState()
+
+    def score(points: Iterator[Point]) -> Iterator[tuple[Point, float]]:
+        nonlocal found
+        for new in question.compared(points):
+            found = found.including(new)
+            yield new.at, math.inf if new.violated else -new.score
+
+    maximize(score, question.points, Budget(seconds, evaluations), seed, keep=1)
     return _narrowed(found, question, seconds / 2)
 
 
@@ -303,10 +291,8 @@ def _narrowed(found: SearchState, question: Question, seconds: float) -> SearchS
             for parameter in question.parameters
             for value in _simpler(parameter, at[parameter.name])
         )
-        for point in chain(shorter_lists, simpler_values):
-            again = question.compared(SearchState(), [point], math.inf).violation
-            if again is not None:
-                yield again
+        again = map(question.comparison, chain(shorter_lists, simpler_values))
+        return (comparison for comparison in again if comparison.violated)
 
     violation = shrunk(
         found.violation,

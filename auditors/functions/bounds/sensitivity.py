@@ -22,15 +22,15 @@ from dpwitness.auditors.search.catalogue import require_domain, require_settings
 from dpwitness.auditors.search.search import explore
 from dpwitness.auditors.witnesses.kinds import (
     BOUND_TOLERANCE,
-    Fact,
-    Facts,
-    Kind,
     Measure,
     Recomputed,
+    figures,
+    function_kind,
+    is_measured,
+    line,
     pair_facts,
     raise_contradiction,
     require_verdict,
-    run_facts,
 )
 from dpwitness.auditors.witnesses.replay import Replay, RunOptions
 from dpwitness.auditors.witnesses.result import FunctionResult, named, numbers_of
@@ -494,25 +494,25 @@ def _precision(value: Any) -> tuple[Any, float, str]:
     return exact, unit, coarsest.name if unit > np.finfo(np.float64).eps else ""
 
 
-def _facts(result: Json) -> Facts:
-    bound = f"{figure(result.get('bound'), 8)}, norm {result.get('norm', '')}"
-    facts = [Fact("claimed bound", bound)]
-    if result.get("verdict") != Verdict.ERROR.value:
-        ratio, low, high = (
-            figure(result.get(key), 8) for key in ("ratio", "ratio_lower", "ratio_upper")
-        )
-        sure = (
-            "the solver's error radii"
-            if result.get("rigorous")
-            else "values taken as exact to 1e-9"
-        )
-        facts += [
-            Fact("largest ratio to the bound", f"{ratio}, in [{low}, {high}] ({sure})"),
-            *pair_facts(result),
-        ]
-    skipped = f", {count(result['skipped'])} of them skipped" if result.get("skipped") else ""
-    budget = f"{count(result.get('evaluations'))} pairs evaluated{skipped}"
-    return [*facts, Fact("budget", budget), *run_facts(result)]
+_FACTS = (
+    line("claimed bound", lambda r: f"{figure(r.get('bound'), 8)}, norm {r.get('norm', '')}"),
+    line(
+        "largest ratio to the bound",
+        lambda r: "{}, in [{}, {}] ({})".format(
+            *figures(r, 8, "ratio", "ratio_lower", "ratio_upper"),
+            "the solver's error radii" if r.get("rigorous") else "values taken as exact to 1e-9",
+        ),
+        is_measured,
+    ),
+    pair_facts,
+    line(
+        "budget",
+        lambda r: (
+            f"{count(r.get('evaluations'))} pairs evaluated, {count(r.get('skipped'))} of "
+            "them skipped"
+        ),
+    ),
+)
 
 
 def _recompute(result: Json) -> Recomputed:
@@ -531,30 +531,28 @@ def _recompute(result: Json) -> Recomputed:
     return Recomputed(values={"ratio_lower": lower})
 
 
-def _replay(case: Replay, function: Any, options: RunOptions) -> tuple[Any, str, tuple[str, ...]]:
+def _rerun(case: Replay, function: Any, options: RunOptions) -> SensitivityResult:
     """Evaluate the pair of a witness again. A recorded norm that is a function passes the trust
     rules.
     """
     raw = case.raw
-    with case.naming():
-        if not float(raw["ratio"]) > 1:
-            refuse("ratio", "exceed 1, as that of a violated bound does", raw["ratio"])
-        recorded = raw["norm"]
-        if isinstance(recorded, dict):
-            norm: Norm = case.load_function(recorded, "norm")
-        else:
-            norm = math.inf if recorded == "inf" else int(recorded)
-        pair = read_pair(raw["pair"], case.trust.resolve_class)
+    if not float(raw["ratio"]) > 1:
+        refuse("ratio", "exceed 1, as that of a violated bound does", raw["ratio"])
+    recorded = raw["norm"]
+    if isinstance(recorded, dict):
+        norm: Norm = case.load_function(recorded, "norm")
+    else:
+        norm = math.inf if recorded == "inf" else int(recorded)
+    pair = read_pair(raw["pair"], case.trust.resolve_class)
     name = case.mechanism_name(function)
-    result = case.measure(
-        function, lambda: sensitivity_at(function, raw["bound"], pair, norm, name=name)
-    )
-    return result, "replay of a sensitivity witness", ()
+    return sensitivity_at(function, raw["bound"], pair, norm, name=name)
 
 
-KIND = Kind(
-    name="sensitivity",
-    facts=_facts,
+KIND = function_kind(
+    "sensitivity",
+    _FACTS,
+    _rerun,
+    "replay of a sensitivity witness",
     advice={
         Verdict.VIOLATED.value: (
             "noise scaled to this bound is too small: raise it at least by the ratio below, or "
@@ -580,6 +578,5 @@ KIND = Kind(
             "ratio": EXTENDED,
         },
     ),
-    replay=_replay,
     draws=False,
 )

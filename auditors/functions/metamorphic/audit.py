@@ -7,13 +7,14 @@ import math
 import random
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict, Unpack
 
 from dpwitness.auditors.functions.accounting.audit import AccountantResult, audit_accountant
-from dpwitness.auditors.functions.metamorphic import random_relations, relations
+from dpwitness.auditors.functions.metamorphic import relations
 from dpwitness.auditors.functions.metamorphic.relations import (
     Cases,
     RelationOutcome,
@@ -246,6 +247,10 @@ class CheckedRelation:
     needs: str = ""
     options: tuple[str, ...] = ()
 
+    def applies(self, given: Mapping[str, Any]) -> bool:
+        """Return whether these arguments of the audit include those of the relation."""
+        return given[self.subject] is not None and (not self.needs or bool(given[self.needs]))
+
 
 RELATIONS = {
     "order_is_ignored": CheckedRelation(
@@ -271,7 +276,7 @@ RELATIONS = {
         "zero_map",
     ),
     "errors_ignore_one_record": CheckedRelation(
-        random_relations.errors_ignore_one_record,
+        relations.errors_ignore_one_record,
         "an exception does not depend on one record",
         "mechanism",
         lambda inputs: inputs.pairs,
@@ -279,7 +284,7 @@ RELATIONS = {
         ("seed", "epsilon", "delta"),
     ),
     "zero_epsilon_is_constant": CheckedRelation(
-        random_relations.zero_epsilon_is_constant,
+        relations.zero_epsilon_is_constant,
         "a release with epsilon 0 has the same law on all datasets",
         "at_epsilon",
         lambda inputs: inputs.pairs[:3],  # a comparison of laws needs many runs
@@ -287,7 +292,7 @@ RELATIONS = {
         ("seed", "confidence", "delta", "runs"),
     ),
     "more_epsilon_spreads_no_more": CheckedRelation(
-        random_relations.more_epsilon_spreads_no_more,
+        relations.more_epsilon_spreads_no_more,
         "outputs at twice the epsilon spread no more",
         "at_epsilon",
         lambda inputs: [
@@ -321,6 +326,34 @@ RELATIONS = {
 }
 
 
+class RelationOptions(TypedDict, total=False):
+    """Options of `audit_metamorphic` and of declared relations; the docstring of the audit
+    describes them.
+    """
+
+    unordered: bool
+    row_wise: bool
+    output_metric: str | None
+    input_metric: str
+    d_in: float
+    epsilon: float
+    delta: float
+    runs: int | None
+    only: Sequence[str] | None
+    confidence: float
+    seed: int
+    name: str | None
+
+
+_RULES: Mapping[str, Callable[..., Any]] = {
+    "confidence": require_probability,
+    "epsilon": require_nonnegative,
+    "delta": partial(require_probability, zero=True),
+    # smallest number of runs that an audit of a law takes
+    "runs": partial(require_integer, least=1000),
+}
+
+
 def audit_metamorphic(
     function: Callable[[Any], Any] | None = None,
     *,
@@ -332,18 +365,7 @@ def audit_metamorphic(
     parallel: Callable[[list[float]], float] | None = None,
     domain: Domain | InputSpace | None = None,
     datasets: Sequence[Any] | None = None,
-    unordered: bool = False,
-    row_wise: bool = False,
-    output_metric: str | None = None,
-    input_metric: str = "symmetric",
-    d_in: float = 1,
-    epsilon: float = 0.0,
-    delta: float = 0.0,
-    runs: int | None = None,
-    only: Sequence[str] | None = None,
-    confidence: float = 0.9999,
-    seed: int = 0,
-    name: str | None = None,
+    **options: Unpack[RelationOptions],
 ) -> tuple[MetamorphicResult | AccountantResult, ...]:
     """Check relations between several runs that hold without a reference output, and return one
     result for each.
@@ -375,33 +397,38 @@ def audit_metamorphic(
         attribute `domain` of the mechanism or function.
     datasets : sequence, optional
         Datasets for `function`, in addition to those of the domain.
-    unordered, row_wise : bool
-        Whether these relations apply to `function`.
-    output_metric : str, optional
-        With `unordered`: metric of `audit_stability` in which equal outputs have distance 0, such
-        as ``symmetric`` for rows in any order.
-    input_metric, d_in : str, float
-        Distance of the pairs for `stability_map`; the metric is that of an input space.
-    epsilon : float
-        The epsilon that `mechanism` claims, by which probabilities of exceptions may differ.
-    delta : float
-        The delta of the claim of `at_epsilon` and `mechanism`, by which laws at epsilon 0 and
-        probabilities of exceptions may differ.
-    runs : int, optional
-        Runs on each dataset for the relations of `at_epsilon`. Default: those of each relation.
-    only : sequence of str, optional
-        Names of the relations to check, of those that apply. Default: all.
-    confidence : float
-        Confidence of the verdict of each relation that rests on random runs.
-    seed : int
-        Seed of random runs and orders.
-    name : str, optional
-        Name in the report.
 
     Returns
     -------
     tuple of MetamorphicResult and AccountantResult
         One result for each relation that applies.
+
+    Other Parameters
+    ----------------
+    unordered, row_wise : bool
+        Whether these relations apply to `function`. Default: False.
+    output_metric : str, optional
+        With `unordered`: metric of `audit_stability` in which equal outputs have distance 0, such
+        as ``symmetric`` for rows in any order.
+    input_metric, d_in : str, float
+        Distance of the pairs for `stability_map`; the metric is that of an input space. Default:
+        ``symmetric``, 1.
+    epsilon : float
+        The epsilon that `mechanism` claims, by which probabilities of exceptions may differ.
+        Default: 0.
+    delta : float
+        The delta of the claim of `at_epsilon` and `mechanism`, by which laws at epsilon 0 and
+        probabilities of exceptions may differ. Default: 0.
+    runs : int, optional
+        Runs on each dataset for the relations of `at_epsilon`. Default: those of each relation.
+    only : sequence of str, optional
+        Names of the relations to check, of those that apply. Default: all.
+    confidence : float
+        Confidence of the verdict of each relation that rests on random runs. Default: 0.9999.
+    seed : int
+        Seed of random runs and orders. Default: 0.
+    name : str, optional
+        Name in the report.
 
     Raises
     ------
@@ -420,6 +447,17 @@ def audit_metamorphic(
     >>> first.verdict.value
     'VIOLATED'
     """
+    settings: dict[str, Any] = {"seed": 0}
+    settings |= {key: value for key, value in options.items() if value is not None}
+    if unknown := next(iter(settings.keys() - RelationOptions.__annotations__.keys()), None):
+        raise TypeError(f"audit_metamorphic() got an unexpected keyword argument {unknown!r}")
+    for key, rule in _RULES.items():
+        if key in settings:
+            settings[key] = rule(key, settings[key], _OWNER)
+    seed, name, only = settings["seed"], settings.get("name"), settings.get("only") or RELATIONS
+    require_settings(_OWNER, seed, name=name)
+    for each in only:
+        require_one_of("only", each, RELATIONS, _OWNER)
     given: dict[str, Any] = {
         "function": function,
         "at_epsilon": at_epsilon,
@@ -430,40 +468,27 @@ def audit_metamorphic(
     }
     for label, value in given.items():
         require_callable(label, value, _OWNER, optional=True)
+    d_in = settings.get("d_in", 1)
     given |= {
         "mechanism": mechanism,
-        "unordered": unordered,
-        "row_wise": row_wise,
+        "unordered": settings.get("unordered"),
+        "row_wise": settings.get("row_wise"),
         "zero_map": stability_map is not None and outcome(stability_map, d_in) == 0,
     }
-    require_settings(_OWNER, seed, name=name)
-    for each in only or ():
-        require_one_of("only", each, RELATIONS, _OWNER)
-    options = {
-        "seed": seed,
-        "confidence": require_probability("confidence", confidence, _OWNER),
-        "epsilon": require_nonnegative("epsilon", epsilon, _OWNER),
-        "delta": require_probability("delta", delta, _OWNER, zero=True),
-        "output_metric": output_metric,
-    }
-    if runs is not None:
-        # smallest number of runs that an audit of a law takes
-        options["runs"] = require_integer("runs", runs, _OWNER, least=1000)
     if domain is None:
         domain = getattr(mechanism, "domain", None) or getattr(function, "domain", None)
-    inputs = inputs_of(domain, datasets or (), input_metric, d_in, seed, _OWNER, function)
+    metric = settings.get("input_metric", "symmetric")
+    inputs = inputs_of(domain, datasets or (), metric, d_in, seed, _OWNER, function)
     applied = {
         key: relation
         for key, relation in RELATIONS.items()
-        if given[relation.subject] is not None
-        and (not relation.needs or given[relation.needs])
-        and key in (only or RELATIONS)
+        if key in only and relation.applies(given)
     }
     found: list[MetamorphicResult | AccountantResult] = []
     for key, relation in applied.items():
         cases = relation.cases(inputs)
         require_that(cases, f"{key} needs datasets: give domain or datasets", _OWNER)
-        found.append(check_relation(key, given[relation.subject], cases, options, name))
+        found.append(check_relation(key, given[relation.subject], cases, settings))
     if sequential is not None:
         found.append(
             audit_accountant(
@@ -484,9 +509,7 @@ def audit_metamorphic(
     return tuple(found)
 
 
-def check_relation(
-    relation: str, subject: Any, cases: Cases, options: Json, name: str | None
-) -> MetamorphicResult:
+def check_relation(relation: str, subject: Any, cases: Cases, options: Json) -> MetamorphicResult:
     """Return the result of one relation on the given cases, with the options that the relation
     takes.
     """
@@ -502,7 +525,7 @@ def check_relation(
     elif not found.tried and not notes:
         notes = [f"no case could be run: all {found.failed} calls failed or were not repeatable"]
     return MetamorphicResult(
-        name=name or name_of(subject),
+        name=options.get("name") or name_of(subject),
         verdict=Verdict.VIOLATED if found.finding else tried,
         relation=relation,
         statement=known.statement,

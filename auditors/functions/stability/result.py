@@ -23,7 +23,7 @@ from dpwitness.auditors.functions.stability.search import (
 )
 from dpwitness.auditors.witnesses.result import FunctionResult, named
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
-from dpwitness.core.values.json_codec import to_jsonable
+from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, short_repr
 from dpwitness.mechanisms.wrappers.programs.declared import ABORTS, RAISES, UNFINISHED, FailedRun
@@ -283,6 +283,13 @@ def outcome_json(outcome: Any) -> Any:
         return {"value": to_jsonable(outcome)}
     except InvalidArgument:
         return {"text": short_repr(outcome)}
+
+
+def read_outcome(data: Json) -> Any:
+    """Return an outcome that `outcome_json` wrote, unless it is the text of a value."""
+    if "error" in data:
+        return FailedRun(str(data["error"]), str(data.get("text", "")))
+    return from_jsonable(data.get("value"), "outputs")
 
 
 def format_number(value: Any) -> str:

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from datetime import time as time_of_day
 from fractions import Fraction
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from dpwitness.auditors.functions.stability.metrics import (
     Exact,
@@ -26,7 +28,7 @@ from dpwitness.auditors.functions.stability.metrics import (
     rounds,
 )
 from dpwitness.auditors.functions.stability.neighbors import Group, Neighbors
-from dpwitness.auditors.search.catalogue import shrunk
+from dpwitness.auditors.search.maximize import Budget, Scored, maximize, shrunk
 from dpwitness.mechanisms.wrappers.programs.declared import ABORTS, RAISES, UNFINISHED, FailedRun
 
 EXCEEDS, ROUNDING = "exceeds", "rounding"
@@ -182,16 +184,21 @@ def search(
 ) -> FoundInputs | None:
     """Return the most severe finding of a search; None if there is none.
 
-    A violation ends the search. Random walks start at random inputs, or at inputs whose outputs
-    moved far.
+    A violation ends the search. Adversarial groups of inputs come first, then they take turns with
+    random walks; the last part of the time is for random walks alone.
     """
-    begin, rng = time.monotonic(), random.Random(seed)
+    end = time.monotonic() + 0.6 * seconds
     found: dict[str, FoundInputs] = {}
-    furthest: list[tuple[float, Any]] = []  # largest ratios, each with a dataset of its group
 
-    def test(group: Group, outcomes: Sequence[Any]) -> None:
-        """Compare the pairs of a group."""
-        tested.inputs += len(outcomes)
+    def space(furthest: Sequence[Scored[Group]], rng: np.random.Generator) -> Iterator[Group]:
+        swept = near.adversarial(inputs)
+        walked = walks(near, random.Random(int(rng.integers(2**63))), furthest)
+        turns = chain.from_iterable(zip(swept, walked, strict=False))
+        yield from takewhile(lambda _: time.monotonic() <= end, chain(islice(swept, 1500), turns))
+        yield from walked
+
+    def test(group: Group, outcomes: Sequence[Any]) -> float:
+        """Compare the pairs of a group. Return the largest ratio, infinite for a violation."""
         tested.pairs += len(group.pairs)
         highest = 0.0
         for i, j, d_in in group.pairs:
@@ -204,40 +211,34 @@ def search(
                 found[excess.kind] = FoundInputs(
                     group.datasets[i], group.datasets[j], d_in, sides, excess
                 )
-        furthest.append((highest, group.datasets[-1]))
-        furthest.sort(key=lambda entry: -entry[0])
-        del furthest[32:]
+        return math.inf if EXCEEDS in found else highest
 
-    def run(groups: Iterator[Group], share: float) -> None:
-        """Test groups until this share of the time is over."""
-        size, end = 4, begin + share * seconds
-        while EXCEEDS not in found and not tested.spent and time.monotonic() <= end:
-            start, batch = time.monotonic(), list(islice(groups, size))
-            if not batch:
-                break
-            outcomes = iter(tested.run([each for group in batch for each in group.datasets]))
+    def score(groups: Iterator[Group]) -> Iterator[tuple[Group, float]]:
+        size = 4
+        while not tested.spent and (batch := list(islice(groups, size))):
+            start = time.monotonic()
+            datasets = [each for group in batch for each in group.datasets]
+            outcomes = iter(tested.run(datasets))
+            tested.inputs += len(datasets)
             for group in batch:
-                test(group, list(islice(outcomes, len(group.datasets))))
+                yield group, test(group, list(islice(outcomes, len(group.datasets))))
             # duration of a batch above which the next one is smaller
             size = max(1, size // 2) if time.monotonic() - start > 0.2 else min(2 * size, 64)
 
-    swept, walked = near.adversarial(inputs), walks(near, rng, furthest)
-    # adversarial groups before random walks take turns with them
-    run(islice(swept, 1500), 0.6)
-    run(chain.from_iterable(zip(swept, walked, strict=False)), 0.6)
-    run(walked, 1.0)
+    maximize(score, space, Budget(seconds), seed)
     return next((found[kind] for kind in SEVERITY if kind in found), None)
 
 
 def walks(
-    near: Neighbors, rng: random.Random, furthest: Sequence[tuple[float, Any]]
+    near: Neighbors, rng: random.Random, furthest: Sequence[Scored[Group]]
 ) -> Iterator[Group]:
-    """Yield random groups; half of them start at one of the datasets whose outputs moved furthest,
-    which are given with their ratios and may change.
+    """Yield random groups; half of them start at a dataset of one of the groups whose outputs moved
+    furthest, which are given with their ratios and may change.
     """
     misses = 0
     while misses < 1_000:
-        start = rng.choice(furthest)[1] if furthest and rng.random() < 0.5 else None
+        known = furthest and rng.random() < 0.5
+        start = rng.choice(furthest).candidate.datasets[-1] if known else None
         group = near.drawn(rng, start)
         misses = misses + 1 if group is None else 0
         if group is not None:

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from dpwitness.auditors.checks.run_checks import special_pairs
-from dpwitness.auditors.search.catalogue import pairs_for, shrunk
+from dpwitness.auditors.search.catalogue import pairs_for
+from dpwitness.auditors.search.maximize import shrunk
 from dpwitness.mechanisms import (
     Answers,
     Costs,

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dpwitness import mechanisms as m
-from dpwitness.auditors.search.catalogue import pairs_for, shrunk
+from dpwitness.auditors.search.catalogue import pairs_for
+from dpwitness.auditors.search.maximize import shrunk
 from dpwitness.auditors.search.search import search
 from dpwitness.core.domains.base import PLACES, changed_row_index
 from dpwitness.core.values.json_codec import to_jsonable

@@ -7,8 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from dpwitness.auditors.functions.bounds.utility import audit_utility
-from dpwitness.auditors.functions.bounds.utility_claims import FailureBound, MeanBound, Scaling
+from dpwitness.auditors.functions.bounds.utility import (
+    FailureBound,
+    MeanBound,
+    Scaling,
+    audit_utility,
+)
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.mechanisms import ConvergenceError, InvalidArgument
 
@@ -114,7 +118,7 @@ def test_runs_that_do_not_converge_are_an_error():
         (lambda: Scaling(1.0, ()), "got 0 spanning"),
         (
             lambda: Scaling(1.0, (1, 4, 16, 64), transform=math.log),
-            "transform must be positive on the grid, got 0.0 at 1.0",
+            r"transform\(1\) must be positive and finite, got 0.0",
         ),
         (lambda: Scaling(math.nan, GRID), "exponent must be a finite number, got nan"),
         (lambda: FailureBound(1.0, 1.0), "beta must lie in"),
