@@ -196,7 +196,7 @@ def validated_options(
     """Return the options of an audit, with `settings` that are valid already. Raise InvalidArgument
     if another argument is invalid.
     """
-    from dpwitness.auditors.workers.loading import describe_target
+    from dpwitness.auditors.workers.descriptions import describe_target
 
     if not callable(getattr(mechanism, "sample", mechanism)) or isinstance(mechanism, type):
         raise InvalidArgument(

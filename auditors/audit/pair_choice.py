@@ -49,8 +49,8 @@ from dpwitness.auditors.statistics.combination import combined_bound
 from dpwitness.auditors.traces.evidence import FirstLook, Limits, TraceEvidence
 from dpwitness.auditors.witnesses.kinds import kind_named
 from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.auditors.workers.descriptions import constants_of
 from dpwitness.auditors.workers.engine import MechanismFailed, Phase
-from dpwitness.auditors.workers.loading import constants_of
 from dpwitness.auditors.workers.rounds import is_builtin_mechanism
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains.frames import Table

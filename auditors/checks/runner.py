@@ -42,8 +42,8 @@ from dpwitness.auditors.witnesses.kinds import (
 )
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.auditors.workers.descriptions import describe_target
 from dpwitness.auditors.workers.engine import Inline, MechanismFailed, Phase, Stage
-from dpwitness.auditors.workers.loading import describe_target
 from dpwitness.core.claims import PureDP, promised
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import name_of

@@ -37,7 +37,7 @@ from dpwitness.auditors.witnesses.kinds import (
 from dpwitness.auditors.witnesses.replay import Replay, RunOptions
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.witnesses.witness_reader import ON_PAIR, read_pair
-from dpwitness.auditors.workers.loading import describe_target
+from dpwitness.auditors.workers.descriptions import describe_target
 from dpwitness.core.claims import Claim, exact_claim, promised, resolved
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain

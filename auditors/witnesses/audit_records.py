@@ -38,7 +38,7 @@ from dpwitness.auditors.witnesses.store import (
 )
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.auditors.workers.chunks import Segment, Span
-from dpwitness.auditors.workers.loading import globals_and_cells, place_of, source_of
+from dpwitness.auditors.workers.descriptions import globals_and_cells, place_of, source_of
 from dpwitness.auditors.workers.rounds import Sides, Stage
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import MechanismFailed

@@ -33,7 +33,7 @@ from typing import Any, TypeVar
 from numpy.random import SFC64, Generator
 
 from dpwitness.auditors.events.outputs import WrongShape, concatenate
-from dpwitness.auditors.workers.loading import globals_and_cells, imports_of
+from dpwitness.auditors.workers.descriptions import globals_and_cells, imports_of
 from dpwitness.auditors.workers.rounds import Sides, Stage, task_lock
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.target import Target

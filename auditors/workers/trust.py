@@ -27,19 +27,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.workers.loading import (
+from dpwitness.auditors.workers.descriptions import (
     FOREIGN,
     QUERY,
-    built,
     defining_module,
-    imported,
     imports_of,
     line_of,
     module_files,
-    named,
     parsed_file,
     standard,
 )
+from dpwitness.auditors.workers.loading import built, imported, named
 from dpwitness.core.values.json_codec import from_jsonable, known_class, public_name
 from dpwitness.core.values.json_reader import (
     Json,

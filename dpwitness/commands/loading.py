@@ -23,13 +23,8 @@ import numpy as np
 
 from dpwitness.auditors.events.outputs import Score
 from dpwitness.auditors.witnesses.result import Result
-from dpwitness.auditors.workers.loading import (
-    QUERY,
-    describe_target,
-    find_target,
-    load_target,
-    relative,
-)
+from dpwitness.auditors.workers.descriptions import QUERY, describe_target, relative
+from dpwitness.auditors.workers.loading import find_target, load_target
 from dpwitness.core import Domain, Pair
 from dpwitness.core.claims import MetricDP, parse_claim, promised
 from dpwitness.core.values.dataframe_backends import UnsupportedData, library
