@@ -17,7 +17,8 @@ from typing import Any
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs import worker_pool
-from dpwitness.mechanisms.wrappers.programs.worker_pool import FOLDER, Environment, expanded
+from dpwitness.mechanisms.wrappers.programs.adapters import FOLDER
+from dpwitness.mechanisms.wrappers.programs.worker_pool import Environment, expanded
 
 PROGRAMS = FOLDER / "programs"
 

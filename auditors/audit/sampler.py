@@ -59,9 +59,8 @@ from dpwitness.auditors.workers.fitness import RepeatDetector, Unfit, check_call
 from dpwitness.auditors.workers.pair_exercise import OutputComparison
 from dpwitness.auditors.workers.rounds import Run
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed, Parts
+from dpwitness.core.protocols.mechanism import FloatArray, ForeignMechanism, MechanismFailed, Parts
 from dpwitness.core.values.json_reader import Json
-from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.single_runs import PerRun
 
 T = TypeVar("T")
@@ -77,7 +76,7 @@ class Sampler:
 
     def __init__(self, options: AuditOptions) -> None:
         self.request, mechanism = options, options.mechanism
-        wrapped = isinstance(mechanism, Target | PerRun)
+        wrapped = isinstance(mechanism, ForeignMechanism | PerRun)
         self.run = getattr(mechanism, "sample", mechanism)
         self.executor, self._own_executor = options.executor or Inline(), options.executor is None
         self.planned, self.seed = options.trials, options.seed

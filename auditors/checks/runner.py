@@ -15,6 +15,7 @@ from dpwitness.auditors.audit.options import (
     format_duration,
     of_clock,
     price,
+    require_attributes,
     require_enough_trials,
     require_seconds,
 )
@@ -58,7 +59,7 @@ from dpwitness.core.values.validation import (
     require_type,
     short_repr,
 )
-from dpwitness.mechanisms.wrappers.programs.target import Target, require_attributes
+from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.programs.worker_pool import MissingLibrary, TargetError
 
 __all__ = [

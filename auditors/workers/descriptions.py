@@ -23,13 +23,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dpwitness.core.claims import Claim
+from dpwitness.core.protocols.mechanism import ForeignMechanism
 from dpwitness.core.values.json_codec import public_name, to_jsonable
 from dpwitness.core.values.json_reader import Json, read_bytes, short_json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.programs.program import command_script
-from dpwitness.mechanisms.wrappers.programs.target import Target
-from dpwitness.mechanisms.wrappers.programs.worker_pool import FOLDER, adapter_file
-from dpwitness.mechanisms.wrappers.sessions import Adversary, Interactive
+from dpwitness.mechanisms.wrappers.programs.adapters import FOLDER, adapter_file
+from dpwitness.mechanisms.wrappers.single_runs import PerRun
 
 _MAX_SOURCE_BYTES = 16 * 2**20
 
@@ -268,11 +267,10 @@ def describe_target(mechanism: Any) -> Json | None:
     """Return how to build the mechanism again: module, name and, for a dataclass, its fields. None
     if it cannot be imported.
     """
-    if isinstance(mechanism, Interactive) and mechanism.base is not None:
-        base, adversary = describe_target(mechanism.base), mechanism.adversary
-        if base is None or not isinstance(adversary, Adversary):
-            return None
-        return base | {"kwargs": {"adversary": adversary.to_dict()}}
+    variant = mechanism.variant_of if isinstance(mechanism, PerRun) else None
+    if variant is not None:
+        base = describe_target(variant[0])
+        return None if base is None else base | {"kwargs": variant[1]}
     is_named = hasattr(mechanism, "__qualname__")
     owner = mechanism if is_named else type(mechanism)
     module, name = getattr(owner, "__module__", None), getattr(owner, "__qualname__", "")
@@ -291,12 +289,12 @@ def describe_target(mechanism: Any) -> Json | None:
         }
     except InvalidArgument:
         return None
-    if isinstance(mechanism, Target):
+    if isinstance(mechanism, ForeignMechanism):
         return {"target": FOREIGN, "kwargs": _portable_fields(mechanism, fields)}
     return target | {"kwargs": fields}
 
 
-def _portable_fields(target: Target, fields: Json) -> Json:
+def _portable_fields(target: ForeignMechanism, fields: Json) -> Json:
     """Return the fields by which a target is built again: those of a program, or those of a
     function in a file. File and folder are relative to the current folder.
     """
@@ -319,14 +317,10 @@ def source_of(mechanism: Any, target: Json | None) -> Json | None:
     """
     if target is None:
         return None
-    place: Place | None = None
-    if not isinstance(mechanism, Target):
+    if isinstance(mechanism, ForeignMechanism):
+        place = None if mechanism.source_file is None else Place(mechanism.source_file)
+    else:
         place = _place_of_object(mechanism)
-    elif mechanism.command:
-        script = command_script(mechanism.command, mechanism.cwd or "")
-        place = None if script is None else Place(script)
-    elif mechanism.file.endswith(".py"):
-        place = Place(Path(mechanism.file))
     if place is None or place.module.partition(".")[0] == "dpwitness":
         return None
     digest, shown = sha256_of(place.file), relative(place.file)
@@ -345,7 +339,7 @@ def place_of(found: Any, target: Json | None, here: Path | None = None) -> Json 
     """
     kwargs, name = (target or {}).get("kwargs") or {}, (target or {}).get("target")
     place: Place | None = None
-    if isinstance(found, Target):
+    if isinstance(found, ForeignMechanism):
         place = _place_of_target(found.file, found.name)
     elif found is not None:
         place = _place_of_object(found)

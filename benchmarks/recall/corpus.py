@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.programs.worker_pool import Environment, adapter_file
+from dpwitness.mechanisms.wrappers.programs.adapters import adapter_file
+from dpwitness.mechanisms.wrappers.programs.worker_pool import Environment
 
 FOLDER = Path(__file__).resolve().parents[1] / "libraries"
 FAMILIES = (

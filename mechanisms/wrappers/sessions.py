@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Optional, Protocol, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Optional, Protocol, Sequence, Tuple
 
 import numpy as np
 
@@ -196,6 +196,15 @@ class Interactive(PerRun):
         if self.base is None:
             return super().__reduce__()
         return Interactive.against, (self.base, self.adversary)
+
+    @property
+    def variant_of(self) -> Optional[Tuple[Any, Dict[str, Any]]]:
+        """The mechanism with the default adversary, and this one's adversary as its keyword; None
+        if this adversary is the default, or is no data.
+        """
+        if self.base is None or not isinstance(self.adversary, Adversary):
+            return None
+        return self.base, {"adversary": self.adversary.to_dict()}
 
     def against(self, adversary: Any) -> Interactive:
         """Return the same session against another adversary.

@@ -12,7 +12,8 @@ from dpwitness.auditors.witnesses.witness_reader import load_json, read_checked_
 from dpwitness.benchmarks.libraries.rows import ROWS
 from dpwitness.benchmarks.libraries.suite import cases
 from dpwitness.benchmarks.pages.third_party_page import page
-from dpwitness.mechanisms.wrappers.programs.worker_pool import FOLDER, environments
+from dpwitness.mechanisms.wrappers.programs.adapters import FOLDER
+from dpwitness.mechanisms.wrappers.programs.worker_pool import environments
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
 
