@@ -49,7 +49,7 @@ from dpwitness.auditors.search.catalogue import pairs_for
 from dpwitness.auditors.statistics.anytime import log_dependence, mean_evidence
 from dpwitness.auditors.statistics.certificate import PARTS, Tally
 from dpwitness.auditors.statistics.columns import exact_values
-from dpwitness.auditors.witnesses.witness_reader import Cause
+from dpwitness.auditors.witnesses.counts import Cause
 from dpwitness.auditors.workers import engine
 from dpwitness.auditors.workers.engine import MechanismFailed, Phase, Segment, is_remote, outputs
 from dpwitness.auditors.workers.fitness import check_calls

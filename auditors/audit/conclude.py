@@ -27,8 +27,8 @@ from dpwitness.auditors.statistics.anytime import equivalent_level
 from dpwitness.auditors.statistics.certificate import Part, Tally, error_of_counts, partial_bound
 from dpwitness.auditors.statistics.combination import shares_spent
 from dpwitness.auditors.traces.evidence import TraceEvidence
+from dpwitness.auditors.witnesses.counts import Basis, Cause
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
-from dpwitness.auditors.witnesses.witness_reader import Basis, Cause
 from dpwitness.auditors.workers.engine import MechanismFailed, explained
 from dpwitness.auditors.workers.fitness import Unfit
 from dpwitness.auditors.workers.pair_exercise import exercised

@@ -28,9 +28,9 @@ from dpwitness.auditors.statistics.certificate import (
     split_batches,
 )
 from dpwitness.auditors.traces.evidence import TraceEvidence, explanations
+from dpwitness.auditors.witnesses.counts import Basis, Cause, describe_causes
 from dpwitness.auditors.witnesses.result import ClaimResult, pair_line
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
-from dpwitness.auditors.witnesses.witness_reader import Basis, Cause, describe_causes
 from dpwitness.auditors.workers.engine import MechanismFailed, audit_key, stream
 from dpwitness.auditors.workers.fitness import (
     check_rows,
