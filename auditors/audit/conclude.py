@@ -29,12 +29,12 @@ from dpwitness.auditors.statistics.combination import shares_spent
 from dpwitness.auditors.traces.evidence import TraceEvidence
 from dpwitness.auditors.witnesses.counts import Basis, Cause
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
-from dpwitness.auditors.workers.engine import MechanismFailed, explained
+from dpwitness.auditors.workers.engine import explained
 from dpwitness.auditors.workers.fitness import Unfit
 from dpwitness.auditors.workers.pair_exercise import exercised
 from dpwitness.core.claims import ApproxDP, Claim, exact_text, resolved
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import ForeignMechanism
+from dpwitness.core.protocols.mechanism import ForeignMechanism, MechanismFailed
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
 from dpwitness.core.values.json_reader import Json
 

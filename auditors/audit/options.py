@@ -18,15 +18,8 @@ import numpy as np
 from dpwitness.auditors.events.learning import expected_certificate, learn
 from dpwitness.auditors.events.outputs import Outputs, Score
 from dpwitness.auditors.workers.descriptions import describe_target
-from dpwitness.auditors.workers.engine import (
-    CLOCKS,
-    Sides,
-    Stage,
-    collect,
-    has_cpu_clock,
-    is_remote,
-    read_clock,
-)
+from dpwitness.auditors.workers.engine import CLOCKS, collect, has_cpu_clock, is_remote, read_clock
+from dpwitness.auditors.workers.rounds import Sides, Stage
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain

@@ -51,7 +51,7 @@ from dpwitness.auditors.events.outputs import (
 from dpwitness.auditors.events.scorers import counts_suffice
 from dpwitness.auditors.statistics.certificate import Part
 from dpwitness.auditors.statistics.combination import combined_bound
-from dpwitness.auditors.workers.engine import Phase, Segment, Sides, Stage, run_side, stream
+from dpwitness.auditors.workers.chunks import Segment
 from dpwitness.auditors.workers.fitness import (
     Unfit,
     check_imports,
@@ -63,7 +63,16 @@ from dpwitness.auditors.workers.fitness import (
     same_outputs,
     what_to_try,
 )
-from dpwitness.auditors.workers.rounds import current_lock, is_builtin_mechanism, task_lock
+from dpwitness.auditors.workers.rounds import (
+    Phase,
+    Sides,
+    Stage,
+    current_lock,
+    is_builtin_mechanism,
+    run_side,
+    stream,
+    task_lock,
+)
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import AlwaysRaises, ForeignMechanism, MechanismFailed

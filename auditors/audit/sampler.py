@@ -43,21 +43,11 @@ from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.statistics.anytime import log_dependence, mean_evidence
 from dpwitness.auditors.witnesses.audit_records import AuditLedger
 from dpwitness.auditors.workers import engine
-from dpwitness.auditors.workers.chunks import Tables
-from dpwitness.auditors.workers.engine import (
-    Inline,
-    Pace,
-    Phase,
-    Segment,
-    Stage,
-    audit_key,
-    collect,
-    is_remote,
-    stream,
-)
+from dpwitness.auditors.workers.chunks import Segment, Tables
+from dpwitness.auditors.workers.engine import Inline, Pace, collect, is_remote
 from dpwitness.auditors.workers.fitness import RepeatDetector, Unfit, check_calls, digest
 from dpwitness.auditors.workers.pair_exercise import OutputComparison
-from dpwitness.auditors.workers.rounds import Run
+from dpwitness.auditors.workers.rounds import Phase, Run, Stage, audit_key, stream
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import FloatArray, ForeignMechanism, MechanismFailed, Parts
 from dpwitness.core.values.json_reader import Json

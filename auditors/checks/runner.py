@@ -44,10 +44,11 @@ from dpwitness.auditors.witnesses.kinds import (
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.descriptions import describe_target
-from dpwitness.auditors.workers.engine import Inline, MechanismFailed, Phase, Stage
+from dpwitness.auditors.workers.engine import Inline
+from dpwitness.auditors.workers.rounds import Phase, Stage
 from dpwitness.core.claims import PureDP, promised
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import name_of
+from dpwitness.core.protocols.mechanism import MechanismFailed, name_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
     InvalidArgument,
