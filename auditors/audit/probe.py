@@ -78,7 +78,7 @@ from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import AlwaysRaises, ForeignMechanism, MechanismFailed
 from dpwitness.core.values.object_tree import text_of
 from dpwitness.mechanisms.wrappers.programs.inside import global_generators
-from dpwitness.mechanisms.wrappers.programs.inside.target_runs import (
+from dpwitness.mechanisms.wrappers.programs.inside.run_results import (
     collect_warnings,
     random_words_drawn,
 )
