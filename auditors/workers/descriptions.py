@@ -28,7 +28,6 @@ from dpwitness.core.values.json_codec import public_name, to_jsonable
 from dpwitness.core.values.json_reader import Json, read_bytes, short_json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.adapters import FOLDER, adapter_file
-from dpwitness.mechanisms.wrappers.single_runs import PerRun
 
 _MAX_SOURCE_BYTES = 16 * 2**20
 
@@ -266,11 +265,15 @@ def relative(path: str | Path) -> str:
 def describe_target(mechanism: Any) -> Json | None:
     """Return how to build the mechanism again: module, name and, for a dataclass, its fields. None
     if it cannot be imported.
+
+    A class may have a method `rebuilt_from`, which returns another mechanism, and the keywords to
+    which the other one is bound (`Interactive`).
     """
-    variant = mechanism.variant_of if isinstance(mechanism, PerRun) else None
-    if variant is not None:
-        base = describe_target(variant[0])
-        return None if base is None else base | {"kwargs": variant[1]}
+    # only of the class: an object of the user may answer to any name
+    origin = getattr(type(mechanism), "rebuilt_from", lambda _: None)(mechanism)
+    if origin is not None:
+        base, kwargs = describe_target(origin[0]), origin[1]
+        return None if base is None else base | {"kwargs": kwargs}
     is_named = hasattr(mechanism, "__qualname__")
     owner = mechanism if is_named else type(mechanism)
     module, name = getattr(owner, "__module__", None), getattr(owner, "__qualname__", "")

@@ -197,10 +197,9 @@ class Interactive(PerRun):
             return super().__reduce__()
         return Interactive.against, (self.base, self.adversary)
 
-    @property
-    def variant_of(self) -> Optional[Tuple[Any, Dict[str, Any]]]:
-        """The mechanism with the default adversary, and this one's adversary as its keyword; None
-        if this adversary is the default, or is no data.
+    def rebuilt_from(self) -> Optional[Tuple[Any, Dict[str, Any]]]:
+        """Return the mechanism with the default adversary, and the keyword that sets this one's
+        adversary; None if this adversary is the default one, or is not given as data.
         """
         if self.base is None or not isinstance(self.adversary, Adversary):
             return None

@@ -102,13 +102,6 @@ class PerRun:
     def __name__(self) -> str:
         return getattr(self, "__qualname__", self._name)
 
-    @property
-    def variant_of(self) -> Optional[Tuple[Any, Dict[str, Any]]]:
-        """The importable mechanism of which this one is a variant, and the keywords of the variant;
-        None if it is not a variant.
-        """
-        return None
-
     def __repr__(self) -> str:
         return f"<{self._rebuilt[0].__name__} of {self._name}>"
 
