@@ -25,7 +25,7 @@ import numpy as np
 
 from dpwitness.auditors.events.rules import Intervals
 from dpwitness.auditors.workers.chunks import run_span
-from dpwitness.auditors.workers.engine import Stage
+from dpwitness.auditors.workers.rounds import Stage
 from dpwitness.benchmarks.specimens import PAIR
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.executors.pools import executor

@@ -13,7 +13,7 @@ import dpwitness as dpw
 from dpwitness import reports
 from dpwitness.auditors import AuditResult, CertifyResult, Result, TraceResult
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
-from dpwitness.auditors.workers.loading import describe_target
+from dpwitness.auditors.workers.descriptions import describe_target
 from dpwitness.core.values.atomic_files import write_json
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, error_text

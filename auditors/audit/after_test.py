@@ -49,15 +49,17 @@ from dpwitness.auditors.search.catalogue import pairs_for
 from dpwitness.auditors.statistics.anytime import log_dependence, mean_evidence
 from dpwitness.auditors.statistics.certificate import PARTS, Tally
 from dpwitness.auditors.statistics.columns import exact_values
-from dpwitness.auditors.witnesses.witness_reader import Cause
+from dpwitness.auditors.witnesses.counts import Cause
 from dpwitness.auditors.workers import engine
-from dpwitness.auditors.workers.engine import MechanismFailed, Phase, Segment, is_remote, outputs
+from dpwitness.auditors.workers.chunks import Segment
+from dpwitness.auditors.workers.engine import is_remote, outputs
 from dpwitness.auditors.workers.fitness import check_calls
 from dpwitness.auditors.workers.fresh_processes import PIECE, STATES, fresh_outputs
 from dpwitness.auditors.workers.pair_exercise import difference
+from dpwitness.auditors.workers.rounds import Phase
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed
 from dpwitness.core.values.validation import InvalidArgument
 
 _DOUBT = 1000.0  # evidence from which a violation is not believed

@@ -70,8 +70,9 @@ from dpwitness.auditors.witnesses.audit_records import AuditLedger, identity_of
 from dpwitness.auditors.witnesses.kinds import recompute_bounds
 from dpwitness.auditors.witnesses.store import Store, open_store
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.auditors.workers.engine import Phase, Segment
+from dpwitness.auditors.workers.chunks import Segment
 from dpwitness.auditors.workers.pair_exercise import exercised
+from dpwitness.auditors.workers.rounds import Phase
 from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain

@@ -27,16 +27,16 @@ from dpwitness.auditors.statistics.anytime import equivalent_level
 from dpwitness.auditors.statistics.certificate import Part, Tally, error_of_counts, partial_bound
 from dpwitness.auditors.statistics.combination import shares_spent
 from dpwitness.auditors.traces.evidence import TraceEvidence
+from dpwitness.auditors.witnesses.counts import Basis, Cause
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
-from dpwitness.auditors.witnesses.witness_reader import Basis, Cause
-from dpwitness.auditors.workers.engine import MechanismFailed, explained
+from dpwitness.auditors.workers.engine import explained
 from dpwitness.auditors.workers.fitness import Unfit
 from dpwitness.auditors.workers.pair_exercise import exercised
 from dpwitness.core.claims import ApproxDP, Claim, exact_text, resolved
 from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.mechanism import ForeignMechanism, MechanismFailed
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
 from dpwitness.core.values.json_reader import Json
-from dpwitness.mechanisms.wrappers.programs.target import Target
 
 _Found = TypeVar("_Found", BitLevel, Cause)
 _FORKS = "the mechanism forks"  # first words of a note that explains why no output changes
@@ -167,7 +167,7 @@ def conclude(sampler: Sampler, options: AuditOptions, stages: Iterator[Findings]
             findings = _withdrawn(findings) if doubt or failure else findings
     finally:
         sampler.close()
-        if (interrupted or failure) and isinstance(options.mechanism, Target):
+        if (interrupted or failure) and isinstance(options.mechanism, ForeignMechanism):
             options.mechanism.close()  # stop busy workers
             wait(sampler.pace.under_way, timeout=5.0)  # running tasks end with their target
             options.mechanism.close()  # stop workers that a running task has started since
@@ -354,7 +354,7 @@ def guess_of(mechanism: object) -> str:
     """
     found = (
         getattr(mechanism, "guessed", "")
-        if isinstance(mechanism, Target) or callable(mechanism)
+        if isinstance(mechanism, ForeignMechanism) or callable(mechanism)
         else ""
     )
     return found if isinstance(found, str) else ""

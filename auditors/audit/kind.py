@@ -14,6 +14,7 @@ from dpwitness.auditors.events.outputs import Score, suggested_score
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.statistics.certificate import PARTS, certified, certified_point
 from dpwitness.auditors.traces.evidence import explanations
+from dpwitness.auditors.witnesses.counts import Basis, Cause, describe_causes, read_part
 from dpwitness.auditors.witnesses.kinds import (
     BOUND_TOLERANCE,
     Fact,
@@ -40,11 +41,7 @@ from dpwitness.auditors.witnesses.witness_reader import (
     EXTENDED,
     ON_PAIR,
     SCORES,
-    Basis,
-    Cause,
-    describe_causes,
     read_checked_witness,
-    read_part,
 )
 from dpwitness.auditors.workers.trust import PlannedTarget
 from dpwitness.core.claims import Claim, exact_claim

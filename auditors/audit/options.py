@@ -5,6 +5,7 @@ looks; and the cost of a run, measured before an audit with a time budget.
 
 from __future__ import annotations
 
+import inspect
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -16,15 +17,9 @@ import numpy as np
 
 from dpwitness.auditors.events.learning import expected_certificate, learn
 from dpwitness.auditors.events.outputs import Outputs, Score
-from dpwitness.auditors.workers.engine import (
-    CLOCKS,
-    Sides,
-    Stage,
-    collect,
-    has_cpu_clock,
-    is_remote,
-    read_clock,
-)
+from dpwitness.auditors.workers.descriptions import describe_target
+from dpwitness.auditors.workers.engine import CLOCKS, collect, has_cpu_clock, is_remote, read_clock
+from dpwitness.auditors.workers.rounds import Sides, Stage
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain
@@ -40,7 +35,8 @@ from dpwitness.core.values.validation import (
     require_type,
     short_repr,
 )
-from dpwitness.mechanisms.wrappers.programs.target import require_attributes
+from dpwitness.mechanisms.wrappers.programs.inside.target_runs import UnusableTarget, attributes_of
+from dpwitness.mechanisms.wrappers.single_runs import PerRun
 
 PROBE = 64  # rounds in a probe's chunk; a probe runs about four chunks
 PILOT_SHARE = 0.2
@@ -180,6 +176,22 @@ class AuditOptions:
         return sum(len(score.keys) for score in self.scores)
 
 
+def require_attributes(mechanism: Any) -> None:
+    """Raise InvalidArgument if an attribute of a function, or of a mechanism of single runs, is
+    invalid.
+
+    Targets in worker processes are checked there by the same rules. Classes are not checked,
+    because they may use these names for parameters.
+    """
+    if inspect.isfunction(mechanism) or isinstance(mechanism, PerRun):
+        try:
+            attributes_of(mechanism)
+        except UnusableTarget as error:
+            raise InvalidArgument(
+                f"{getattr(mechanism, '__name__', 'mechanism')}: {error}"
+            ) from None
+
+
 def validated_options(
     mechanism: Any,
     claim: Claim,
@@ -196,8 +208,6 @@ def validated_options(
     """Return the options of an audit, with `settings` that are valid already. Raise InvalidArgument
     if another argument is invalid.
     """
-    from dpwitness.auditors.workers.loading import describe_target
-
     if not callable(getattr(mechanism, "sample", mechanism)) or isinstance(mechanism, type):
         raise InvalidArgument(
             "mechanism must be callable or have a method sample(dataset, size, rng), got "

@@ -49,12 +49,11 @@ from dpwitness.auditors.statistics.combination import combined_bound
 from dpwitness.auditors.traces.evidence import FirstLook, Limits, TraceEvidence
 from dpwitness.auditors.witnesses.kinds import kind_named
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.auditors.workers.engine import MechanismFailed, Phase
-from dpwitness.auditors.workers.loading import constants_of
-from dpwitness.auditors.workers.rounds import is_builtin_mechanism
+from dpwitness.auditors.workers.descriptions import constants_of
+from dpwitness.auditors.workers.rounds import Phase, is_builtin_mechanism
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains.frames import Table
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.wrappers.single_runs import PerRun

@@ -56,7 +56,7 @@ from dpwitness.auditors.statistics.certificate import (
 )
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.auditors.statistics.mean_limits import bracket
-from dpwitness.auditors.workers.engine import Phase
+from dpwitness.auditors.workers.rounds import Phase
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import has_capability, log_density_at

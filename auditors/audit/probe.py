@@ -51,7 +51,7 @@ from dpwitness.auditors.events.outputs import (
 from dpwitness.auditors.events.scorers import counts_suffice
 from dpwitness.auditors.statistics.certificate import Part
 from dpwitness.auditors.statistics.combination import combined_bound
-from dpwitness.auditors.workers.engine import Phase, Segment, Sides, Stage, run_side, stream
+from dpwitness.auditors.workers.chunks import Segment
 from dpwitness.auditors.workers.fitness import (
     Unfit,
     check_imports,
@@ -63,17 +63,25 @@ from dpwitness.auditors.workers.fitness import (
     same_outputs,
     what_to_try,
 )
-from dpwitness.auditors.workers.rounds import current_lock, is_builtin_mechanism, task_lock
+from dpwitness.auditors.workers.rounds import (
+    Phase,
+    Sides,
+    Stage,
+    current_lock,
+    is_builtin_mechanism,
+    run_side,
+    stream,
+    task_lock,
+)
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import AlwaysRaises, MechanismFailed
+from dpwitness.core.protocols.mechanism import AlwaysRaises, ForeignMechanism, MechanismFailed
 from dpwitness.core.values.object_tree import text_of
 from dpwitness.mechanisms.wrappers.programs.inside import global_generators
-from dpwitness.mechanisms.wrappers.programs.inside.target_runs import (
+from dpwitness.mechanisms.wrappers.programs.inside.run_results import (
     collect_warnings,
     random_words_drawn,
 )
-from dpwitness.mechanisms.wrappers.programs.target import Target
 
 _CALL_RUNS = 8  # maximum number of runs per call
 
@@ -175,7 +183,7 @@ def probe_pair(sampler: Sampler, options: AuditOptions, pair: Pair, index: int) 
     sampler.advance(found.rounds)
     sampler.note(*found.notes)
     # the notes of a target already report it
-    if not options.seeded and not isinstance(options.mechanism, Target):
+    if not options.seeded and not isinstance(options.mechanism, ForeignMechanism):
         sampler.note(
             "not reproducible: the mechanism declares that it takes no seed, so a second "
             "audit gives other counts"
@@ -232,7 +240,7 @@ def _run_probe_stage(stage: Stage, seeded: bool) -> ProbeResult:
                 result = _run_probe(stage, seeded)
         finally:
             global_generators.restore(generator_states)
-    warning_texts = owner.warned if isinstance(owner, Target) else warned
+    warning_texts = owner.warned if isinstance(owner, ForeignMechanism) else warned
     return replace(result, notes=(*result.notes, *list(dict.fromkeys(warning_texts))[:4]))
 
 

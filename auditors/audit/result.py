@@ -28,10 +28,9 @@ from dpwitness.auditors.statistics.certificate import (
     split_batches,
 )
 from dpwitness.auditors.traces.evidence import TraceEvidence, explanations
+from dpwitness.auditors.witnesses.counts import Basis, Cause, describe_causes
 from dpwitness.auditors.witnesses.result import ClaimResult, pair_line
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
-from dpwitness.auditors.witnesses.witness_reader import Basis, Cause, describe_causes
-from dpwitness.auditors.workers.engine import MechanismFailed, audit_key, stream
 from dpwitness.auditors.workers.fitness import (
     check_rows,
     check_training,
@@ -39,10 +38,11 @@ from dpwitness.auditors.workers.fitness import (
     is_environment_fault,
 )
 from dpwitness.auditors.workers.pair_exercise import OutputComparison, exercised
+from dpwitness.auditors.workers.rounds import audit_key, stream
 from dpwitness.core.claims import Claim, promised, resolved
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import has_capability
-from dpwitness.core.protocols.mechanism import WhiteBox
+from dpwitness.core.protocols.mechanism import MechanismFailed, WhiteBox
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
     InvalidArgument,

@@ -43,25 +43,14 @@ from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.statistics.anytime import log_dependence, mean_evidence
 from dpwitness.auditors.witnesses.audit_records import AuditLedger
 from dpwitness.auditors.workers import engine
-from dpwitness.auditors.workers.chunks import Tables
-from dpwitness.auditors.workers.engine import (
-    Inline,
-    Pace,
-    Phase,
-    Segment,
-    Stage,
-    audit_key,
-    collect,
-    is_remote,
-    stream,
-)
+from dpwitness.auditors.workers.chunks import Segment, Tables
+from dpwitness.auditors.workers.engine import Inline, Pace, collect, is_remote
 from dpwitness.auditors.workers.fitness import RepeatDetector, Unfit, check_calls, digest
 from dpwitness.auditors.workers.pair_exercise import OutputComparison
-from dpwitness.auditors.workers.rounds import Run
+from dpwitness.auditors.workers.rounds import Phase, Run, Stage, audit_key, stream
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed, Parts
+from dpwitness.core.protocols.mechanism import FloatArray, ForeignMechanism, MechanismFailed, Parts
 from dpwitness.core.values.json_reader import Json
-from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.single_runs import PerRun
 
 T = TypeVar("T")
@@ -77,7 +66,7 @@ class Sampler:
 
     def __init__(self, options: AuditOptions) -> None:
         self.request, mechanism = options, options.mechanism
-        wrapped = isinstance(mechanism, Target | PerRun)
+        wrapped = isinstance(mechanism, ForeignMechanism | PerRun)
         self.run = getattr(mechanism, "sample", mechanism)
         self.executor, self._own_executor = options.executor or Inline(), options.executor is None
         self.planned, self.seed = options.trials, options.seed

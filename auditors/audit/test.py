@@ -55,9 +55,9 @@ from dpwitness.auditors.statistics.anytime import (
 )
 from dpwitness.auditors.statistics.certificate import Part, Prior, Tally
 from dpwitness.auditors.statistics.combination import extension_share, reweight_for_extension
-from dpwitness.auditors.witnesses.witness_reader import Basis
-from dpwitness.auditors.workers.engine import Phase, Stage
+from dpwitness.auditors.witnesses.counts import Basis
 from dpwitness.auditors.workers.fitness import check_training
+from dpwitness.auditors.workers.rounds import Phase, Stage
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable

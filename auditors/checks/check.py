@@ -22,8 +22,9 @@ from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.statistics.anytime import log_dependence
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.auditors.workers.engine import Inline, Stage, collect, run_side, stream
+from dpwitness.auditors.workers.engine import Inline, collect
 from dpwitness.auditors.workers.fitness import check_calls
+from dpwitness.auditors.workers.rounds import Stage, run_side, stream
 from dpwitness.core import Domain, InvalidArgument, Pair
 from dpwitness.core.claims import Claim, promised
 from dpwitness.core.protocols.capabilities import has_capability

@@ -15,6 +15,7 @@ from dpwitness.auditors.audit.options import (
     format_duration,
     of_clock,
     price,
+    require_attributes,
     require_enough_trials,
     require_seconds,
 )
@@ -42,11 +43,12 @@ from dpwitness.auditors.witnesses.kinds import (
 )
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.auditors.workers.engine import Inline, MechanismFailed, Phase, Stage
-from dpwitness.auditors.workers.loading import describe_target
+from dpwitness.auditors.workers.descriptions import describe_target
+from dpwitness.auditors.workers.engine import Inline
+from dpwitness.auditors.workers.rounds import Phase, Stage
 from dpwitness.core.claims import PureDP, promised
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import name_of
+from dpwitness.core.protocols.mechanism import MechanismFailed, name_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
     InvalidArgument,
@@ -58,7 +60,7 @@ from dpwitness.core.values.validation import (
     require_type,
     short_repr,
 )
-from dpwitness.mechanisms.wrappers.programs.target import Target, require_attributes
+from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.programs.worker_pool import MissingLibrary, TargetError
 
 __all__ = [

@@ -40,7 +40,7 @@ from dpwitness.auditors.search.catalogue import pairs_for, require_domain
 from dpwitness.auditors.search.search import search
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.auditors.workers.loading import describe_target
+from dpwitness.auditors.workers.descriptions import describe_target
 from dpwitness.core.claims import Claim, promised, resolved
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.numerics.solvers import ConvergenceError

@@ -37,9 +37,8 @@ from dpwitness.core.domains.base import Domain, between, insert_record
 from dpwitness.core.domains.columns import Column
 from dpwitness.core.domains.frames import Table
 from dpwitness.core.domains.records import Tabular
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols.mechanism import FloatArray, ForeignMechanism
 from dpwitness.mechanisms.wrappers.programs.inside import global_generators
-from dpwitness.mechanisms.wrappers.programs.target import Target
 
 FEWEST_PAIRS = 50  # a search of fewer pairs would find nothing
 MOST_PAIRS = 4000
@@ -123,7 +122,7 @@ class _Coupled:
         self.stage, self.runs, self.branches = stage, 0, _Branches()
         self.counts_left = 0  # pairs whose structures are counted
         # the worker of a target seeds the global generators itself
-        self.seeding = not isinstance(getattr(stage.run, "__self__", None), Target)
+        self.seeding = not isinstance(getattr(stage.run, "__self__", None), ForeignMechanism)
         self._spreads: dict[float, FloatArray] = {}
 
     def output(self, dataset: Any, seed: int, size: int = 1) -> Outputs:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from dpwitness.auditors.audit.audit import Progress, audit
+from dpwitness.auditors.audit.options import require_attributes
 from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.search.catalogue import audited_pairs, require_domain
 from dpwitness.auditors.search.search import explore
@@ -37,7 +38,7 @@ from dpwitness.auditors.witnesses.kinds import (
 from dpwitness.auditors.witnesses.replay import Replay, RunOptions
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.witnesses.witness_reader import ON_PAIR, read_pair
-from dpwitness.auditors.workers.loading import describe_target
+from dpwitness.auditors.workers.descriptions import describe_target
 from dpwitness.core.claims import Claim, exact_claim, promised, resolved
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain
@@ -53,7 +54,6 @@ from dpwitness.core.values.validation import (
     require_type,
 )
 from dpwitness.core.values.wording import count, figure
-from dpwitness.mechanisms.wrappers.programs.target import require_attributes
 from dpwitness.mechanisms.wrappers.recording.recorder import Stopped
 
 TRIALS = 40_000  # default number of runs of the confirming audit

@@ -38,14 +38,13 @@ from dpwitness.auditors.witnesses.store import (
 )
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.auditors.workers.chunks import Segment, Span
-from dpwitness.auditors.workers.loading import globals_and_cells, place_of, source_of
+from dpwitness.auditors.workers.descriptions import globals_and_cells, place_of, source_of
 from dpwitness.auditors.workers.rounds import Sides, Stage
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols.mechanism import ForeignMechanism, MechanismFailed
 from dpwitness.core.values.json_codec import to_jsonable
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.programs.target import Target
 
 
 def identity_of(
@@ -70,7 +69,7 @@ def identity_of(
         ),
         "pair": [pair.to_json() for pair in pairs],
         "scores": [[score.to_json(), _code_hash(score.function)] for score in scores],
-        "batch": mechanism.batch if isinstance(mechanism, Target) else None,
+        "batch": mechanism.batch if isinstance(mechanism, ForeignMechanism) else None,
         **settings,
         "version of dpwitness": version("dpwitness"),
         "source of dpwitness": _package_hash(),

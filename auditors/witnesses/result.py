@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from dpwitness.auditors.witnesses.seals import seal
 from dpwitness.auditors.witnesses.verdicts import SCHEMA, Verdict, environment, strict
-from dpwitness.auditors.workers.loading import describe_target, source_of
+from dpwitness.auditors.workers.descriptions import describe_target, source_of
 from dpwitness.core.claims import Claim, exact_text, parse_claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.values.json_reader import Json

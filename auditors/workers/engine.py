@@ -23,40 +23,10 @@ from typing import Any, Protocol
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.outputs import WrongShape
 from dpwitness.auditors.workers.chunks import Segment, Span, require_complete_counts, run_span
-from dpwitness.auditors.workers.rounds import (
-    Phase,
-    Sides,
-    Stage,
-    audit_key,
-    reset_generator_lock,
-    run_side,
-    stream,
-)
+from dpwitness.auditors.workers.rounds import Stage, reset_generator_lock
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.supervisor import below
-
-__all__ = [
-    "CLOCKS",
-    "Inline",
-    "Ledger",
-    "MechanismFailed",
-    "Pace",
-    "Phase",
-    "Segment",
-    "Sides",
-    "Stage",
-    "audit_key",
-    "collect",
-    "counts",
-    "cpu_seconds",
-    "has_cpu_clock",
-    "is_remote",
-    "outputs",
-    "read_clock",
-    "run_side",
-    "stream",
-]
 
 
 class Ledger(Protocol):

@@ -33,10 +33,10 @@ from typing import Any, TypeVar
 from numpy.random import SFC64, Generator
 
 from dpwitness.auditors.events.outputs import WrongShape, concatenate
-from dpwitness.auditors.workers.loading import globals_and_cells, imports_of
+from dpwitness.auditors.workers.descriptions import globals_and_cells, imports_of
 from dpwitness.auditors.workers.rounds import Sides, Stage, task_lock
+from dpwitness.core.protocols.mechanism import ForeignMechanism
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.programs.worker_process import (
     Launch,
     Process,
@@ -229,7 +229,7 @@ def fresh_outputs(stage: Stage, seconds: float) -> list[Sides]:
     """
     target = getattr(stage.run, "__self__", None)
     found, until = list[Sides](), time.perf_counter() + seconds
-    if isinstance(target, Target):  # each state in a new worker of the library or program
+    if isinstance(target, ForeignMechanism):  # each state in a new worker of the library or program
         for index in range(stage.chunks):
             # at least two, as a library or program may be slow to start
             if index < 2 or time.perf_counter() < until:

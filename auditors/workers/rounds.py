@@ -58,10 +58,9 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.events.outputs import Outputs, encode
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import MechanismFailed, Parts
+from dpwitness.core.protocols.mechanism import ForeignMechanism, MechanismFailed, Parts
 from dpwitness.mechanisms.wrappers.programs.inside import global_generators
-from dpwitness.mechanisms.wrappers.programs.inside.target_runs import copied, joined
-from dpwitness.mechanisms.wrappers.programs.target import Isolated, Target
+from dpwitness.mechanisms.wrappers.programs.inside.run_results import copied, joined
 
 Run = Callable[[Any, int, Generator], Any]
 
@@ -73,10 +72,8 @@ def is_builtin_mechanism(run: Run) -> bool:
     returns new arrays; not if it calls a function of the user.
     """
     owner = getattr(run, "__self__", None)
-    return (
-        type(owner).__module__.startswith("dpwitness.")
-        and not isinstance(owner, Isolated)
-        and not getattr(owner, "calls_user", False)
+    return type(owner).__module__.startswith("dpwitness.") and not getattr(
+        owner, "calls_user", False
     )
 
 
@@ -110,7 +107,7 @@ def singles(
     """
     worker, sizes = getattr(run, "__self__", None), np.bincount(sides, minlength=len(datasets))
     found: list[Any] = [[] for _ in datasets]
-    if isinstance(worker, Target) and run.__name__ == "sample":
+    if isinstance(worker, ForeignMechanism) and run.__name__ == "sample":
         # its process runs one dataset after the other
         for side in dict.fromkeys(sides.tolist()):
             found[side] = worker.sample_each(datasets[side], int(sizes[side]), rngs[side])

@@ -27,19 +27,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.workers.loading import (
+from dpwitness.auditors.workers.descriptions import (
     FOREIGN,
     QUERY,
-    built,
     defining_module,
-    imported,
     imports_of,
     line_of,
     module_files,
-    named,
     parsed_file,
     standard,
 )
+from dpwitness.auditors.workers.loading import built, imported, named
 from dpwitness.core.values.json_codec import from_jsonable, known_class, public_name
 from dpwitness.core.values.json_reader import (
     Json,
@@ -54,8 +52,9 @@ from dpwitness.core.values.json_reader import (
     text,
 )
 from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs.adapters import adapter_file
 from dpwitness.mechanisms.wrappers.programs.program import command_script, resolved
-from dpwitness.mechanisms.wrappers.programs.worker_pool import adapter_file, environments
+from dpwitness.mechanisms.wrappers.programs.worker_pool import environments
 from dpwitness.mechanisms.wrappers.recognition import split_form
 
 _DOTTED_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")

@@ -4,7 +4,10 @@ mechanism's true privacy.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -16,6 +19,7 @@ from dpwitness.core.values.validation import MechanismFailed
 __all__ = [
     "AlwaysRaises",
     "FloatArray",
+    "ForeignMechanism",
     "Mechanism",
     "MechanismFailed",
     "Parts",
@@ -71,6 +75,38 @@ class WhiteBox(Mechanism, Protocol):
         """Return the log-density (log-mass for discrete outputs) at each row of `outputs`: shape
         (size,).
         """
+
+
+class ForeignMechanism(ABC):
+    """Base class of mechanisms that run in separate processes, in another interpreter or as a
+    program (`dpwitness.mechanisms.foreign.Target`).
+
+    Audits need to know where a mechanism runs. They do not need the code that starts its processes.
+    """
+
+    file: str  # with the function `name`; empty for a program
+    name: str
+    command: Sequence[str]  # of a program; empty for a function
+    cwd: str | None  # working directory of a program
+    batch: int | None  # largest number of runs in one call
+
+    @property
+    @abstractmethod
+    def source_file(self) -> Path | None:
+        """The file with the mechanism; None if unknown."""
+
+    @property
+    @abstractmethod
+    def warned(self) -> tuple[str, ...]:
+        """Distinct warnings of the runs so far."""
+
+    @abstractmethod
+    def sample_each(self, dataset: Any, size: int, rng: np.random.Generator) -> Any:
+        """Return the outputs or exceptions of `size` single runs, in order."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the processes. The next call starts new ones."""
 
 
 def name_of(target: Any) -> str:

@@ -16,7 +16,7 @@ from dpwitness.auditors.audit.watch import WatchedTarget
 from dpwitness.auditors.audit.watch import watch as watch_targets
 from dpwitness.auditors.canaries.inputs import read_score_file
 from dpwitness.auditors.witnesses.store import open_store
-from dpwitness.auditors.workers.loading import FOREIGN, describe_target
+from dpwitness.auditors.workers.descriptions import FOREIGN, describe_target
 from dpwitness.commands import common
 from dpwitness.commands.loading import (
     audit_declared_target,

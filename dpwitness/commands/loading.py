@@ -23,13 +23,8 @@ import numpy as np
 
 from dpwitness.auditors.events.outputs import Score
 from dpwitness.auditors.witnesses.result import Result
-from dpwitness.auditors.workers.loading import (
-    QUERY,
-    describe_target,
-    find_target,
-    load_target,
-    relative,
-)
+from dpwitness.auditors.workers.descriptions import QUERY, describe_target, relative
+from dpwitness.auditors.workers.loading import find_target, load_target
 from dpwitness.core import Domain, Pair
 from dpwitness.core.claims import MetricDP, parse_claim, promised
 from dpwitness.core.domains import build_domain
@@ -38,9 +33,10 @@ from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json, object_without_duplicates
 from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.executors.pools import executor
+from dpwitness.mechanisms.wrappers.programs.adapters import adapter_file
 from dpwitness.mechanisms.wrappers.programs.inside.target_runs import UnusableTarget, check_call
 from dpwitness.mechanisms.wrappers.programs.target import Isolated, Target
-from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError, adapter_file
+from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
 from dpwitness.mechanisms.wrappers.recognition import recognize, split_form
 from dpwitness.terminal import announce, redirected_stdout
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Optional, Protocol, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Optional, Protocol, Sequence, Tuple
 
 import numpy as np
 
@@ -196,6 +196,14 @@ class Interactive(PerRun):
         if self.base is None:
             return super().__reduce__()
         return Interactive.against, (self.base, self.adversary)
+
+    def rebuilt_from(self) -> Optional[Tuple[Any, Dict[str, Any]]]:
+        """Return the mechanism with the default adversary, and the keyword that sets this one's
+        adversary; None if this adversary is the default one, or is not given as data.
+        """
+        if self.base is None or not isinstance(self.adversary, Adversary):
+            return None
+        return self.base, {"adversary": self.adversary.to_dict()}
 
     def against(self, adversary: Any) -> Interactive:
         """Return the same session against another adversary.

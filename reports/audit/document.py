@@ -29,7 +29,7 @@ from dpwitness.auditors.witnesses.parquet_files import has_frame_files, read_fra
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.seals import check_seal, fingerprint
 from dpwitness.auditors.witnesses.verdicts import Verdict, environment, strict
-from dpwitness.auditors.workers.loading import place_of
+from dpwitness.auditors.workers.descriptions import place_of
 from dpwitness.core.values.json_reader import (
     TEXT,
     Json,

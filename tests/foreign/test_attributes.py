@@ -5,10 +5,10 @@ called missing.
 import numpy as np
 import pytest
 
+from dpwitness.auditors.audit.options import require_attributes
 from dpwitness.cli import main
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.inside.target_runs import UnusableTarget, attributes_of
-from dpwitness.mechanisms.wrappers.programs.target import require_attributes
 
 FILE = """
 import numpy as np

@@ -27,7 +27,7 @@ INSIDE = {  # the layers of each package, lowest first
     "dpwitness.core": "values datasets claims protocols domains numerics balls",
     "dpwitness.mechanisms": "textbook papers wrappers wrappers.recording wrappers.programs",
     "dpwitness.auditors": (  # a module that stands above the rest of its folder is named
-        "statistics workers.loading "
+        "statistics workers.descriptions workers.loading "
         "workers.trust events.leaves events density witnesses "
         "witnesses.witness_reader witnesses.result density.result workers "
         "witnesses.replay witnesses.store witnesses.audit_records search "

@@ -9,10 +9,11 @@ import pytest
 
 from dpwitness.auditors.witnesses.seals import check_seal
 from dpwitness.auditors.witnesses.witness_reader import load_json, read_checked_witness
-from dpwitness.benchmarks.installation import FOLDER, pinned_environments
+from dpwitness.benchmarks.installation import pinned_environments
 from dpwitness.benchmarks.libraries.rows import ROWS
 from dpwitness.benchmarks.libraries.suite import cases
 from dpwitness.benchmarks.pages.third_party_page import page
+from dpwitness.mechanisms.wrappers.programs.adapters import FOLDER
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
 

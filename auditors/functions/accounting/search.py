@@ -30,7 +30,7 @@ from dpwitness.auditors.functions.accounting.mechanisms import (
 )
 from dpwitness.auditors.functions.accounting.profiles import Unavailable
 from dpwitness.auditors.search.maximize import Budget, Scored, maximize, shrunk
-from dpwitness.auditors.workers.loading import constants_of
+from dpwitness.auditors.workers.descriptions import constants_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
     InvalidArgument,

@@ -27,7 +27,7 @@ from dpwitness.auditors.functions.stability.search import outcome
 from dpwitness.auditors.search.catalogue import pairs_for, require_domain, require_settings
 from dpwitness.auditors.witnesses.result import FunctionResult, named
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
-from dpwitness.auditors.workers.loading import constants_of
+from dpwitness.auditors.workers.descriptions import constants_of
 from dpwitness.core.domains import Domain
 from dpwitness.core.domains.spaces import InputSpace
 from dpwitness.core.protocols.mechanism import name_of

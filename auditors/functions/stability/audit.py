@@ -33,7 +33,7 @@ from dpwitness.auditors.functions.stability.search import (
 )
 from dpwitness.auditors.search.catalogue import require_settings
 from dpwitness.auditors.witnesses.result import named
-from dpwitness.auditors.workers.loading import constants_of
+from dpwitness.auditors.workers.descriptions import constants_of
 from dpwitness.core.domains import Domain
 from dpwitness.core.domains.spaces import InputSpace
 from dpwitness.core.protocols.mechanism import name_of

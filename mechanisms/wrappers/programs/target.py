@@ -37,7 +37,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
 import os
 import threading
 import time
@@ -51,18 +50,15 @@ from packaging.version import InvalidVersion
 
 from dpwitness.core import domains
 from dpwitness.core.claims import Claim, parse_claim
-from dpwitness.core.protocols.mechanism import MechanismFailed, Parts, TookTooLong
+from dpwitness.core.protocols.mechanism import ForeignMechanism, MechanismFailed, Parts, TookTooLong
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, require, require_type, short_repr
 from dpwitness.mechanisms.wrappers.programs.inside import codec, global_generators
-from dpwitness.mechanisms.wrappers.programs.inside.target_runs import (
-    UnusableTarget,
-    attributes_of,
-    joined,
-)
+from dpwitness.mechanisms.wrappers.programs.inside.run_results import joined
 from dpwitness.mechanisms.wrappers.programs.program import (
     ProgramSlot,
+    command_script,
     plain_fields,
     program_note,
     sent_as,
@@ -84,7 +80,6 @@ from dpwitness.mechanisms.wrappers.programs.worker_process import (
     borrowed_worker,
     close_all,
 )
-from dpwitness.mechanisms.wrappers.single_runs import PerRun
 
 Answer = TypeVar("Answer")
 
@@ -111,7 +106,7 @@ _DECLARED = (
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Target:
+class Target(ForeignMechanism):
     """Mechanism that runs in a separate interpreter, or is a separate program.
 
     Parameters
@@ -225,6 +220,13 @@ class Target:
         if self.command:
             return self.slot_of_program.name
         return f"{Path(self.file).stem}:{self.name}"
+
+    @property
+    def source_file(self) -> Path | None:
+        """The target file, or the script of a program; None if unknown."""
+        if self.command:
+            return command_script(self.command, self.cwd or "")
+        return Path(self.file) if self.file.endswith(".py") else None
 
     def sample(self, dataset: Any, size: int, rng: np.random.Generator) -> Any:
         """Return the outputs of `size` runs in a worker process. Objects of non-built-in types are
@@ -520,21 +522,7 @@ class Isolated(Target):
     same random draws as in this one.
     """
 
+    calls_user = True  # so its arrays may be reused, and its draws are not known
+
     def _sent(self, dataset: Any) -> Any:
         return dataset
-
-
-def require_attributes(mechanism: Any) -> None:
-    """Raise InvalidArgument if an attribute of a function, or of a mechanism of single runs, is
-    invalid.
-
-    Targets in worker processes are checked there by the same rules. Classes are not checked,
-    because they may use these names for parameters.
-    """
-    if inspect.isfunction(mechanism) or isinstance(mechanism, PerRun):
-        try:
-            attributes_of(mechanism)
-        except UnusableTarget as error:
-            raise InvalidArgument(
-                f"{getattr(mechanism, '__name__', 'mechanism')}: {error}"
-            ) from None

@@ -28,6 +28,7 @@ from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.dataframe_backends import UnsupportedData, fixed
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, short_repr
+from dpwitness.mechanisms.wrappers.programs.adapters import FOLDER, adapter_file
 from dpwitness.mechanisms.wrappers.programs.confinement import confined
 from dpwitness.mechanisms.wrappers.programs.inside import codec
 from dpwitness.mechanisms.wrappers.programs.worker_process import (
@@ -38,7 +39,6 @@ from dpwitness.mechanisms.wrappers.programs.worker_process import (
     borrowed_worker,
 )
 
-FOLDER = Path(__file__).resolve().parents[3] / "benchmarks" / "libraries"  # of a clone
 SHARED = FOLDER / "shared"  # modules that target files in `FOLDER` import
 
 
@@ -72,14 +72,6 @@ def environments() -> dict[str, Path]:
         for path in sorted(FOLDER.glob("*/environments.toml"))
         for name in tomllib.loads(path.read_text(encoding="utf-8"))
     }
-
-
-def adapter_file(name: str) -> Path | None:
-    """Return the file of an adapter by its name, with or without ``_targets``; None if there is no
-    such adapter.
-    """
-    files = {path.stem: path for path in FOLDER.glob("*/*_targets.py")}
-    return files.get(name) or files.get(f"{name}_targets")
 
 
 def environment_of(file: Path) -> str | None:

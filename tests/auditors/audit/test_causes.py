@@ -11,8 +11,8 @@ from scipy.stats import binom
 
 from dpwitness import Pair, Verdict, audit
 from dpwitness.auditors.statistics.certificate import Tally, certified, partial_bound
+from dpwitness.auditors.witnesses.counts import describe_causes as causes_text
 from dpwitness.auditors.witnesses.kinds import recompute_bounds
-from dpwitness.auditors.witnesses.witness_reader import describe_causes as causes_text
 from dpwitness.mechanisms import InvalidArgument, parse_claim
 from dpwitness.reports.audit.document import build_document, checked_document
 

@@ -14,8 +14,8 @@ from dpwitness.auditors import AuditResult
 from dpwitness.auditors.audit.conclude import checked_by_kernel
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
+from dpwitness.auditors.witnesses.counts import Basis
 from dpwitness.auditors.witnesses.kinds import recompute_bounds
-from dpwitness.auditors.witnesses.witness_reader import Basis
 from dpwitness.core.values.validation import InvalidArgument
 
 PAIR = dpw.Pair(np.zeros(1), np.ones(1))

@@ -14,7 +14,7 @@ from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
 from dpwitness.auditors.witnesses.seals import check_seal, seal
 from dpwitness.auditors.witnesses.witness_reader import load_json, read_checked_witness
-from dpwitness.auditors.workers.loading import describe_target
+from dpwitness.auditors.workers.descriptions import describe_target
 from dpwitness.mechanisms import Laplace, zoo
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))

@@ -12,7 +12,8 @@ import pytest
 from dpwitness import Pair, Target, Verdict
 from dpwitness.auditors.audit.audit import confirm
 from dpwitness.auditors.events.rules import Intervals
-from dpwitness.auditors.workers.engine import Inline, Phase, Stage, counts, outputs
+from dpwitness.auditors.workers.engine import Inline, counts, outputs
+from dpwitness.auditors.workers.rounds import Phase, Stage
 from dpwitness.mechanisms import PureDP
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))

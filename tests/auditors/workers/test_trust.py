@@ -21,7 +21,7 @@ from dpwitness import (
 from dpwitness import mechanisms as m
 from dpwitness.auditors import Scaling
 from dpwitness.auditors.witnesses.seals import seal
-from dpwitness.auditors.workers.loading import describe_target
+from dpwitness.auditors.workers.descriptions import describe_target
 from dpwitness.auditors.workers.trust import Trust
 from dpwitness.benchmarks.damaged_witnesses import HOSTILE
 from dpwitness.mechanisms import Laplace, Records

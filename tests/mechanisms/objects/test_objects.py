@@ -17,7 +17,7 @@ import pytest
 
 import dpwitness as dpw
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.auditors.workers.loading import describe_target
+from dpwitness.auditors.workers.descriptions import describe_target
 from dpwitness.auditors.workers.rounds import is_builtin_mechanism
 from dpwitness.mechanisms.wrappers.sessions import answer_kind
 from dpwitness.mechanisms.wrappers.single_runs import PerRun

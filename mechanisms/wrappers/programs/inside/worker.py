@@ -92,7 +92,12 @@ def _own_modules() -> Iterator[None]:
 
 with _own_modules():
     from dpwitness.core.values.validation import short_repr
-    from dpwitness.mechanisms.wrappers.programs.inside import codec, global_generators, target_runs
+    from dpwitness.mechanisms.wrappers.programs.inside import (
+        codec,
+        global_generators,
+        run_results,
+        target_runs,
+    )
     from dpwitness.mechanisms.wrappers.programs.supervisor import PARENT_DEATH_SIGNAL, prctl
 
 
@@ -232,7 +237,7 @@ class Server:
         warned: list[str] = []
         with target_runs.reported_failures("the mechanism"), contextlib.ExitStack() as stack:
             if self.hears:
-                stack.enter_context(target_runs.collect_warnings(warned))
+                stack.enter_context(run_results.collect_warnings(warned))
             try:
                 if header.get("each"):
                     value, draws = target_runs.one_by_one(run, dataset, size, rng, kwargs)
