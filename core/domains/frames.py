@@ -31,7 +31,7 @@ from dpwitness.core.domains.base import (
     sized,
     without,
 )
-from dpwitness.core.domains.columns import FRAMES, Column, built, column, column_lists
+from dpwitness.core.domains.columns import FORMS, Column, built, column, column_lists
 from dpwitness.core.domains.rows import Rows
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import (
@@ -93,7 +93,7 @@ class Table(Domain):
 
     def __post_init__(self) -> None:
         owner = type(self).__name__
-        require(self).one_of("frame", list(FRAMES))
+        require(self).one_of("frame", FORMS)
         if self.size is not None:
             require(self).integer("size", most=MAX_ENTRIES)
         require_integer("per_user", self.per_user, owner)
