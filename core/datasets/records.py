@@ -107,13 +107,16 @@ def read_records(dataset: Dataset, side: str, unit: str = "") -> DatasetRecords:
     if isinstance(dataset, np.ndarray) and dataset.ndim > 0:
         return _read_column(dataset)
     if isinstance(dataset, dict | list | tuple):
-        is_dict = isinstance(dataset, dict)
-        found = _read_dict(dataset, side, unit) if is_dict else _read_sequence(dataset, side)
+        found = (
+            _read_dict(dataset, side, unit)
+            if isinstance(dataset, dict)
+            else _read_sequence(dataset, side)
+        )
         return dataclasses.replace(found, about=found.about | _extra_attributes(dataset))
     if isinstance(dataset, _NUMBERS):
         return DatasetRecords(_kind_text(dataset), [exact(dataset)])
     remedy = _ACCEPTED_FORMS
-    if dataclasses.is_dataclass(dataset):
+    if dataclasses.is_dataclass(type(dataset)):
         if callable(getattr(dataset, "counts", None)):
             return _read_multiset(dataset)
         if callable(getattr(dataset, "records", None)):
@@ -132,14 +135,14 @@ def _read_column(column: Any) -> DatasetRecords:
     records.
     """
     if isinstance(column, dict):
-        known = column["categories"]
-        about = (
-            {} if known is None else {"the categories": (exact(listed(known)), column["ordered"])}
-        )
-        return DatasetRecords(column["type"], column_keys(column), about=about)
+        found = DatasetRecords(column["type"], column_keys(column))
+        if column["categories"] is not None:
+            known = exact(listed(column["categories"]))
+            found.about["the categories"] = known, column["ordered"]
+        return found
     if not isinstance(column, np.ndarray):
-        kinds, about = list(map(_kind_text, column)), _extra_attributes(column)
-        return DatasetRecords(f"a {type(column).__name__}", column_keys(column), kinds, about=about)
+        kind, kinds = f"a {type(column).__name__}", list(map(_kind_text, column))
+        return DatasetRecords(kind, column_keys(column), kinds, about=_extra_attributes(column))
     kind, names = _array_text(column), column.dtype.names or ()
     if column.ndim > 1:
         kind += f" with rows of shape {column.shape[1:]}"
