@@ -20,8 +20,7 @@ from dpwitness.auditors.search.catalogue import audited_pairs
 from dpwitness.auditors.witnesses.store import Store
 from dpwitness.clone import from_clone, is_clone
 from dpwitness.core import Claim, InvalidArgument, Pair
-from dpwitness.core.protocols.capabilities import has_capability
-from dpwitness.core.protocols.mechanism import Truth, WhiteBox
+from dpwitness.core.protocols.mechanism import Truth
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import figure, format_times
 from dpwitness.executors.pools import pool
@@ -232,7 +231,7 @@ def run_case(
     )
     enclosed = None
     # without a density the loss of the audited pair cannot be enclosed
-    if case.white_box and result.pair is not None and has_capability(case.mechanism, WhiteBox):
+    if case.white_box and result.pair is not None and hasattr(case.mechanism, "log_density"):
         options: dict[str, Any] = {"trials": 40_000, "seed": result.seed, "name": case.name}
         enclosed = dpw.certify(case.mechanism, result.pair, result.claim, **options)  # loads FLINT
     right, why = compare(case, result, enclosed)

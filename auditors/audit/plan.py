@@ -40,8 +40,7 @@ from dpwitness.auditors.statistics.mean_limits import bracket
 from dpwitness.auditors.witnesses.verdicts import SCHEMA, strict
 from dpwitness.core.claims import Claim, promised, resolved
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.capabilities import has_capability
-from dpwitness.core.protocols.mechanism import WhiteBox, name_of
+from dpwitness.core.protocols.mechanism import name_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
     InvalidArgument,
@@ -405,7 +404,7 @@ def _required_runs(
     if needed is None or shape is not None or rehearsals.claim.bounds_renyi:
         return needed, None
     if kind == OWN:
-        if has_capability(rehearsals.mechanism, WhiteBox):
+        if hasattr(rehearsals.mechanism, "log_density"):
             rehearsed = rehearsals.needed(needed, power)
     elif (
         cost is not None

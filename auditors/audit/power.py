@@ -59,8 +59,8 @@ from dpwitness.auditors.statistics.mean_limits import bracket
 from dpwitness.auditors.workers.rounds import Phase
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.capabilities import has_capability, log_density_at
-from dpwitness.core.protocols.mechanism import FloatArray, WhiteBox
+from dpwitness.core.protocols.capabilities import log_density_at
+from dpwitness.core.protocols.mechanism import FloatArray
 
 LEARNING = 0.4  # cost of learning an event, in standard errors
 FEW = 16  # number of distinct outputs that need no model
@@ -266,7 +266,7 @@ class Rehearsals:
                 )
             )
             made = float(np.mean(guess != 0))
-            if not has_capability(self.mechanism, WhiteBox) and made > 0:
+            if not hasattr(self.mechanism, "log_density") and made > 0:
                 # counted rates are lowered by half a standard error
                 right -= 0.5 * math.sqrt(right * (made - right) / made / len(separate))
             value = 1.0 if right > made - right else 0.0
@@ -282,7 +282,7 @@ class Rehearsals:
         The probability follows from the density. Without a density it is 1 or 0, by the dataset.
         """
         if id(pair) not in self._output_cache:
-            has_density = has_capability(self.mechanism, WhiteBox)
+            has_density = hasattr(self.mechanism, "log_density")
             size, rng = 4096 if has_density else 2**14, np.random.default_rng(_SEED)
             run = getattr(self.mechanism, "sample", self.mechanism)
             raw = [run(dataset, size, rng) for dataset in (pair.d1, pair.d0)]

@@ -41,7 +41,6 @@ from dpwitness.auditors.workers.pair_exercise import OutputComparison, exercised
 from dpwitness.auditors.workers.rounds import audit_key, stream
 from dpwitness.core.claims import Claim, promised, resolved
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.capabilities import has_capability
 from dpwitness.core.protocols.mechanism import MechanismFailed, WhiteBox
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
@@ -233,7 +232,7 @@ class AuditResult(ClaimResult):
         """
         from dpwitness.auditors.density.limit import limit
 
-        if self.pair is None or not has_capability(self.subject, WhiteBox):
+        if self.pair is None or not hasattr(self.subject, "log_density"):
             return None
         try:
             return limit(self.subject, self.pair, self.claim, self.requested, self.confidence)

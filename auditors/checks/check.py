@@ -27,8 +27,6 @@ from dpwitness.auditors.workers.fitness import check_calls
 from dpwitness.auditors.workers.rounds import Stage, run_side, stream
 from dpwitness.core import Domain, InvalidArgument, Pair
 from dpwitness.core.claims import Claim, promised
-from dpwitness.core.protocols.capabilities import has_capability
-from dpwitness.core.protocols.mechanism import WhiteBox
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
 CONFIDENCE = 1 - 1e-9  # of every statistical check
@@ -209,7 +207,7 @@ class Tag(enum.Enum):
         met = {
             Tag.CLAIM: subject.stated is not None,
             Tag.SEED: bool(getattr(it, "seeded", True)),
-            Tag.DENSITY: has_capability(it, WhiteBox),
+            Tag.DENSITY: hasattr(it, "log_density"),
             Tag.PARAMETERS: dataclasses.is_dataclass(it) and not isinstance(it, type | Target),
             Tag.TRAVELS: not isinstance(it, Target),
             Tag.NUMBERS: numbers,

@@ -30,7 +30,6 @@ from dpwitness.auditors.statistics.mean_limits import Stakes, lower_mean
 from dpwitness.core.claims import Claim
 from dpwitness.core.claims.renyi import ORDERS
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.capabilities import HasSupport, has_capability
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import InvalidArgument
 
@@ -241,7 +240,7 @@ def largest_loss_near_worst(
     rows = np.vstack([rows_of(mechanism, dataset, 2048, rng) for dataset in (pair.d0, pair.d1)])
     if worst.output.shape != rows.shape[1:]:
         return 0.0
-    if has_capability(mechanism, HasSupport):
+    if hasattr(mechanism, "support"):
         in_support = np.any(np.all(support_rows(mechanism, pair) == worst.output, axis=1))
         return float(loss(worst.output[None])[0]) if in_support else 0.0
     continuous = continuous_columns(rows)

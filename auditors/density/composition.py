@@ -29,7 +29,6 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw
-from dpwitness.core.protocols.capabilities import HasFactors, has_capability
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_codec import same_value, to_jsonable
 from dpwitness.core.values.validation import InvalidArgument
@@ -63,7 +62,7 @@ def differing_factors(mechanism: Any, d0: Any, d1: Any) -> list[tuple[Any, Any, 
     """Return the independent parts of a mechanism, with their datasets, that differ between `d0`
     and `d1`; none if it declares no parts.
     """
-    parts = mechanism.factors(d0, d1) if has_capability(mechanism, HasFactors) else []
+    parts = mechanism.factors(d0, d1) if hasattr(mechanism, "factors") else []
     return [part for part in parts if not same_value(*part[1:])]
 
 

@@ -26,13 +26,8 @@ from numpy.typing import NDArray
 from dpwitness.auditors.density.composition import compose, content_key, declared_points
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw, atoms, unaccounted_mass
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.capabilities import (
-    HasFactors,
-    HasSupport,
-    has_capability,
-    log_density_at,
-)
-from dpwitness.core.protocols.mechanism import FloatArray, WhiteBox
+from dpwitness.core.protocols.capabilities import log_density_at
+from dpwitness.core.protocols.mechanism import FloatArray
 
 LogDensity = Callable[[FloatArray], FloatArray]
 LogDensities = Callable[[FloatArray, NDArray[np.intp]], tuple[FloatArray, FloatArray]]
@@ -397,14 +392,14 @@ def law_of(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray = _NO_ATOMS) -> E
     """Return the enclosed law for two datasets that need not be neighbors, such as the datasets of
     a factor.
     """
-    if not has_capability(mechanism, WhiteBox):
+    if not hasattr(mechanism, "log_density"):
         return None
-    if has_capability(mechanism, HasSupport):
+    if hasattr(mechanism, "support"):
         rows = np.concatenate([np.asarray(mechanism.support(d), dtype=float) for d in (d0, d1)])
         return _enumerated(
             mechanism, np.unique(rows.reshape(len(rows), -1), axis=0), d0, d1, "enumeration"
         )
-    if has_capability(mechanism, HasFactors):
+    if hasattr(mechanism, "factors"):
         found = composed(mechanism.factors(d0, d1))
         if found is not None:
             return found

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.capabilities import HasBreakpoints, HasSupport, has_capability
 from dpwitness.core.protocols.mechanism import FloatArray, WhiteBox
 from dpwitness.core.values.validation import (
     InvalidArgument,
@@ -54,7 +53,7 @@ class PairLoss:
     """Privacy loss log p - log q of a pair, with P the law on D1, for many outputs at once."""
 
     def __init__(self, mechanism: Any, pair: Pair) -> None:
-        if not has_capability(mechanism, WhiteBox):
+        if not hasattr(mechanism, "log_density"):
             raise InvalidArgument(
                 f"worst_output: mechanism must offer log_density, got {type(mechanism).__name__}"
             )
@@ -196,7 +195,7 @@ def worst_output(
     samples = require_integer("samples", samples, "worst_output", most=10**7)
     starts = None if starts is None else require_numbers("starts", starts, "worst_output")
     loss = PairLoss(mechanism, pair)
-    if has_capability(mechanism, HasSupport):
+    if hasattr(mechanism, "support"):
         listed = None
         with suppress(InvalidArgument, MemoryError):  # too many outputs
             listed = support_rows(mechanism, pair)
@@ -505,7 +504,7 @@ def _kinks(mechanism: Any, pair: Pair, k: int) -> list[FloatArray]:
     """Return the points where a one-dimensional density has kinks or jumps, and points on both
     sides of each.
     """
-    if k != 1 or not has_capability(mechanism, HasBreakpoints):
+    if k != 1 or not hasattr(mechanism, "breakpoints"):
         return []
     points = np.concatenate([np.ravel(mechanism.breakpoints(d)) for d in (pair.d0, pair.d1)])
     step = 1e-9 * (1 + np.abs(points))

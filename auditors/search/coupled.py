@@ -216,7 +216,7 @@ class Drafts:
 
     def __init__(self, domain: Tabular | Table, constants: Sequence[Any], rng: Generator) -> None:
         inner, self.styles, held, most = (
-            (domain.rows, domain.styles, domain.data_columns, domain.largest - domain.records)
+            (domain.rows, len(domain.styles), domain.data_columns, domain.largest - domain.records)
             if isinstance(domain, Table)
             else (domain, 1, [], 0)
         )

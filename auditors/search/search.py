@@ -36,8 +36,7 @@ from dpwitness.core.domains.frames import Table
 from dpwitness.core.domains.records import Tabular
 from dpwitness.core.numerics.cma_es import minimize_cma_es
 from dpwitness.core.numerics.solvers import ConvergenceError
-from dpwitness.core.protocols.capabilities import HasSupport, has_capability
-from dpwitness.core.protocols.mechanism import FloatArray, WhiteBox
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import (
     InvalidArgument,
     require_callable,
@@ -376,7 +375,7 @@ def loss_score(mechanism: Any, pilot: Sequence[Pair], seed: int) -> tuple[Score,
         f"none of {min(len(pilot), 6)} pairs",
         "search",
     )
-    discrete = has_capability(mechanism, HasSupport)
+    discrete = hasattr(mechanism, "support")
     scale = np.maximum(np.median([np.median(np.abs(r), axis=0) for r in pilot_rows], axis=0), 1e-9)
 
     def sample_both(pair: Pair, size: int) -> FloatArray:
@@ -540,7 +539,7 @@ def search(
         "seed": seed,
         "max_candidates": keep,
     }
-    black_box = not has_capability(mechanism, WhiteBox)
+    black_box = not hasattr(mechanism, "log_density")
     if score is not None or black_box or not claim.is_pure:
         estimate = pilot_score if black_box else profile_score
         given = score or partial(estimate, mechanism, claim, seed)

@@ -20,20 +20,15 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import itertools
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
-from dpwitness.core.values.dataframe_backends import (
-    Parts,
-    UnsupportedData,
-    library_name,
-    listed,
-    to_parts,
-)
+from dpwitness.core.values.dataframe_backends import UnsupportedData, library_name, listed, to_parts
 from dpwitness.core.values.json_codec import Dataset, row_bits, to_jsonable
 from dpwitness.core.values.object_tree import take_apart
 from dpwitness.core.values.validation import InvalidArgument, error_text
@@ -42,6 +37,8 @@ _ACCEPTED_FORMS = (
     "give an array with one record a row, a list of records, a frame, or columns of one length "
     "as a tuple or dict of arrays"
 )
+_NUMBERS = (bool, int, float, complex, np.number, np.bool_, np.datetime64, np.void, np.ndarray)
+_CONTAINERS = {kind: kind for kind in ("a list", "a tuple", "a dict")}
 ABSENT = ("absent",)  # placeholder for the value of a key that a record does not have
 
 
@@ -108,42 +105,51 @@ def read_records(dataset: Dataset, side: str, unit: str = "") -> DatasetRecords:
     if library_name(dataset):
         return _read_frame(dataset, side)
     if isinstance(dataset, np.ndarray) and dataset.ndim > 0:
-        return _read_array(dataset)
-    if isinstance(dataset, dict):
-        found = _read_dict(dataset, side, unit)
-        return dataclasses.replace(found, about=found.about | _extra_attributes(dataset))
-    if isinstance(dataset, list | tuple):
-        found = _read_sequence(dataset, side)
-        return dataclasses.replace(found, about=found.about | _extra_attributes(dataset))
-    if isinstance(dataset, bool | int | float | complex | np.generic | np.ndarray) and (
-        not isinstance(dataset, str | bytes)
-    ):
-        return DatasetRecords(_kind_text(dataset), [exact(dataset)])
-    own_class = dataclasses.is_dataclass(dataset)
-    if own_class and callable(getattr(dataset, "counts", None)):
-        return _read_multiset(dataset)
-    if own_class and callable(getattr(dataset, "records", None)):
-        keys = list(map(exact, dataset.records()))
-        return DatasetRecords(
-            f"of class {type(dataset).__name__}", keys, about=_own_fields(dataset)
+        return _read_column(dataset)
+    if isinstance(dataset, dict | list | tuple):
+        found = (
+            _read_dict(dataset, side, unit)
+            if isinstance(dataset, dict)
+            else _read_sequence(dataset, side)
         )
-    remedy = "give it a method records()" if own_class else _ACCEPTED_FORMS
+        return dataclasses.replace(found, about=found.about | _extra_attributes(dataset))
+    if isinstance(dataset, _NUMBERS):
+        return DatasetRecords(_kind_text(dataset), [exact(dataset)])
+    remedy = _ACCEPTED_FORMS
+    if dataclasses.is_dataclass(type(dataset)):
+        if callable(getattr(dataset, "counts", None)):
+            return _read_multiset(dataset)
+        if callable(getattr(dataset, "records", None)):
+            keys = list(map(exact, dataset.records()))
+            kind = f"of class {type(dataset).__name__}"
+            return DatasetRecords(kind, keys, about=_own_fields(dataset))
+        remedy = "give it a method records()"
     raise InvalidArgument(
         f"Pair: {side} must be a dataset with separate records, got {_value_text(dataset)}; "
         f"{remedy}"
     )
 
 
-def _read_array(array: Any) -> DatasetRecords:
-    """Return the rows of an array, or the numbers of a vector."""
-    kind = _array_text(array)
-    if array.ndim > 1:
-        kind += f" with rows of shape {array.shape[1:]}"
-    names = array.dtype.names or ()
-    fields = {name: array[name] for name in names}
-    if array.ndim == 2 and not names:
-        fields = {str(place): array[:, place] for place in range(array.shape[1])}
-    return DatasetRecords(kind, _row_keys(array), None, fields, about=_fill_value_key(array))
+def _read_column(column: Any) -> DatasetRecords:
+    """Return the entries of a column of `DatasetRecords.fields`, or the rows of an array, as
+    records.
+    """
+    if isinstance(column, dict):
+        found = DatasetRecords(column["type"], column_keys(column))
+        if column["categories"] is not None:
+            known = exact(listed(column["categories"]))
+            found.about["the categories"] = known, column["ordered"]
+        return found
+    if not isinstance(column, np.ndarray):
+        kind, kinds = f"a {type(column).__name__}", list(map(_kind_text, column))
+        return DatasetRecords(kind, column_keys(column), kinds, about=_extra_attributes(column))
+    kind, names = _array_text(column), column.dtype.names or ()
+    if column.ndim > 1:
+        kind += f" with rows of shape {column.shape[1:]}"
+    fields = {name: column[name] for name in names}
+    if column.ndim == 2 and not names:
+        fields = {str(place): column[:, place] for place in range(column.shape[1])}
+    return DatasetRecords(kind, column_keys(column), None, fields, about=_fill_value_key(column))
 
 
 def _read_multiset(dataset: Any) -> DatasetRecords:
@@ -197,22 +203,18 @@ def _read_sequence(items: Sequence[Any], side: str) -> DatasetRecords:
     InvalidArgument for mixed kinds.
     """
     name = type(items).__name__
-    if any(isinstance(item, np.ndarray) and item.ndim > 0 for item in items) or (
-        isinstance(items, tuple) and any(isinstance(item, list) for item in items)
-    ):
+    columns = list | np.ndarray if isinstance(items, tuple) else np.ndarray
+    if any(isinstance(item, columns) and _is_column(item) for item in items):
         names = list(map(str, range(len(items))))
         return _read_columns(items, names, f"a {name} of {len(items)} columns", side)
-    inner = [
-        set(map(_kind_text, item)) - {"None"} if isinstance(item, list | tuple) else set()
-        for item in items
-    ]
     # items such as [rows, labels] are columns, which would be read as two records
-    if all(len(kinds) == 1 for kinds in inner):
-        mixed = {f"only {kind}" for kinds in inner for kind in kinds}
-        _require_one_kind(mixed, side, "some of its items hold")
-    kinds = [_kind_text(item) for item in items]
-    containers = ("a list", "a tuple", "a dict")
-    shapes = {k if k in containers else "a number or text" for k in kinds if k != "None"}
+    if all(map(_is_column, items)):
+        inner = [set(map(_kind_text, item)) - {"None"} for item in items]
+        if set(map(len, inner)) == {1}:
+            mixed = {f"only {kind}" for kind in set().union(*inner)}
+            _require_one_kind(mixed, side, "some of its items hold")
+    kinds = list(map(_kind_text, items))
+    shapes = {_CONTAINERS.get(kind, "a number or text") for kind in {*kinds} - {"None"}}
     _require_one_kind(shapes, side, "got")
     return DatasetRecords(
         f"a {name} of records", list(map(exact, items)), kinds, _item_columns(items, side)
@@ -232,11 +234,11 @@ def _item_columns(items: Sequence[Any], side: str) -> dict[str, Any]:
     containers of one kind.
     """
     if all(isinstance(item, dict) for item in items):
-        names = list(dict.fromkeys(name for item in items for name in item))
+        names = list(dict.fromkeys(itertools.chain.from_iterable(items)))
         columns = [[item.get(name, ABSENT) for item in items] for name in names]
         return _named_columns(names, columns, side)
     lists = all(isinstance(item, list | tuple) for item in items)
-    if not lists or len({len(item) for item in items}) > 1:
+    if not lists or len(set(map(len, items))) > 1:
         return {}
     return {str(place): list(column) for place, column in enumerate(zip(*items, strict=True))}
 
@@ -258,58 +260,33 @@ def _named_columns(names: Sequence[Any], columns: Sequence[Any], side: str) -> d
 def _read_frame(frame: Any, side: str) -> DatasetRecords:
     """Return the rows of a frame. The column types are part of the description of the frame."""
     parts = to_parts(frame)
-    index, columns = parts["index"], list(parts["columns"])
+    index, columns = parts["index"], parts["columns"]
     names = [column["name"] for column in columns]
-    # an index that holds more than row numbers
-    index_is_column = index is not None and (
-        index["name"] is not None
-        or index["values"].dtype.kind not in "iu"
-        or index["categories"] is not None
-    )
-    if index_is_column:
-        columns, names = [index, *columns], ["index" if "index" not in names else "(index)", *names]
-    types = "; ".join(
-        f"{name} {column['type']}" for name, column in zip(names, columns, strict=True)
-    )
-    keys: list[Hashable] = (
-        list(zip(*map(_column_entries, columns), strict=True)) if columns else [()] * parts["rows"]
-    )
-    about: dict[str, Hashable] = {
-        f"the categories of column {name}": (exact(listed(c["categories"])), c["ordered"])
-        for name, c in zip(names, columns, strict=True)
-        if c["categories"] is not None
-    }
+    labels = None
+    if index is not None:
+        if index["name"] is index["categories"] is None and index["values"].dtype.kind in "iu":
+            labels = index["values"].tolist()
+        else:  # the index holds more than row numbers
+            columns = [index, *columns]
+            names.insert(0, "(index)" if "index" in names else "index")
+    found = _across(columns, names, f"a {parts['library']} frame", side)
+    about = found.about
     if parts["library"] == "pandas":
         about["attrs"] = exact(dict(frame.attrs))
     if parts["library"] == "pyarrow":
-        # pandas stores the number of rows under its own key
-        metadata = {k: v for k, v in (frame.schema.metadata or {}).items() if k != b"pandas"}
+        metadata = dict(frame.schema.metadata or {})
+        metadata.pop(b"pandas", None)  # where pandas stores the number of rows
         about["the metadata"] = exact(metadata)
-    labels = None if index is None or index_is_column else index["values"].tolist()
-    kind = f"a {parts['library']} frame ({types})"
-    return DatasetRecords(
-        kind, keys, None, _named_columns(names, columns, side), about=about, labels=labels
-    )
-
-
-def _column_entries(column: Parts) -> list[Hashable]:
-    """Return an exact key of each entry of a frame's column; None for a missing entry."""
-    found = _row_keys(column["values"])
-    if column["categories"] is not None:
-        known = _column_entries(column["categories"])
-        return [None if code < 0 else known[code] for code in column["values"].tolist()]
-    if column["missing"] is None:
-        return found
-    return [
-        None if missing else key
-        for key, missing in zip(found, column["missing"].tolist(), strict=True)
-    ]
+    keys = found.keys or [()] * parts["rows"]
+    return dataclasses.replace(found, keys=keys, kinds=None, labels=labels)
 
 
 def _read_columns(
     columns: Sequence[Any], names: Sequence[Any], kind: str, side: str
 ) -> DatasetRecords:
-    """Return the records of columns of one length."""
+    """Return the records across arrays and lists. Raise InvalidArgument unless these have one
+    length.
+    """
     for name, column in zip(names, columns, strict=True):
         if not _is_column(column):
             raise InvalidArgument(
@@ -322,28 +299,20 @@ def _read_columns(
             f"Pair: {side} must have columns of one length, got {kind} with "
             f"{', '.join(map(str, sizes)) or 'none'}; {_ACCEPTED_FORMS}"
         )
-    reads = [
-        _read_array(column)
-        if isinstance(column, np.ndarray)
-        else DatasetRecords(
-            f"a {type(column).__name__}",
-            list(map(exact, column)),
-            list(map(_kind_text, column)),
-            about=_extra_attributes(column),
-        )
-        for column in columns
-    ]
-    inside = "; ".join(f"{name} {read.kind}" for name, read in zip(names, reads, strict=True))
-    kinds = zip(*(read.kinds or [read.kind] * sizes[0] for read in reads), strict=True)
+    return _across(columns, names, kind, side)
+
+
+def _across(columns: Sequence[Any], names: Sequence[Any], kind: str, side: str) -> DatasetRecords:
+    """Return the records across columns: record i has entry i of each column."""
+    reads = list(zip(names, map(_read_column, columns), strict=True))
+    each = (read.kinds or itertools.repeat(read.kind, len(read.keys)) for _, read in reads)
     about = {
-        f"{what} of column {name}": key
-        for name, read in zip(names, reads, strict=True)
-        for what, key in read.about.items()
+        f"{what} of column {name}": key for name, read in reads for what, key in read.about.items()
     }
     return DatasetRecords(
-        f"{kind} ({inside})",
-        list(zip(*(read.keys for read in reads), strict=True)),
-        list(map(" and ".join, kinds)),
+        f"{kind} ({'; '.join(f'{name} {read.kind}' for name, read in reads)})",
+        list(zip(*(read.keys for _, read in reads), strict=True)),
+        list(map(" and ".join, zip(*each, strict=True))),
         _named_columns(names, columns, side),
         about=about,
     )
@@ -358,10 +327,20 @@ def _row_keys(array: Any) -> list[Hashable]:
 
 
 def column_keys(column: Any) -> list[Hashable]:
-    """Return an exact key for each entry of a column of `DatasetRecords.fields`."""
-    if isinstance(column, dict):
-        return _column_entries(column)
-    return _row_keys(column) if isinstance(column, np.ndarray) else list(map(exact, column))
+    """Return an exact key for each entry of a column of `DatasetRecords.fields`; None for a missing
+    entry of a frame.
+    """
+    if isinstance(column, np.ndarray):
+        return _row_keys(column)
+    if not isinstance(column, dict):
+        return list(map(exact, column))
+    values, missing = column["values"], column["missing"]
+    if column["categories"] is not None:
+        known = column_keys(column["categories"])
+        return [None if code < 0 else known[code] for code in values.tolist()]
+    keys = _row_keys(values)
+    absent = np.zeros(len(keys), dtype=bool) if missing is None else missing
+    return [None if gone else key for key, gone in zip(keys, absent.tolist(), strict=True)]
 
 
 def column_values(column: Any) -> list[Any]:
@@ -404,19 +383,20 @@ def exact(value: Any, _depth: int = 0) -> Hashable:
 
 def _exact_parts(value: Any, depth: int) -> Hashable:
     """Return the exact keys of the parts of a value: in order, or as a set for a dict or a set."""
+    key = partial(exact, _depth=depth)
     if isinstance(value, dict):
-        return frozenset((exact(k, depth), exact(v, depth)) for k, v in value.items())
+        return frozenset((key(name), key(part)) for name, part in value.items())
     if isinstance(value, set | frozenset):
-        return frozenset(exact(part, depth) for part in value)
+        return frozenset(map(key, value))
     if isinstance(value, list | tuple):
-        return tuple(exact(part, depth) for part in value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = (f.name for f in dataclasses.fields(value) if hasattr(value, f.name))
-        return tuple((name, exact(getattr(value, name), depth)) for name in names)
+        return tuple(map(key, value))
+    if dataclasses.is_dataclass(type(value)):
+        names = (field.name for field in dataclasses.fields(value))
+        return tuple((name, key(getattr(value, name))) for name in names if hasattr(value, name))
     found = take_apart(value)
     if found is None:
         raise InvalidArgument(f"dataset must be writable as JSON, got {type(value).__name__}")
-    return exact(found[1], depth)
+    return key(found[1])
 
 
 def _array_key(value: Any) -> Hashable:

@@ -26,7 +26,7 @@ import numpy as np
 
 from dpwitness.core.datasets.records import exact
 from dpwitness.core.values.dataframe_backends import UnsupportedData
-from dpwitness.core.values.validation import InvalidArgument, short_repr
+from dpwitness.core.values.validation import InvalidArgument, require_rules, short_repr
 
 RELATIONS = {
     "replace-one": "one record is replaced; the number of records is public",
@@ -124,29 +124,28 @@ def parse_relation(text: object, owner: str = "Pair") -> ParsedRelation:
     name, _, rest = text.partition(":") if isinstance(text, str) else ("", "", "")
     if name == OWN and rest:
         return ParsedRelation(OWN, rest)
-    if name not in RELATIONS:
-        raise InvalidArgument(
-            f"{owner}: relation must be one of {', '.join(RELATIONS)}, got {short_repr(text)}"
-        )
     known = OPTIONS.get(name, ())
+    options = " and ".join(f"{option}=..." for option in known) or "no options"
     parts = [part.partition("=") for part in rest.split(",")] if rest else []
     found = {key.strip(): value.strip() for key, _, value in parts}
-    if not set(found) <= set(known) or len(found) < len(parts) or not all(found.values()):
-        options = " and ".join(f"{option}=..." for option in known) or "no options"
-        raise InvalidArgument(
-            f"{owner}: relation {name} takes {options}, each at most once, got {short_repr(rest)}"
-        )
+    once = set(found) <= set(known) and len(found) == len(parts) and all(found.values())
     k = found.get("k", "1")
-    if re.fullmatch("0*[1-9][0-9]{0,5}|0*1000000", k) is None:
-        raise InvalidArgument(
-            f"{owner}: k of relation {name} must be a whole number, at least 1, got {short_repr(k)}"
-        )
     columns = tuple(filter(None, found.get("columns", "").split("+")))
-    if name == "attribute" and not columns:
-        raise InvalidArgument(
-            f"{owner}: relation attribute must name columns, as attribute:columns=NAME+NAME, "
-            f"got {short_repr(text)}"
-        )
+    require_rules(
+        owner,
+        (name in RELATIONS, f"relation must be one of {', '.join(RELATIONS)}", text),
+        (once, f"relation {name} takes {options}, each at most once", rest),
+        (
+            re.fullmatch("0*[1-9][0-9]{0,5}|0*1000000", k),
+            f"k of relation {name} must be a whole number, at least 1",
+            k,
+        ),
+        (
+            name != "attribute" or columns,
+            "relation attribute must name columns, as attribute:columns=NAME+NAME",
+            text,
+        ),
+    )
     return ParsedRelation(name, found.get("unit", ""), int(k), columns)
 
 

@@ -8,7 +8,7 @@ import contextlib
 import datetime
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from dpwitness.core.values.dataframe_backends import (
     UnsupportedData,
+    from_parts,
     library,
     library_name,
     to_parts,
@@ -191,96 +192,67 @@ def _parse_bound(value: Any, where: str) -> Any:
     return int(value) if isinstance(value, _NUMBERS["integer"]) else float(value)
 
 
-# -- conversion between lists of values and the frames of each library
-# ------------------------------------------------
-
-
-def _pandas(columns: Sequence[Column], values: Sequence[Values]) -> Any:
-    pandas = library("pandas")
-    data: dict[str, Any] = {}
-    for spec, items in zip(columns, values, strict=True):
-        kind = type(spec.value(spec.low))
-        plain, with_missing = _PANDAS_TYPES.get(kind, ("", ""))
-        dtype = with_missing if spec.missing else plain
-        data[spec.name] = pandas.Series(items, dtype=dtype or _pandas_text())
-    return pandas.DataFrame(data)
+# NumPy type of the entries of a column, by the class of its values; the entry that stands for a
+# missing one; and the types of the column in pandas, where entries may be missing, polars and Arrow
+_TYPES: dict[type, tuple[str, Any, str, str, str]] = {
+    float: ("f8", math.nan, "", "Float64", "double"),
+    int: ("i8", 0, "Int64", "Int64", "int64"),
+    bool: ("?", False, "boolean", "Boolean", "bool"),
+    str: ("U", "", "", "String", "string"),
+    datetime.date: ("M8[us]", np.datetime64("NaT"), "", "Date", "date32[day]"),
+}
+FORMS = ("pandas", "polars", "arrow", "dict", "records")
 
 
 @functools.lru_cache(maxsize=1)
-def _pandas_text() -> Any:
+def _pandas_text() -> str:
     """Return the type that this release of pandas gives a column of texts."""
-    return library("pandas").Series([""]).dtype
-
-
-# type of a column in pandas, without and with missing values, by the class of its values
-_PANDAS_TYPES = {
-    float: ("float64", "float64"),
-    int: ("int64", "Int64"),
-    bool: ("bool", "boolean"),
-    datetime.date: ("datetime64[us]", "datetime64[us]"),
-}
-# type of a column in polars and in Arrow, by the class of its values
-_TYPES = {
-    float: ("Float64", "float64"),
-    int: ("Int64", "int64"),
-    bool: ("Boolean", "bool_"),
-    str: ("String", "string"),
-    datetime.date: ("Date", "date32"),
-}
-
-
-def _polars(columns: Sequence[Column], values: Sequence[Values]) -> Any:
-    polars = library("polars")
-    schema = {spec.name: getattr(polars, _TYPES[type(spec.value(spec.low))][0]) for spec in columns}
-    return polars.DataFrame(dict(zip(schema, map(list, values), strict=True)), schema=schema)
-
-
-def _arrow(columns: Sequence[Column], values: Sequence[Values]) -> Any:
-    arrow = library("pyarrow")
-    kinds = [getattr(arrow, _TYPES[type(spec.value(spec.low))][1])() for spec in columns]
-    return arrow.table(
-        {
-            spec.name: arrow.array(items, kind)
-            for spec, items, kind in zip(columns, values, kinds, strict=True)
-        }
-    )
-
-
-def _dict(columns: Sequence[Column], values: Sequence[Values]) -> Any:
-    data: dict[str, Any] = {}
-    for spec, items in zip(columns, values, strict=True):
-        kind = type(spec.value(spec.low))
-        if kind is float:
-            data[spec.name] = np.array([math.nan if v is None else v for v in items], dtype=float)
-        elif kind in (int, bool) and not spec.missing:
-            data[spec.name] = np.array(items, dtype=kind)
-        else:
-            data[spec.name] = list(items)
-    return data
-
-
-def _records(columns: Sequence[Column], values: Sequence[Values]) -> Any:
-    names = [spec.name for spec in columns]
-    return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
-
-
-FRAMES: dict[str, Callable[[Sequence[Column], Sequence[Values]], Any]] = {
-    "pandas": _pandas,
-    "polars": _polars,
-    "arrow": _arrow,
-    "dict": _dict,
-    "records": _records,
-}
+    return str(library("pandas").Series([""]).dtype)
 
 
 def built(form: str, columns: Sequence[Column], values: Sequence[Values], owner: str) -> Any:
     """Return the columns as a data frame of a library, a dict of columns or a list of records,
     depending on `form`.
     """
+    names = [spec.name for spec in columns]
+    if form == "records":
+        return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
     try:
-        return FRAMES[form](columns, values)
+        built_columns = list(map(functools.partial(_built_column, form), columns, values))
+        if form == "dict":
+            return dict(zip(names, built_columns, strict=True))
+        name = "pyarrow" if form == "arrow" else form
+        rows = len(values[0])
+        return from_parts({"library": name, "columns": built_columns, "index": None, "rows": rows})
     except UnsupportedData as error:
         raise InvalidArgument(f"{owner}: {error}") from None
+
+
+def _built_column(form: str, spec: Column, items: Values) -> Any:
+    """Return a column of a dict, or the parts of a column of a frame as `from_parts` reads them."""
+    kind = type(spec.value(spec.low))
+    dtype, blank, nullable, polars, arrow = _TYPES[kind]
+    missing = np.array([item is None for item in items], dtype=bool)
+    entries = np.array([blank if item is None else item for item in items], dtype=dtype)
+    if form == "dict":
+        plain = kind is float or (kind in (int, bool) and not spec.missing)
+        return entries if plain else list(items)
+    usual = _pandas_text() if form == "pandas" and kind is str else entries.dtype.str
+    types = {
+        "pandas": nullable if nullable and spec.missing else usual,
+        "polars": polars,
+        "arrow": arrow,
+    }
+    if kind is datetime.date and form != "pandas":
+        entries = entries.astype("M8[D]").astype(np.int32)  # days since 1970
+    return {
+        "name": spec.name,
+        "type": types[form],
+        "values": entries,
+        "missing": missing if missing.any() else None,
+        "categories": None,
+        "ordered": False,
+    }
 
 
 def column_lists(dataset: Any, form: str) -> dict[Any, list[Any]] | str:

@@ -31,7 +31,7 @@ from dpwitness.core.domains.base import (
     sized,
     without,
 )
-from dpwitness.core.domains.columns import FRAMES, Column, built, column, column_lists
+from dpwitness.core.domains.columns import FORMS, Column, built, column, column_lists
 from dpwitness.core.domains.rows import Rows
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import (
@@ -93,7 +93,7 @@ class Table(Domain):
 
     def __post_init__(self) -> None:
         owner = type(self).__name__
-        require(self).one_of("frame", list(FRAMES))
+        require(self).one_of("frame", FORMS)
         if self.size is not None:
             require(self).integer("size", most=MAX_ENTRIES)
         require_integer("per_user", self.per_user, owner)
@@ -131,7 +131,7 @@ class Table(Domain):
         whole = [i for i, spec in enumerate(self.data_columns) if spec.kind != "float"]
         flags = [len(self.data_columns) + i for i in range(len(self._special_columns))]
         names = [i for i, spec in enumerate(self.data_columns) if spec.kind == "category"]
-        copies = self._copy_counts[0]
+        copies = self.styles[0][0]
         enough = self.largest >= copies
         rule = f"size must be at least the {copies} rows that may differ"
         require_rules(owner, (enough, rule, self.largest))
@@ -230,16 +230,6 @@ class Table(Domain):
     def _parsed(self) -> ParsedRelation:
         return parse_relation(self.relation)
 
-    @property
-    def _copy_counts(self) -> list[int]:
-        """Return the possible numbers of rows that one changed row of `Rows` becomes."""
-        most = self.per_user
-        return (
-            list(dict.fromkeys([most, max(most // 2, 1), 1]))
-            if self._parsed.unit
-            else [self._parsed.k]
-        )
-
     def contains(self, dataset: Any) -> bool:
         return self.membership_problem(dataset) == ""
 
@@ -297,26 +287,32 @@ class Table(Domain):
         """
         for turn, pair in enumerate(self.rows.catalogue()):
             yield from (
-                self.framed(pair, style) for style in (range(self.styles) if turn < 3 else [turn])
+                self.framed(pair, style)
+                for style in (range(len(self.styles)) if turn < 3 else [turn])
             )
 
     @property
-    def styles(self) -> int:
-        """Return the number of ways in which one changed row becomes several rows."""
-        return len(self._copy_counts) + len(self._spreads)
-
-    @property
-    def _spreads(self) -> list[tuple[str, ...]]:
-        """Return the kinds of columns in which copies of a changed row differ, one by one: labels
-        only, or whatever can be counted.
+    def styles(self) -> list[tuple[int, tuple[str, ...], str]]:
+        """Return how one changed row of `Rows` may become several rows: the number of copies, the
+        kinds of columns in which the copies differ one by one (labels only, or whatever can be
+        counted), and a remark on both. The first style has the most copies.
         """
-        kinds = {spec.kind for spec in self.data_columns if spec.low < spec.high}
-        wide = ("category", "integer", "date")
-        several = self._copy_counts[0] > 1
-        return chosen(
-            (several and "category" in kinds, ("category",)),
-            (several and kinds & {"integer", "date"}, wide),
+        unit, most = self._parsed.unit, self.per_user if self._parsed.unit else self._parsed.k
+        counts = dict.fromkeys([most, max(most // 2, 1), 1]) if unit else [most]
+        kinds = {spec.kind for spec in self.data_columns if spec.low < spec.high and most > 1}
+        styles = chosen(
+            *((True, (copies, (), "")) for copies in counts),
+            ("category" in kinds, (most, ("category",), ", each category")),
+            (
+                kinds & {"integer", "date"},
+                (most, ("category", "integer", "date"), ", each with other values"),
+            ),
         )
+        owner = " of one user" if unit else ""
+        return [
+            (copies, spread, (f", {copies} rows{owner}" if copies > 1 else "") + remark)
+            for copies, spread, remark in styles
+        ]
 
     def framed(self, pair: Pair | None, style: int) -> Pair | None:
         """Return a pair of `Rows` converted to frames in the given style; None without a pair, and
@@ -331,10 +327,8 @@ class Table(Domain):
         """Return two tables of encoded rows as frames in the given style, which need not belong to
         the domain, and a remark on rows that the style repeats.
         """
-        parsed, counts = self._parsed, self._copy_counts
-        spreads = [*([()] * len(counts)), *self._spreads]
-        spread: tuple[str, ...] = spreads[style % len(spreads)]
-        copies = counts[0] if spread else counts[style % len(spreads)]
+        parsed, styles = self._parsed, self.styles
+        copies, spread, remark = styles[style % len(styles)]
         shorter, longer = sorted(
             (np.asarray(d0, dtype=float), np.asarray(d1, dtype=float)), key=len
         )
@@ -346,7 +340,7 @@ class Table(Domain):
             else self._repeated_row(shorter[at], copies, spread)
         )
         # in every other round of styles the changed row has no missing or infinite value
-        if style // len(spreads) % 2 == 0:
+        if style // len(styles) % 2 == 0:
             after[:, len(self.data_columns) :] = before[:, len(self.data_columns) :] = 0.0
         if parsed.name in ("attribute", "label"):
             changeable = [spec.name in parsed.columns for spec in self.data_columns]
@@ -361,9 +355,7 @@ class Table(Domain):
             times = np.r_[: at + len(rows), at + len(after) : len(after) + len(crowd)]
             table = np.concatenate([crowd[:at], rows, crowd[at:]])
             sides.append(self._dataset(table, np.r_[users[:at], changed_users, users[at:]], times))
-        different = ", each with other values" if len(spread) > 1 else ", each category"
-        many = f", {copies} rows{' of one user' if parsed.unit else ''}" if copies > 1 else ""
-        return sides[0], sides[1], many + (different if spread else "")
+        return sides[0], sides[1], remark
 
     def _assigned_users(self, crowd: int, parsed: ParsedRelation, many: bool) -> Any:
         """Return the users of the other rows, as many as possible or few, counted from 1; 0 is the
@@ -465,7 +457,7 @@ class Table(Domain):
     @property
     def records(self) -> int:
         """Return the number of rows of the datasets of a catalog."""
-        return self.size or max(_USUAL_SIZE, self._copy_counts[0])
+        return self.size or max(_USUAL_SIZE, self.styles[0][0])
 
     @property
     def random_pairs(self) -> int:

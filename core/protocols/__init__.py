@@ -1,1 +1,1 @@
-"""Protocols of a mechanism and of its optional capabilities."""
+"""Protocols of a mechanism and its optional methods."""

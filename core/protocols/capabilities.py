@@ -1,18 +1,54 @@
-"""Optional capabilities of a mechanism in addition to `sample`, each of which allows stronger
-statements.
+"""Optional methods of a mechanism in addition to `sample`, which allow stronger statements.
 
-Capabilities for proofs are enclosures by balls (python-flint `arb`, see `core/balls`) of the law in
+An audit looks for each method by ``hasattr`` on the instance: a method may exist for some
+parameters of a class only (`available_if`). Datasets are `dataset`, or `d0` and `d1` of a pair.
+
+log_density(outputs, dataset)
+    Log-density, or log-mass, of each output, (n,), so that privacy losses can be computed.
+support(dataset)
+    All output rows of a discrete law, (m, k), up to 1e-15 of the mass, so that laws can be
+    enumerated.
+factors(d0, d1)
+    Independent parts of the output, a list of (mechanism, d0_j, d1_j), so that laws can be
+    composed.
+breakpoints(dataset)
+    Kinks or jumps of a one-dimensional density, (m,), for quadrature.
+atoms(dataset)
+    Atoms of a one-dimensional law that also has a density, (m,); `log_density` is the log-mass at
+    the atoms.
+
+Methods for proofs return enclosures by balls (python-flint `arb`, see `core/balls`) of the law in
 real arithmetic, where a float parameter is the exact rational number that it represents.
 `auditors/density/proved` covers the outputs by cells, bounds each cell's share from both sides, and
-splits cells until the two bounds agree. This needs `log_density_ball`; each other capability
-tightens the bounds or adds notions.
+splits cells until the two bounds agree. This needs `log_density_ball`; each other method tightens
+the bounds or adds notions.
+
+log_density_ball(boxes, dataset)
+    Log-density, or log-mass, over each box: one interval (low, high) per column.
+mass_ball(boxes, dataset)
+    Mass of each interval (low, high] of a mechanism on the line, which cells on the line need.
+loss_ball(boxes, d1, d0)
+    Bounds on the privacy loss over each box, as floats, possibly infinite; without this method two
+    log-density balls are subtracted.
+tail_ball(box, dataset)
+    Mass outside a box, or outside `support` for None. Without this method, mass that `support`
+    omits is counted at any loss.
+shift_ball(d1, d0)
+    One noise law at two locations, for which all notions have closed forms; None for other pairs.
+draws_ball(d1, d0)
+    Independent draws on both sides, to be composed, as (logs, logs, times).
+axis_ball(d1, d0)
+    Laws of a perturbed minimizer whose loss depends on one coordinate only, or is largest on that
+    axis; None for other pairs.
+plane_ball(d1, d0)
+    Loss of a perturbed minimizer that depends on two coordinates only; None for other pairs.
 """
 
 from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -67,111 +103,3 @@ def _is_defined_here(cls: type) -> bool:
         and any(Path(code.co_filename).is_relative_to(folder) for folder in _FOLDERS)
         for code in codes
     )
-
-
-def has_capability(mechanism: Any, power: Any) -> bool:
-    """Return whether this instance has a capability.
-
-    Some classes have a capability for some parameters only (`available_if`), which `isinstance`
-    does not see.
-
-    Examples
-    --------
-    >>> from dpwitness.mechanisms import Laplace
-    >>> [has_capability(Laplace(1.0, arithmetic=name), HasSupport) for name in ("grid", "float")]
-    [True, False]
-    """
-    return all(hasattr(mechanism, name) for name in vars(power) if not name.startswith("_"))
-
-
-class HasSupport(Protocol):
-    """Discrete mechanism whose output rows can be listed, (m, k), up to 1e-15 of the mass, so that
-    laws can be enumerated.
-    """
-
-    def support(self, dataset: Any, /) -> FloatArray: ...
-
-
-class HasFactors(Protocol):
-    """Mechanism whose output consists of independent parts (mechanism, d0_j, d1_j), so that laws
-    can be composed.
-    """
-
-    def factors(self, d0: Any, d1: Any, /) -> list[tuple[Any, Any, Any]]: ...
-
-
-class HasBreakpoints(Protocol):
-    """Mechanism whose one-dimensional density has known kinks or jumps, (m,), for quadrature."""
-
-    def breakpoints(self, dataset: Any, /) -> FloatArray: ...
-
-
-class HasAtoms(Protocol):
-    """Mechanism whose one-dimensional law has a density and atoms, (m,); `log_density` is the
-    log-mass at the atoms.
-    """
-
-    def atoms(self, dataset: Any, /) -> FloatArray: ...
-
-
-class HasDensityBall(Protocol):
-    """Mechanism with an enclosure of its log-density, or log-mass, over each box: one interval
-    (low, high) per column.
-    """
-
-    def log_density_ball(self, boxes: Any, dataset: Any, /) -> Any: ...
-
-
-class HasMassBall(Protocol):
-    """Mechanism on the line with an enclosure of the mass of each (low, high], which cells on the
-    line need.
-    """
-
-    def mass_ball(self, boxes: Any, dataset: Any, /) -> Any: ...
-
-
-class HasLossBall(Protocol):
-    """Mechanism with float bounds on the privacy loss over each box, possibly unbounded; otherwise
-    two balls are subtracted.
-    """
-
-    def loss_ball(self, boxes: Any, d1: Any, d0: Any, /) -> Any: ...
-
-
-class HasTailBall(Protocol):
-    """Mechanism with an enclosure of the mass outside a box, or outside `support` for None.
-
-    Without this method, mass that `support` omits is counted at any loss.
-    """
-
-    def tail_ball(self, box: Any, dataset: Any, /) -> Any: ...
-
-
-class HasShiftBall(Protocol):
-    """Mechanism that states whether a pair gives one noise law at two locations, for which all
-    notions have closed forms; else None.
-    """
-
-    def shift_ball(self, d1: Any, d0: Any, /) -> Any: ...
-
-
-class HasDrawsBall(Protocol):
-    """Mechanism with independent draws on both sides, to be composed, as (logs, logs, times)."""
-
-    def draws_ball(self, d1: Any, d0: Any, /) -> Any: ...
-
-
-class HasAxisBall(Protocol):
-    """Mechanism that states whether the loss of its perturbed minimizer depends on one coordinate
-    only, or is largest on that axis.
-    """
-
-    def axis_ball(self, d1: Any, d0: Any, /) -> Any: ...
-
-
-class HasPlaneBall(Protocol):
-    """Mechanism that states whether the loss of its perturbed minimizer depends on two coordinates
-    only.
-    """
-
-    def plane_ball(self, d1: Any, d0: Any, /) -> Any: ...

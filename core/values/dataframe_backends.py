@@ -40,6 +40,12 @@ _ARROW_TYPES = {
     **{name: name for name in _INTEGERS},
     **{f"timestamp[{unit}]": "int64" for unit in ("s", "ms", "us", "ns")},
 }
+# NumPy types of the dates and times of polars and Arrow, whose entries are whole numbers
+_TIME_TYPES = {
+    **dict.fromkeys(("Date", "date32[day]"), "M8[D]"),
+    **{f"Datetime {unit}": f"M8[{unit}]" for unit in ("ms", "us", "ns")},
+    **{f"timestamp[{unit}]": f"M8[{unit}]" for unit in ("s", "ms", "us", "ns")},
+}
 ARROW_TIMES = ("timestamp", "time", "date", "duration")
 _NUMBERS = ("int", "uint", "float", "double", "halffloat", "bool")
 # types of columns that are built again: those of pandas, of polars, and of Arrow
@@ -119,23 +125,27 @@ def to_parts(value: Any) -> Parts:
         return graph_parts(value)
     index = None
     if name == "pandas":
-        names = list(value.columns)
-        columns = [column_of_pandas(value.iloc[:, i].array) for i in range(len(names))]
-        rows = value.index
-        plain_range = type(rows).__name__ == "RangeIndex" and (rows.start, rows.step) == (0, 1)
-        if not plain_range or rows.name is not None:
-            index = _exact_column(rows.name, column_of_pandas(rows.to_series().array))
+        found = [(key, column_of_pandas(series.array)) for key, series in value.items()]
+        index = _index_of_pandas(value.index)
     elif name == "polars":
-        names, columns = value.columns, list(map(column_of_polars, value.get_columns()))
+        found = [(series.name, column_of_polars(series)) for series in value.get_columns()]
     else:
-        names, columns = value.column_names, list(map(column_of_arrow, value.columns))
-    wrong = [column for column in names if type(column) not in (str, int)]
-    if wrong:
-        raise UnsupportedData(f"names of columns must be texts or whole numbers, got {wrong[0]!r}")
+        found = list(zip(value.column_names, map(column_of_arrow, value.columns)))  # noqa: B905
+    names = [key for key, _ in found]
+    for key in names:
+        if type(key) not in (str, int):
+            raise UnsupportedData(f"names of columns must be texts or whole numbers, got {key!r}")
     if len(set(names)) < len(names):
         raise UnsupportedData(f"names of columns must differ, got {', '.join(map(str, names))}")
-    exact = [_exact_column(*each) for each in zip(names, columns)]  # noqa: B905
-    return {"library": name, "columns": exact, "index": index, "rows": len(value)}
+    columns = [_exact_column(key, column) for key, column in found]
+    return {"library": name, "columns": columns, "index": index, "rows": len(value)}
+
+
+def _index_of_pandas(rows: Any) -> Parts | None:
+    """Return the record of an index; None for row numbers from 0 without a name."""
+    if type(rows).__name__ == "RangeIndex" and (rows.start, rows.step, rows.name) == (0, 1, None):
+        return None
+    return _exact_column(rows.name, column_of_pandas(rows.to_series().array))
 
 
 def graph_parts(value: Any) -> Parts:
@@ -160,23 +170,23 @@ def from_parts(parts: Parts) -> Any:
         graph.add_nodes_from([(node, content) for node, content in parts["nodes"]])
         graph.add_edges_from([tuple(edge) for edge in parts["edges"]])
         return graph
-    columns = {column["name"]: column for column in parts["columns"]}
-    for column in (*parts["columns"], *([] if parts["index"] is None else [parts["index"]])):
-        _require_entries(column, parts["rows"])
-    if name == "pandas":
-        index, rows = parts["index"], found.RangeIndex(parts["rows"])
-        if index is not None:
-            rows = found.Index(_build_pandas(index, found), name=index["name"])
-        content = {}
-        for key, column in columns.items():
-            dtype = "object" if column["type"] == "object" else None
-            content[key] = found.Series(_build_pandas(column, found), index=rows, dtype=dtype)
-        return found.DataFrame(content, index=rows)
+    index, rows, columns = parts["index"], parts["rows"], parts["columns"]
+    for column in (*columns, index) if index is not None else columns:
+        _require_entries(column, rows)
     if name == "polars":
-        return found.DataFrame(
-            [_build_polars(key, column, found) for key, column in columns.items()]
+        return found.DataFrame([_build_polars(column, found) for column in columns])
+    if name == "pyarrow":
+        return found.table({column["name"]: _build_arrow(column, found) for column in columns})
+    labels = found.RangeIndex(rows)
+    if index is not None:
+        labels = found.Index(_build_pandas(index, found), name=index["name"])
+    content = {}
+    for column in columns:
+        dtype = "object" if column["type"] == "object" else None
+        content[column["name"]] = found.Series(
+            _build_pandas(column, found), index=labels, dtype=dtype
         )
-    return found.table({key: _build_arrow(column, found) for key, column in columns.items()})
+    return found.DataFrame(content, index=labels)
 
 
 def _require_entries(column: Parts, rows: Any) -> None:
@@ -201,11 +211,8 @@ def values_of(parts: Parts) -> dict[Any, list[Any]]:
 
 def listed(column: Parts) -> list[Any]:
     """Return one column of a frame as a list. Missing entries are None."""
-    kind, values = column["type"], column["values"]
-    if kind in ("Date", "date32[day]"):
-        values = values.astype("M8[D]")
-    elif kind.startswith(("Datetime ", "timestamp[")):
-        values = values.astype(f"M8[{kind[9:]}]" if kind[0] == "D" else f"M8[{kind[10:-1]}]")
+    values = column["values"]
+    values = values.astype(_TIME_TYPES.get(column["type"], values.dtype), copy=False)
     found = list(values) if values.dtype.kind in "mM" else values.tolist()
     if column["categories"] is not None:
         known = listed(column["categories"])
@@ -369,9 +376,9 @@ def column_of_polars(series: Any) -> Parts:
     return found
 
 
-def _build_polars(name: str, column: Parts, polars: Any) -> Any:
+def _build_polars(column: Parts, polars: Any) -> Any:
     """Build a polars series from the record of a column."""
-    kind, _, unit = column["type"].partition(" ")
+    name, (kind, _, unit) = column["name"], column["type"].partition(" ")
     if kind == "Enum":
         texts = listed(column["categories"])
         return polars.Series(name, listed(column), dtype=polars.Enum(texts))

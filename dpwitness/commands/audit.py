@@ -32,8 +32,7 @@ from dpwitness.commands.loading import (
 )
 from dpwitness.core import InvalidArgument, Pair
 from dpwitness.core.claims import parse_claim, promised
-from dpwitness.core.protocols.capabilities import has_capability
-from dpwitness.core.protocols.mechanism import MechanismFailed, WhiteBox
+from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.terminal import NO_VERDICT, OK, announce, bar, mark_verdict, redirected_stdout
 
@@ -69,7 +68,7 @@ def _check_combination(
     args: argparse.Namespace, mechanism: Any, name: str, pair: Pair | None
 ) -> None:
     """Raise InvalidArgument for options that cannot be combined with the mechanism."""
-    if args.white_box and not has_capability(mechanism, WhiteBox):
+    if args.white_box and not hasattr(mechanism, "log_density"):
         raise InvalidArgument(
             f"--white-box needs a mechanism with log_density, but {name} has none: leave out "
             "--white-box to audit it from its runs"
@@ -185,7 +184,7 @@ def _search_pairs(
         )
     pair, value = found[0]
     estimate = f"{claim.symbol} = {value:.4g} estimated from a few runs"
-    if claim.is_pure and has_capability(mechanism, WhiteBox):
+    if claim.is_pure and hasattr(mechanism, "log_density"):
         estimate = worst_output(mechanism, pair, seed=seed).describe()
     return [pair for pair, _ in found], (f"pair found by a search of the domain: {estimate}",)
 

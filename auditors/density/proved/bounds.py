@@ -51,14 +51,7 @@ from dpwitness.core.balls.profiles import GaussianProfile, ShiftProfile, Singula
 from dpwitness.core.balls.risk import RiskLaw
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.capabilities import (
-    HasAxisBall,
-    HasDrawsBall,
-    HasPlaneBall,
-    HasShiftBall,
-    has_capability,
-    log_density_at,
-)
+from dpwitness.core.protocols.capabilities import log_density_at
 
 # orders of a pair, one if both are equivalent, and how its outputs are covered
 Cover = tuple[Sequence[EnclosedOrder], str]
@@ -131,7 +124,7 @@ def _cells_on_axis(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cover | 
     For normal noise the loss is that of the coordinate along the axis. For other noise, the largest
     loss over all other coordinates is either its value at t = 0 or its limit as t grows.
     """
-    axial = mechanism.axis_ball(d1, d0) if has_capability(mechanism, HasAxisBall) else None
+    axial = mechanism.axis_ball(d1, d0) if hasattr(mechanism, "axis_ball") else None
     if axial is None:
         return None
     first, second, axis, kind = axial
@@ -167,7 +160,7 @@ def _search_plane(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cover | N
     """Bound the largest loss over the plane for each order of the pair, with a quarter of the time
     each. Sampled outputs, scaled in and out, are tried first.
     """
-    planar = mechanism.plane_ball(d1, d0) if has_capability(mechanism, HasPlaneBall) else None
+    planar = mechanism.plane_ball(d1, d0) if hasattr(mechanism, "plane_ball") else None
     if planar is None:
         return None
     loss, reach = planar
@@ -298,7 +291,7 @@ def _cover_outputs(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cover | 
 
 def _closed_form(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cover | None:
     """Cover the outputs by the closed form of a shift of known noise."""
-    shift = mechanism.shift_ball(d1, d0) if has_capability(mechanism, HasShiftBall) else None
+    shift = mechanism.shift_ball(d1, d0) if hasattr(mechanism, "shift_ball") else None
     if shift is None:
         return None
     sample_and_check_balls(mechanism, d1, d0)
@@ -310,7 +303,7 @@ def _closed_form(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cover | No
 
 def _compose_draws(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cover | None:
     """Compose all independent draws of the mechanism; None if too many differ."""
-    if not has_capability(mechanism, HasDrawsBall):
+    if not hasattr(mechanism, "draws_ball"):
         return None
     sample_and_check_balls(mechanism, d1, d0)
     drawn = [

@@ -34,15 +34,7 @@ from dpwitness.auditors.density.proved.cells import (
 from dpwitness.auditors.density.routes import BadOracle
 from dpwitness.core.balls.ball import Ball, Span, endpoints, log_ratio_span, over, span
 from dpwitness.core.numerics.jit import jit
-from dpwitness.core.protocols.capabilities import (
-    HasDensityBall,
-    HasLossBall,
-    HasMassBall,
-    HasSupport,
-    HasTailBall,
-    has_capability,
-    log_density_at,
-)
+from dpwitness.core.protocols.capabilities import log_density_at
 from dpwitness.core.protocols.mechanism import FloatArray
 
 # runs per side that locate the mass, and at which balls are compared with floats
@@ -53,13 +45,13 @@ def cells_of(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells | None:
     """Return cells that cover the outputs, or None where a method is missing. Raise BadOracle if
     masses cannot add to 1.
     """
-    if not has_capability(mechanism, HasDensityBall):
+    if not hasattr(mechanism, "log_density_ball"):
         return None
-    if has_capability(mechanism, HasSupport) and not has_capability(mechanism, HasMassBall):
+    if hasattr(mechanism, "support") and not hasattr(mechanism, "mass_ball"):
         cells = _cells_of_support(mechanism, d1, d0, seconds)
     else:
         seen = sample_and_check_balls(mechanism, d1, d0)
-        if seen.shape[1] > 1 or not has_capability(mechanism, HasMassBall):
+        if seen.shape[1] > 1 or not hasattr(mechanism, "mass_ball"):
             return None
 
         def masses(dataset: Any, spans: list[Span]) -> list[Ball]:
@@ -97,7 +89,7 @@ def _cells_of_support(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells
     ]
     _require_floats_in_balls(mechanism, rows[:_SAMPLE_RUNS], first[:_SAMPLE_RUNS], d1)
     _require_floats_in_balls(mechanism, rows[:_SAMPLE_RUNS], second[:_SAMPLE_RUNS], d0)
-    if has_capability(mechanism, HasTailBall):
+    if hasattr(mechanism, "tail_ball"):
         outside = [mechanism.tail_ball(None, d) for d in (d1, d0)]
     else:
         # the mass missing to 1, at least 0
@@ -180,7 +172,7 @@ def _losses(mechanism: Any, d1: Any, d0: Any, spans: list[Span]) -> list[Span]:
     """Enclose the loss over each interval: by the mechanism's own method, or as a difference of
     log-densities.
     """
-    if has_capability(mechanism, HasLossBall):
+    if hasattr(mechanism, "loss_ball"):
         return list(mechanism.loss_ball([[span] for span in spans], d1, d0))
     bounded = [[span] for span in spans if math.isfinite(span[1] - span[0])]
     logs = (mechanism.log_density_ball(bounded, d) for d in (d1, d0))
