@@ -13,7 +13,7 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from fractions import Fraction
@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.auditors.events.event import Binned, renyi_lower_bound
+from dpwitness.auditors.events.event import Binned, Event, renyi_lower_bound
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
 from dpwitness.auditors.witnesses.seals import check_seal, fingerprint
 from dpwitness.auditors.witnesses.witness_reader import load_json, read_checked_witness
 from dpwitness.benchmarks.kernel.cases import SCORE, TARGET, array, audit, pair, places
-from dpwitness.benchmarks.kernel.events import CLASSES, random_event, random_simple_event
+from dpwitness.benchmarks.kernel.rules import EVENTS, FEATURES, SIMPLE
 from dpwitness.core.claims import Claim, exact_claim, exact_text, parse_claim
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json, parse
@@ -36,6 +36,11 @@ from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.proofs_checks.kernel import checker
 
 SECONDS = 1.0  # of CPU time for one witness
+VALID = EVENTS[:-2]  # the last one is refused, and the one before it counts cells
+CLASSES = sorted(
+    {"WeightedScore", "Event", "Laplace"}
+    | {type(each).__name__ for each in (*EVENTS, *(block for block, _ in FEATURES))}
+)
 HOSTILE: tuple[Any, ...] = (
     *(
         None,
@@ -255,6 +260,11 @@ def random_pair(rng: Generator) -> Json:
     return pair(relation, [int(x) for x in d0], [int(x) for x in d1])
 
 
+def _choice(rng: Generator, events: Sequence[Event]) -> Event:
+    """Return one of the events."""
+    return events[int(rng.integers(len(events)))]
+
+
 def random_witness(rng: Generator) -> Json:
     """Return the content of a witness whose bound is that of its counts: mostly a valid one."""
     claim, alpha, confidence = (
@@ -264,7 +274,7 @@ def random_witness(rng: Generator) -> Json:
     )
     alpha = min(alpha, (1 - confidence) * float(rng.choice([1, 0.5, 0.8])))
     level, tally = "value", random_tally(rng)
-    event = random_event(rng)
+    event = _choice(rng, VALID)
     tally = replace(tally, directions=max(tally.directions, event.directions))
     parts = [Part(tally)]
     counts: Json = {
@@ -277,7 +287,7 @@ def random_witness(rng: Generator) -> Json:
     if claim.kind in ("rdp", "zcdp") and rng.random() < 0.4:
         losses, nested = (
             np.sort(rng.normal(size=3)).round(3),
-            (random_event(rng), random_simple_event(rng)),
+            (_choice(rng, VALID), _choice(rng, SIMPLE)),
         )
         order, forward = float(claim.orders_among([2.0])[0]), bool(rng.random() < 0.5)
         binned = Binned(nested, losses, order, forward, np.array([0.3, 0.2]))

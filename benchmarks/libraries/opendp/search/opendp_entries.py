@@ -32,10 +32,7 @@ def entry(found):
     make = _MAKERS.get(found["part"])
     made = make and make(found)
     text = found.get("expression") or found.get("plan") or found["build"]
-    about = {
-        "constructors": constructors(found),
-        "why": " ".join(str(text).split())[:300],
-    }
+    about = {"constructors": constructors(found), "why": " ".join(str(text).split())[:300]}
     return None if made is None else about | made
 
 
