@@ -29,8 +29,7 @@ def constructors(found):
 
 def entry(found):
     """Return the entry of a finding; None for a finding that no transformation can show."""
-    make = _MAKERS.get(found["part"])
-    made = make and make(found)
+    made = _MAKERS[found["part"]](found)
     text = found.get("expression") or found.get("plan") or found["build"]
     about = {"constructors": constructors(found), "why": " ".join(str(text).split())[:300]}
     return None if made is None else about | made

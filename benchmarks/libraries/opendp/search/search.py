@@ -34,7 +34,6 @@ import opendp_entries as entries  # noqa: E402
 import opendp_expressions as expressions  # noqa: E402
 import opendp_frames as frames  # noqa: E402
 import opendp_inputs as inputs  # noqa: E402
-import opendp_measurements as measurements  # noqa: E402
 import opendp_truncations as truncations  # noqa: E402
 
 KINDS = [
@@ -53,8 +52,8 @@ KINDS = [
     ("i8", 0, 0),
     ("i32", 0, 0),
 ]
-PARTS = ("chains", "frames", "truncations", "measurements", "arrays")
-FIRST = ("measurements", "arrays")  # parts that end by themselves, and run once
+PARTS = ("chains", "frames", "truncations", "arrays")
+FIRST = ("arrays",)  # parts that end by themselves, and run once
 X = "pl.col('x')"
 
 
@@ -168,12 +167,6 @@ def search_truncations(seconds, seed):
                 say("finding", found)
 
 
-def search_measurements(seconds, seed):
-    """Compare privacy maps with exact figures."""
-    for found in measurements.search():
-        say("finding", found)
-
-
 def search_arrays(seconds, seed):
     """Search transformations of arrays."""
     for found in arrays.search(1.5 * seconds):
@@ -184,7 +177,6 @@ SEARCHES = {
     "chains": search_chains,
     "frames": search_frames,
     "truncations": search_truncations,
-    "measurements": search_measurements,
     "arrays": search_arrays,
 }
 
@@ -333,8 +325,6 @@ def cause(found):
     """Return a name under which findings of the same calls and kind fall together."""
     if found.get("scene") in ("renamed", "joined-part", "joined-twice", "joined-result"):
         return "scene " + found["scene"]  # of each expression
-    if found.get("part") == "measurements":
-        return found["kind"]
     if found.get("part") == "arrays":
         return " ".join([found["kind"], *sorted(set(re.findall(r"make_\w+", found["build"])))])
     text = found.get("expression") or found.get("plan") or found["build"]
