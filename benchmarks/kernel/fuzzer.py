@@ -334,7 +334,7 @@ def mutate(rng: Generator, witness: Json, other: Json) -> None:
     """Change one field of a witness in place; `other` is a witness from which values are taken."""
     if rng.random() < 0.1 and isinstance(witness.get("counts"), dict):
         name = str(rng.choice(list(OPTIONAL)))
-        witness["counts"][name] = deepcopy(OPTIONAL[name][int(rng.integers(len(OPTIONAL[name])))])
+        witness["counts"][name] = _one_of(rng, OPTIONAL[name])
         return
     parts = [
         witness.get(name)
@@ -353,36 +353,45 @@ def mutate(rng: Generator, witness: Json, other: Json) -> None:
     if not found:
         return
     parent, key = found[int(rng.integers(len(found)))]
-    value, kind = parent[key], int(rng.integers(10))
+    kind = int(rng.integers(10))
     if kind == 0:
         del parent[key]
     elif kind == 1 and isinstance(parent, dict):
-        parent[str(rng.choice(NAMES))] = deepcopy(HOSTILE[int(rng.integers(len(HOSTILE)))])
+        parent[str(rng.choice(NAMES))] = _one_of(rng, HOSTILE)
     elif kind == 2:
-        parent[key] = deepcopy(HOSTILE[int(rng.integers(len(HOSTILE)))])
+        parent[key] = _one_of(rng, HOSTILE)
     elif kind == 3 and (donors := [part[name] for part, name in places(other) if name == key]):
-        parent[key] = deepcopy(donors[int(rng.integers(len(donors)))])
+        parent[key] = _one_of(rng, donors)
     elif kind <= 5 and isinstance(key, str) and key in TEXTS:
         parent[key] = str(rng.choice(TEXTS[key]))
-    elif isinstance(value, list) and value:
-        place = int(rng.integers(len(value)))
-        value[place : place + int(rng.integers(2))] = deepcopy(value[: int(rng.integers(1, 3))])
-    elif isinstance(value, bool) or value is None or isinstance(value, str):
-        parent[key] = HOSTILE[int(rng.integers(len(HOSTILE)))]
-    elif isinstance(value, int):
-        parent[key] = (
-            int(value + rng.choice([-1, 1, -2, 10, -value, -2 * value, value]))
-            if kind < 9
-            else float(value)
-            if abs(value) < 2**1000
-            else -value
-        )
-    elif isinstance(value, float):
-        parent[key] = value * float(
-            rng.choice([-1, 0, 1 + 1e-12, 1 - 1e-7, 1 + 1e-5, 0.9, 1.1, 2, 1e-300])
-        )
-    elif isinstance(value, dict) and "d0" in value:
-        parent[key] = random_pair(rng)
+    else:
+        parent[key] = _changed(parent[key], rng)
+
+
+def _one_of(rng: Generator, values: Sequence[Any]) -> Any:
+    """Return a copy of one of the values."""
+    return deepcopy(values[int(rng.integers(len(values)))])
+
+
+def _changed(value: Any, rng: Generator) -> Any:
+    """Return another value of the same type, or a hostile one."""
+    match value:
+        case [_, *_]:
+            place, new = int(rng.integers(len(value))), list(value)
+            new[place : place + int(rng.integers(2))] = value[: int(rng.integers(1, 3))]
+            return deepcopy(new)
+        case bool() | None | str():
+            return _one_of(rng, HOSTILE)
+        case int() if rng.random() < 0.1 and abs(value) < 2**1000:
+            return float(value)
+        case int():
+            return int(value + rng.choice([-1, 1, -2, 10, -value, -2 * value, value]))
+        case float():
+            factors = [-1, 0, 1 + 1e-12, 1 - 1e-7, 1 + 1e-5, 0.9, 1.1, 2, 1e-300]
+            return value * float(rng.choice(factors))
+        case {"d0": _}:
+            return random_pair(rng)
+    return value
 
 
 _WORDS = ("NaN", "Infinity", "1e-30000000", "1e999999999", "-0", "1" * 5000, "01", "1.")

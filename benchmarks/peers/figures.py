@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from dpwitness.benchmarks.peers.campaign import ANSWER, NOT_INSTALLED, Key, Run
+from dpwitness.benchmarks.peers.campaign import ANSWER, NOT_EXPRESSIBLE, NOT_INSTALLED, Key, Run
 from dpwitness.benchmarks.peers.cases import Case
 from dpwitness.benchmarks.peers.tools import OWN, tools
 from dpwitness.benchmarks.table import Row, Table
@@ -82,16 +82,16 @@ def summary(runs: Sequence[Run]) -> Summary:
     broken = {name: Case(name).broken for name in {run.case for run in runs}}
     answers = [run for run in runs if run.state == ANSWER]
     ratios = [found for found in (ratio(answers, name) for name in broken) if found is not None]
-    without = {run.case for run in runs if run.state == "not expressible"}
-    asked = {name for name in broken if broken[name] and name not in without}
-    true = [run for run in answers if not broken[run.case]]
+    without = {run.case for run in runs if run.state == NOT_EXPRESSIBLE}
+    asked = {name for name, is_broken in broken.items() if is_broken} - without
+    true = [run.violated for run in answers if not broken[run.case]]
     return Summary(
         answers=len(answers),
         ratio=median(ratios) if ratios else None,
-        found=(len({run.case for run in answers if run.violated and broken[run.case]}), len(asked)),
-        alarms=(sum(run.violated for run in true), len(true)),
+        found=(len({run.case for run in answers if run.violated} & asked), len(asked)),
+        alarms=(sum(true), len(true)),
         without=len(without),
-        late=sum(run.state not in (ANSWER, "not expressible", NOT_INSTALLED) for run in runs),
+        late=sum(run.state not in (ANSWER, NOT_EXPRESSIBLE, NOT_INSTALLED) for run in runs),
     )
 
 
