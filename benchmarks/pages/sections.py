@@ -269,7 +269,7 @@ def peers(read: Sequence[Table], _: Texts) -> SectionCharts:
     )
 
 
-def canaries(read: Sequence[Table], _: Texts) -> SectionCharts:
+def canaries(read: Sequence[Table], _texts: Texts) -> SectionCharts:
     """Return the charts of certified and true epsilon of ideal canaries, one chart per number of
     canaries, by kind of claim.
     """

@@ -73,7 +73,7 @@ def tracker_rows() -> tuple[Row, ...]:
             "share",
             counts=(by_scan, total),
         ),
-        Row("opendp 0.16.0: findings that no issue names", 1, len(unnamed(tracker)), "findings"),
+        Row("opendp 0.16.0: findings that no issue names", 1, len(unnamed()), "findings"),
     )
 
 
