@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from dpwitness.benchmarks.specimens import (
     laplace,
     specimens,
 )
-from dpwitness.benchmarks.table import Row, Table, interval
+from dpwitness.benchmarks.table import Row, Table, interval, root_seed, seed_note
 from dpwitness.core.claims import GDP, RDP, ZCDP, ApproxDP, Claim, PureDP
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
@@ -118,22 +119,22 @@ def alarms(name: str, alpha: float, audits: int, first: int = 0, trials: int = T
     return sum(verdict is Verdict.VIOLATED for verdict in found)
 
 
-def _alarm_rows(name: str, audits: dict[float, int]) -> list[Counted]:
+def _alarm_rows(name: str, audits: dict[float, int], first: int) -> list[Counted]:
     """Count false VIOLATED of a specimen at several alpha."""
     specimen = specimens()[name]
     case = f"false VIOLATED, {specimen.claim.kind}, {specimen.outputs}: {name}"
     return [
-        Counted(f"{case}, alpha {alpha:g}", alarms(name, alpha, count), count, alpha)
+        Counted(f"{case}, alpha {alpha:g}", alarms(name, alpha, count, first), count, alpha)
         for alpha, count in audits.items()
     ]
 
 
-def _outputs_rows(name: str, audits: int) -> list[Counted]:
+def _outputs_rows(name: str, audits: int, first: int) -> list[Counted]:
     """Count false VIOLATED of `audit_outputs` on batches drawn from a specimen."""
     specimen, rows = specimens()[name], []
     for alpha in (0.5, 0.05):
         wrong = 0
-        for seed in range(audits):
+        for seed in range(first, first + audits):
             rng = np.random.default_rng((seed, int(1 / alpha)))
             batches = [
                 specimen.run(data, 2_000, rng) for data in (specimen.pair.d0, specimen.pair.d1)
@@ -150,14 +151,14 @@ def _outputs_rows(name: str, audits: int) -> list[Counted]:
     return rows
 
 
-def _certified_rows(name: str, seeds: int) -> list[Counted]:
+def _certified_rows(name: str, seeds: int, first: int) -> list[Counted]:
     """Count false CERTIFIED on a difficult density, by the automatic route and by sampling at
     confidence 0.99.
     """
     density, rows = densities()[name], []
     for route, times, stated in (("auto", 1, 0.0), ("sampling", seeds, 0.01)):
         wrong = 0
-        for seed in range(times):
+        for seed in range(first, first + times):
             settings: dict[str, Any] = {"trials": 20_000, "confidence": 0.99, "seed": seed}
             if route != "auto":
                 settings["route"] = route
@@ -166,25 +167,25 @@ def _certified_rows(name: str, seeds: int) -> list[Counted]:
     return rows
 
 
-def _awkward_rows(name: str, seeds: int) -> list[Counted]:
+def _awkward_rows(name: str, seeds: int, first: int) -> list[Counted]:
     """Count false verdicts on a correct density, or any verdicts on a density that its sampler
     contradicts (`density_cases.py`).
     """
     case = next(case for case in awkward() if case.name == name)
     found = [
         certify(case.mechanism, case.pair, case.claim, trials=case.trials, seed=seed)
-        for seed in range(seeds)
+        for seed in range(first, first + seeds)
     ]
     return [Counted(f"false verdict of certify: {name}", sum(map(case.wrong, found)), seeds, 0.0)]
 
 
-def _power_rows(name: str, audits: int) -> list[Counted]:
+def _power_rows(name: str, audits: int, first: int) -> list[Counted]:
     """Count violations found by audits at the parameter that an audit of a tight mechanism reports
     as detectable.
     """
     claim, build = FAMILIES[name]
     found = finite_count = 0
-    for seed in range(audits):
+    for seed in range(first, first + audits):
         detectable = audit(
             build(claim.parameter),
             claim=claim,
@@ -211,9 +212,9 @@ def _power_rows(name: str, audits: int) -> list[Counted]:
     ]
 
 
-def _limit_rows(name: str, times: int) -> list[Counted]:
+def _limit_rows(name: str, times: int, first: int) -> list[Counted]:
     """Count confidence limits on the wrong side of the truth."""
-    alpha, lower, upper = ENDS[name](times)
+    alpha, lower, upper = ENDS[name](range(first, first + times))
     rows = [Counted(f"lower end above the truth: {name}", lower, times, alpha)]
     return (
         rows
@@ -223,7 +224,7 @@ def _limit_rows(name: str, times: int) -> list[Counted]:
 
 
 # function of the rows of a kind of task, and the least and the usual number of its repeats
-_MEASURES: dict[str, tuple[Callable[[str, int], list[Counted]], int, int]] = {
+_MEASURES: dict[str, tuple[Callable[[str, int, int], list[Counted]], int, int]] = {
     "given": (_outputs_rows, 2, 100),
     "certified": (_certified_rows, 2, 6),
     "awkward": (_awkward_rows, 1, 3),
@@ -231,33 +232,36 @@ _MEASURES: dict[str, tuple[Callable[[str, int], list[Counted]], int, int]] = {
 }
 
 
-def _measure_task(kind: str, name: str, size: float) -> list[Counted]:
+def _measure_task(kind: str, name: str, size: float, seed: int) -> list[Counted]:
     """Return the rows of one task. An exception becomes a row that is always missed."""
     try:
         if kind in _MEASURES:
             count_rows, least, usual = _MEASURES[kind]
-            return count_rows(name, max(least, int(usual * size)))
+            return count_rows(name, max(least, int(usual * size)), seed)
         if kind == "ends":
             slow = 8 if name.startswith("certify") else 1
-            return _limit_rows(name, max(10, int(400 * size / slow)))
+            return _limit_rows(name, max(10, int(400 * size / slow)), seed)
         audits, slow = (
             AUDITS if kind == "alarms" else SEARCHES,
             4 if specimens()[name].target else 1,
         )
         return _alarm_rows(
-            name, {alpha: max(2, int(size * count / slow)) for alpha, count in audits.items()}
+            name, {alpha: max(2, int(size * count / slow)) for alpha, count in audits.items()}, seed
         )
     except Exception as error:  # an exception becomes a missed row, and the benchmark continues
         return [Counted(f"{kind}: {name}: {type(error).__name__}: {str(error)[:80]}", 1, 1, 0.0)]
 
 
-def measure(size: float = 1.0, workers: int | None = None, only: str = "") -> Table:
+def measure(
+    seed: int | None = None, *, size: float = 1.0, workers: int | None = None, only: str = ""
+) -> Table:
     """Run the calibration benchmark and return its table of error rates.
 
     `size` multiplies all counts: 1 takes about an hour on two idle cores, .05 about four minutes.
     `only` names one group of rows: "alarms", "searches", "given", "certified", "awkward", "power"
     or "ends".
     """
+    seed = root_seed(seed)
     given = (
         "Laplace",
         "randomized response",
@@ -281,9 +285,12 @@ def measure(size: float = 1.0, workers: int | None = None, only: str = "") -> Ta
     tasks = [task for task in tasks if task[0].startswith(only)]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers or os.cpu_count(), mp_context=context) as pool:
-        task_rows = list(pool.map(_measure_task, *zip(*tasks, strict=True), [size] * len(tasks)))
+        task_rows = list(
+            pool.map(_measure_task, *zip(*tasks, strict=True), repeat(size), repeat(seed))
+        )
     found = [counted for rows in task_rows for counted in rows]
     notes = (
+        seed_note("calibration", seed),
         "a rate is met where chance explains it: a correct statement misses its row with "
         f"probability {CHANCE:g}",
         f"audits of {TRIALS:,} runs at the exact parameter; pooled rows add the counts above them",

@@ -18,7 +18,7 @@ from scipy.stats import norm
 from dpwitness.auditors.canaries.audit import audit_canaries
 from dpwitness.auditors.canaries.design import canary_limit
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.benchmarks.table import Row, Table
+from dpwitness.benchmarks.table import Row, Table, root_seed, seed_note
 from dpwitness.core.claims import GDP, ApproxDP, Claim, PureDP
 
 SEEDS = 20
@@ -37,16 +37,16 @@ Scores = tuple[np.ndarray, np.ndarray]
 Draw = Callable[[np.random.Generator, np.ndarray], np.ndarray]
 
 
-def measure() -> Table:
+def measure(seed: int | None = None) -> Table:
     """Run the benchmark of canary audits and return its table of required and median certified
     epsilon.
     """
-    rows, details = [], []
+    rows, details, seed = [], [], root_seed(seed)
     for method, label in METHODS.items():
         certified = np.median(
             [
                 _epsilon(normal_scores(seed, 20_000, 1.0), "approx:4,1e-6", method)
-                for seed in range(SEEDS)
+                for seed in range(seed, seed + SEEDS)
             ]
         )
         rows.append(
@@ -70,7 +70,10 @@ def measure() -> Table:
             mu, claim = GDP.with_epsilon(epsilon, 1e-5).mu, ApproxDP(epsilon, 1e-5)
             for (method, label), required in zip(METHODS.items(), required_bounds, strict=True):
                 certified = np.median(
-                    [_epsilon(normal_scores(seed, size, mu), claim, method) for seed in range(200)]
+                    [
+                        _epsilon(normal_scores(seed, size, mu), claim, method)
+                        for seed in range(seed, seed + 200)
+                    ]
                 )
                 rows.append(
                     Row(
@@ -91,7 +94,7 @@ def measure() -> Table:
                         "guesses": most.guesses,
                     }
                 )
-    rows += [_false_alarm_rate(name, draw, claim) for name, (draw, claim) in LAWS.items()]
+    rows += [_false_alarm_rate(name, draw, claim, seed) for name, (draw, claim) in LAWS.items()]
     rows += [_time_of_a_million(claim) for claim in ("approx:4,1e-6", "gdp:0.5")]
     comparison_rows, comparison_notes = _compare_with_jax_privacy()
     notes = [
@@ -99,7 +102,12 @@ def measure() -> Table:
         f"{at['most']:.3f}"
         for at in details
     ]
-    return Table("canaries", (*rows, *comparison_rows), (*comparison_notes, *notes), tuple(details))
+    return Table(
+        "canaries",
+        (*rows, *comparison_rows),
+        (seed_note("canaries", seed), *comparison_notes, *notes),
+        tuple(details),
+    )
 
 
 def normal_scores(seed: int, size: int, shift: float) -> Scores:
@@ -135,12 +143,12 @@ LAWS: dict[str, tuple[Draw, Claim]] = {
 }
 
 
-def _false_alarm_rate(name: str, draw: Draw, claim: Claim) -> Row:
+def _false_alarm_rate(name: str, draw: Draw, claim: Claim, first: int) -> Row:
     """Return the rate of VIOLATED at 95 % for a claim that holds with equality: at most the nominal
     rate plus three standard errors.
     """
     alarms = 0
-    for seed in range(AUDITS):
+    for seed in range(first, first + AUDITS):
         rng = np.random.default_rng([seed, 7])
         coins = rng.random(200 + 200 * (seed % 5)) < 0.5
         scores = draw(rng, coins)

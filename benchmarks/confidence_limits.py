@@ -40,10 +40,10 @@ class _GaussianShift:
         return norm.logpdf(y, data[0], 1 / self.mu)
 
 
-def _certify_bounds(epsilon: float, delta: float, times: int) -> Ends:
+def _certify_bounds(epsilon: float, delta: float, seeds: range) -> Ends:
     """Count wrong bounds of `certify` by sampling."""
     shift, low, high = _GaussianShift(gaussian_shift(epsilon, delta)), 0, 0
-    for seed in range(times):
+    for seed in seeds:
         result = certify(
             shift,
             PAIR,
@@ -57,24 +57,22 @@ def _certify_bounds(epsilon: float, delta: float, times: int) -> Ends:
     return 0.1, low, high
 
 
-def _audit_bounds(claim: Claim, run: Any, truth: float, times: int) -> Ends:
+def _audit_bounds(claim: Claim, run: Any, truth: float, seeds: range) -> Ends:
     """Count wrong lower bounds of `audit`."""
     bounds = (
         audit(
             run, claim=claim, pair=PAIR, trials=4_000, confidence=0.8, seed=s, bits=False
         ).parameter_lower
-        for s in range(times)
+        for s in seeds
     )
     return 0.2, sum(bound > truth for bound in bounds), None
 
 
 def _utility_bounds(
-    draw: Callable[[int, Generator], Any], claim: Any, truth: float, times: int
+    draw: Callable[[int, Generator], Any], claim: Any, truth: float, seeds: range
 ) -> Ends:
     """Count wrong bounds of `audit_utility`."""
-    result = [
-        audit_utility(draw, claim, runs=500, confidence=0.9, seed=seed) for seed in range(times)
-    ]
+    result = [audit_utility(draw, claim, runs=500, confidence=0.9, seed=seed) for seed in seeds]
     upper = (
         None if all(math.isinf(f.upper) for f in result) else sum(f.upper < truth for f in result)
     )
@@ -82,23 +80,23 @@ def _utility_bounds(
 
 
 def _slope_bounds(
-    draw: Callable[[int, Generator], Any], claim: Scaling, truth: float, times: int
+    draw: Callable[[int, Generator], Any], claim: Scaling, truth: float, seeds: range
 ) -> Ends:
     """Count wrong bounds of the slopes of `audit_utility`."""
     result = [
         audit_utility(lambda v, n, rng: v**truth * draw(n, rng), claim, confidence=0.9, seed=seed)
-        for seed in range(times)
+        for seed in seeds
     ]
     return 0.1, sum(f.lower > truth for f in result), sum(f.upper < truth for f in result)
 
 
-def _sensitivity_bounds(times: int) -> Ends:
+def _sensitivity_bounds(seeds: range) -> Ends:
     """Count wrong bounds for the mean of n records in [0, 1], whose sensitivity is exactly 1/n.
 
     Half of the claimed bounds are too small. Only n and the claimed bound are random.
     """
-    rng, wrong = np.random.default_rng(0), 0
-    for seed in range(times // 10):
+    rng, wrong = np.random.default_rng(seeds.start), 0
+    for seed in seeds[::10]:
         size, scale = int(rng.integers(1, 9)), float(rng.uniform(0.5, 2.0))
         result = audit_sensitivity(
             np.mean, scale / size, m.Records(size), evaluations=60, seed=seed
@@ -108,7 +106,7 @@ def _sensitivity_bounds(times: int) -> Ends:
 
 
 def _best_event_bounds(
-    claim: Claim, mechanism: Any, right: float, wrong: float, times: int
+    claim: Claim, mechanism: Any, right: float, wrong: float, seeds: range
 ) -> Ends:
     """Audit with the best event and count bounds above and below the limit. Half are expected on
     each side.
@@ -116,8 +114,8 @@ def _best_event_bounds(
     rounds = 50_000
     bound = limit(mechanism, mechanism.worst_pair(), claim, rounds, 0.95)
     assert bound is not None
-    rng = np.random.default_rng(1)
-    guesses = rng.binomial(rounds, right + wrong, times)
+    rng = np.random.default_rng(seeds.start)
+    guesses = rng.binomial(rounds, right + wrong, len(seeds))
     correct = rng.binomial(guesses, right / (right + wrong))
     bounds_reached = certified(claim, correct, guesses - correct, rounds, 0.05)
     return 0.5, int(np.sum(bounds_reached > bound)), int(np.sum(bounds_reached < bound))
@@ -125,7 +123,7 @@ def _best_event_bounds(
 
 _E = math.exp(-1.0)
 
-ENDS: dict[str, Callable[[int], Ends]] = {
+ENDS: dict[str, Callable[[range], Ends]] = {
     "certify by sampling, epsilon 1, delta 1e-2": partial(_certify_bounds, 1.0, 1e-2),
     "certify by sampling, epsilon .3, delta 1e-4": partial(_certify_bounds, 0.3, 1e-4),
     "audit, Laplace": partial(_audit_bounds, PureDP(1.0), laplace(0.7), 0.7),

@@ -58,10 +58,10 @@ class Piece:
 
 @dataclass(frozen=True)
 class Mixture:
-    """Mechanism with the density of a mixture, which violates its claim."""
+    """Mechanism with the density of a mixture, and the claim that it violates, if there is one."""
 
     pieces: tuple[Piece, ...]
-    claim: Claim
+    claim: Claim | None = None
 
     def sample(self, data: Any, size: int, rng: Generator) -> FloatArray:
         one = data[0] > 0

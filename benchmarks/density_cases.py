@@ -18,6 +18,7 @@ from scipy.stats import beta, cauchy, laplace, multivariate_normal, norm, t, uni
 
 from dpwitness.auditors.density.result import CertifyResult
 from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.benchmarks.densities import Mixture, Piece
 from dpwitness.benchmarks.specimens import PAIR
 from dpwitness.core.claims import GDP, ZCDP, ApproxDP, Claim, PureDP
 from dpwitness.core.datasets.pairs import Pair
@@ -63,7 +64,7 @@ class Awkward:
     """
 
     name: str
-    mechanism: Law
+    mechanism: Law | Mixture
     claim: Claim
     truth: float
     right: bool = True
@@ -141,35 +142,18 @@ def _correlated(rho: float) -> Law:
     )
 
 
-def _spike(mass: float, width: float, at: float, ratio: float) -> Law:
+def _spike(mass: float, width: float, at: float, ratio: float) -> Mixture:
     """Return Laplace noise of scale 1 mixed with a uniform law on a narrow interval.
 
     The interval has probability `mass` on D1 and mass / ratio on D0.
     """
-
-    def share(d: float) -> float:
-        return mass if d > 0.5 else mass / ratio
-
-    def draw(d: float, n: int, rng: np.random.Generator) -> FloatArray:
-        y = d + rng.laplace(size=n)
-        replaced = rng.random(n) < share(d)
-        return np.where(replaced, at + width * rng.random(n), y)
-
-    def density(y: FloatArray, d: float) -> FloatArray:
-        x = y[:, 0]
-        inside = (x >= at) & (x <= at + width)
-        base = math.log1p(-share(d)) + laplace.logpdf(x - d)
-        return np.asarray(
-            np.where(
-                inside,
-                np.logaddexp(
-                    base, math.log(share(d)) - math.log(width) if share(d) > 0 else -math.inf
-                ),
-                base,
-            )
+    middle, rest = at + width / 2, mass / ratio
+    return Mixture(
+        (
+            Piece(1 - rest, 1 - mass, "laplace", 0.0, 1.0),
+            Piece(rest, mass, "slab", middle, middle, width),
         )
-
-    return Law(draw, density)
+    )
 
 
 def _sentinel(mass: float) -> Law:
@@ -213,20 +197,12 @@ def _randomized_response(
     return Law(draw, density)
 
 
-def _mixture(gap: float) -> Law:
+def _mixture(gap: float) -> Mixture:
     """Return an equal mixture of N(d, .2^2) and N(d + gap, .2^2); its privacy loss is almost that
     of a Gaussian with mu = 5.
     """
-
-    def density(y: FloatArray, d: float) -> FloatArray:
-        x = y[:, 0] - d
-        return np.asarray(
-            np.logaddexp(norm.logpdf(x, scale=0.2), norm.logpdf(x - gap, scale=0.2)) - math.log(2)
-        )
-
-    return Law(
-        lambda d, n, rng: d + gap * (rng.random(n) < 0.5) + 0.2 * rng.standard_normal(n), density
-    )
+    centers = ((0.0, 1.0), (gap, gap + 1.0))
+    return Mixture(tuple(Piece(0.5, 0.5, "normal", *each, 0.2) for each in centers))
 
 
 def _truncated() -> Law:

@@ -13,12 +13,7 @@ from numpy.random import Generator
 
 from dpwitness.core.datasets.datasets import LabelledVectors
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.values.validation import (
-    InvalidArgument,
-    import_problem,
-    require_integer,
-    require_nonnegative,
-)
+from dpwitness.core.values.validation import import_problem
 
 PIMA = Path(__file__).parent / "data" / "pima.csv"
 
@@ -73,14 +68,9 @@ def sphere_with_margin(n: int, dimension: int, margin: float, rng: Generator) ->
     """
     from scipy.stats import beta
 
-    count, d = require_integer("n", n), require_integer("dimension", dimension, least=2)
-    if not 0 <= margin < 1:
-        raise InvalidArgument(f"sphere_with_margin: margin must lie in [0, 1), got {margin!r}")
-    law = beta(0.5, 0.5 * (d - 1))
-    first = np.sqrt(law.isf(rng.uniform(0.0, law.sf(margin**2), count))) * rng.choice(
-        [-1.0, 1.0], count
-    )
-    rest = rng.standard_normal((count, d - 1))
+    law = beta(0.5, 0.5 * (dimension - 1))
+    first = np.sqrt(law.isf(rng.uniform(0.0, law.sf(margin**2), n))) * rng.choice([-1.0, 1.0], n)
+    rest = rng.standard_normal((n, dimension - 1))
     rest *= (np.sqrt(np.maximum(0.0, 1 - first**2)) / np.linalg.norm(rest, axis=1))[:, None]
     return LabelledVectors(np.column_stack([first, rest]), np.sign(first))
 
@@ -91,7 +81,7 @@ def padded(dataset: LabelledVectors, extra: int) -> LabelledVectors:
     Zero features change no non-private minimizer. JT14 use them to test whether a mechanism depends
     on the dimension.
     """
-    zeros = np.zeros((len(dataset), int(require_nonnegative("extra", extra))))
+    zeros = np.zeros((len(dataset), extra))
     return LabelledVectors(np.column_stack([dataset.x, zeros]), dataset.y, dataset.multiplicity)
 
 

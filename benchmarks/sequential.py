@@ -37,7 +37,7 @@ from dpwitness.auditors.statistics.certificate import allowed, frequency_error
 from dpwitness.auditors.witnesses.store import open_store
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.benchmarks.power import Specimen, specimens
-from dpwitness.benchmarks.table import Row, Table
+from dpwitness.benchmarks.table import Row, Table, root_seed, seed_note
 from dpwitness.core.claims import Claim, parse_claim
 from dpwitness.core.values.validation import InvalidArgument
 
@@ -56,13 +56,14 @@ LEAST = 0.01  # batch certificates below are not compared
 
 def false_alarms(
     text: str,
+    seed: int,
     alphas: Sequence[float] = ALPHAS,
     streams: int = STREAMS,
     # rounds of the two epochs of a stream
     epochs: Sequence[int] = (100, 300),
 ) -> list[int]:
     """Return, for each alpha, the number of streams at the claim that are refuted at some round."""
-    claim, rng = parse_claim(text), np.random.default_rng(len(text))
+    claim, rng = parse_claim(text), np.random.default_rng(seed)
     theta = np.array([allowed(claim, claim.parameter, s, 2) for s in FREQUENCIES])
     tables = [] if claim.is_pure else [_null_table(claim)]
     finished = [list[NDArray[np.float64]]() for _ in alphas]
@@ -128,12 +129,17 @@ def _null_at(
 
 
 def false_discoveries(
-    suites: int = 1_000, targets: int = 20, calls: int = 200, rounds: int = 64, alpha: float = ALPHA
+    seed: int,
+    suites: int = 1_000,
+    targets: int = 20,
+    calls: int = 200,
+    rounds: int = 64,
+    alpha: float = ALPHA,
 ) -> int:
     """Return the number of suites of sound targets, at the claim pure:1, with a discovery after any
     of the calls.
     """
-    rng, theta = np.random.default_rng(20), allowed(parse_claim("pure:1"), 1.0, 1.0, 2)
+    rng, theta = np.random.default_rng(seed), allowed(parse_claim("pure:1"), 1.0, 1.0, 2)
     right, wrong, finished, found = (
         np.zeros((suites, targets)),
         np.zeros((suites, targets)),
@@ -220,7 +226,7 @@ def event_shares(specimen: Specimen) -> tuple[float, float]:
     return event.right * 2 / event.directions, event.right + event.wrong
 
 
-def runs_to_violated(specimen: Specimen) -> tuple[float, float]:
+def runs_to_violated(specimen: Specimen, first: int) -> tuple[float, float]:
     """Return the median runs to VIOLATED, and the runs of a batch audit."""
     claim = specimen.mechanism.claim
     options: dict[str, Any] = {
@@ -231,16 +237,16 @@ def runs_to_violated(specimen: Specimen) -> tuple[float, float]:
         "stop": "violation",
     }
     runs = []
-    for seed in range(SEEDS):
+    for seed in range(first, first + SEEDS):
         result = audit(
             specimen.mechanism, sequential=True, find=1.01, trials=50_000, seed=seed, **options
         )
         runs.append(result.trials if result.verdict is Verdict.VIOLATED else math.inf)
-    batch = audit(specimen.mechanism, seed=0, **options)
+    batch = audit(specimen.mechanism, seed=first, **options)
     return median(runs), batch.trials if batch.verdict is Verdict.VIOLATED else math.inf
 
 
-def price(specimen: Specimen) -> float | None:
+def price(specimen: Specimen, seed: int) -> float | None:
     """Return the certified bound of a sequential audit over that of a batch audit with as many
     runs; None if there is none.
     """
@@ -248,6 +254,7 @@ def price(specimen: Specimen) -> float | None:
         "claim": specimen.mechanism.claim,
         "pair": specimen.pair,
         "trials": PRICE_RUNS,
+        "seed": seed,
         "stop": "never",
     }
     common |= {"confidence": 1 - ALPHA, "bits": False}
@@ -274,11 +281,11 @@ def first_epoch(noise: float, steps: int = 200, batch: int = 5, seed: int = 1) -
     return 1.0
 
 
-def _watch_rows(suites: int = 1_000) -> list[Row]:
+def _watch_rows(_: str, seed: int, suites: int = 1_000) -> Table:
     """Return the rows of watched suites."""
-    found, (half, full) = false_discoveries(suites), store_sizes()
+    found, (half, full) = false_discoveries(seed, suites), store_sizes()
     case = f"suites of 20 sound targets with a discovery in 200 calls, alpha {ALPHA:g}"
-    return [
+    rows = (
         Row(case, ALPHA, found / suites, "share", at_most=True, counts=(found, suites)),
         Row("store of 20 targets after 200 calls", 5.0, full / 1e6, "MB", at_most=True),
         Row(
@@ -288,14 +295,15 @@ def _watch_rows(suites: int = 1_000) -> list[Row]:
             "ratio",
             at_most=True,
         ),
-    ]
+    )
+    return Table("", rows)
 
 
-def _alarm_rows(only: str) -> Table:
+def _alarm_rows(only: str, seed: int) -> Table:
     """Return the rows of false alarms, for the claims whose text contains `only`."""
     rows, notes = list[Row](), list[str]()
     for text in (text for text in CLAIMS if only in text):
-        for alpha, alarms in zip(ALPHAS, false_alarms(text), strict=True):
+        for alpha, alarms in zip(ALPHAS, false_alarms(text, seed), strict=True):
             rate = alarms / STREAMS
             rows.append(
                 Row(
@@ -315,12 +323,12 @@ def _alarm_rows(only: str) -> Table:
     return Table("", tuple(rows), tuple(notes))
 
 
-def _gross_rows(only: str) -> Table:
+def _gross_rows(only: str, seed: int) -> Table:
     """Return the rows of runs to VIOLATED in gross cases, by both readings of "an event of
     probability above .1".
     """
     gross = [
-        (each.name, event_shares(each), *runs_to_violated(each))
+        (each.name, event_shares(each), *runs_to_violated(each, seed))
         for each in _of_the_zoo(only)
         if is_gross(each)
     ]
@@ -353,9 +361,11 @@ def _gross_rows(only: str) -> Table:
     )
 
 
-def _price_rows(only: str) -> Table:
+def _price_rows(only: str, seed: int) -> Table:
     """Return the row of certified bounds over those of batch audits."""
-    prices = {each.name: ratio for each in _of_the_zoo(only) if (ratio := price(each)) is not None}
+    prices = {
+        each.name: ratio for each in _of_the_zoo(only) if (ratio := price(each, seed)) is not None
+    }
     name = f"certified / batch at {PRICE_RUNS:,} runs, median of {len(prices)} cases"
     rows = (Row(name, 0.95, median(prices.values()), "ratio"),) if prices else ()
     worst = ", ".join(
@@ -375,9 +385,9 @@ def _of_the_zoo(only: str) -> list[Specimen]:
     return list(specimens(only, papers=False))
 
 
-def _canary_rows(only: str) -> Table:
+def _canary_rows(_: str, seed: int) -> Table:
     """Return the row of DP-SGD without noise."""
-    shares = [first_epoch(0.0, seed=seed) for seed in range(SEEDS)]
+    shares = [first_epoch(0.0, seed=one) for one in range(seed, seed + SEEDS)]
     row = Row(
         "DP-SGD without noise: share of the first epoch until canaries refute gdp:1",
         0.99,
@@ -388,25 +398,26 @@ def _canary_rows(only: str) -> Table:
     return Table("", (row,))
 
 
-PARTS: dict[str, Callable[[str], Table]] = {
+PARTS: dict[str, Callable[[str, int], Table]] = {
     "alarms": _alarm_rows,
     "gross": _gross_rows,
     "price": _price_rows,
     "canaries": _canary_rows,
-    "watch": lambda only: Table("", tuple(_watch_rows())),
+    "watch": _watch_rows,
 }
 
 
-def measure(parts: Sequence[str] = ()) -> Table:
+def measure(seed: int | None = None, parts: Sequence[str] = ()) -> Table:
     """Run parts of the benchmark, all by default, and return their table. A part may be followed by
     a text that names must contain.
     """
+    seed = root_seed(seed)
     chosen = [part.partition(":") for part in parts or PARTS]
     if unknown := [name for name, _, _ in chosen if name not in PARTS]:
         raise InvalidArgument(f"--part must be one of {', '.join(PARTS)}, got {unknown[0]!r}")
-    found = [PARTS[name](only) for name, _, only in chosen]
+    found = [PARTS[name](only, seed) for name, _, only in chosen]
     rows, notes, details = (
         tuple(each for table in found for each in getattr(table, name))
         for name in ("rows", "notes", "details")
     )
-    return Table("sequential", rows, notes, details)
+    return Table("sequential", rows, (seed_note("sequential", seed), *notes), details)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
@@ -36,6 +37,18 @@ class Table:
     notes: tuple[str, ...] = ()
     details: tuple[Mapping[str, Any], ...] = ()
     binding: bool = False  # whether a missed row is an error of the program: exit code 1
+
+
+def root_seed(seed: int | None) -> int:
+    """Return the root seed of a benchmark's draws: a given one, or one from the operating
+    system.
+    """
+    return secrets.randbits(32) if seed is None else seed
+
+
+def seed_note(name: str, seed: int) -> str:
+    """Return the note that says how a benchmark is repeated."""
+    return f"seed {seed}: dpwitness bench {name} --seed {seed} repeats these draws"
 
 
 def interval(count: int, of: int) -> tuple[float, float]:

@@ -4,13 +4,12 @@ claim and domain alone.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from dpwitness.auditors.audit.audit import audit
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.benchmarks.table import Row, Table
+from dpwitness.benchmarks.table import Row, Table, root_seed, seed_note
 
 Arguments = dict[str, Any]  # of `audit`; `mechanism` among them
 Members = Mapping[str, Callable[[bool], Arguments]]  # arguments with the fault, or without
@@ -52,7 +51,7 @@ def compare_twins(
     """
     from scipy.stats import binom
 
-    seed = secrets.randbits(32) if seed is None else seed
+    seed = root_seed(seed)
     found = _violated(members, True, seed=seed, **options)
     first = _violated(members, False, seed=seed, **options)
     suspects = {each: members[each] for each in members if first[each]}
@@ -72,8 +71,7 @@ def compare_twins(
         (
             f"not found: {', '.join(missed) or 'none'}",
             f"accused by the first audit: {', '.join(suspects) or 'none'}",
-            f"seed {seed}, and {seed + 1} for the second audit of an accused twin: "
-            f"dpwitness bench {name} --seed {seed} repeats these audits",
+            f"{seed_note(name, seed)}; the second audit of an accused twin has the next seed",
         ),
         tuple(
             {

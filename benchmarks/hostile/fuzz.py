@@ -32,7 +32,7 @@ from dpwitness.benchmarks.hostile.fuzz_inputs import (
     signals,
     targets,
 )
-from dpwitness.benchmarks.table import Row, Table
+from dpwitness.benchmarks.table import Row, Table, root_seed, seed_note
 
 COUNTS = {
     "options": 4000,
@@ -42,7 +42,6 @@ COUNTS = {
     "signals": 100,
     "environments": 150,
 }
-SEED = 20_261_121
 # time limit of one input in seconds, on a busy machine: a search alone takes 30
 _TIME_LIMIT = 120.0
 _TOKEN_VARIABLE = "DPWITNESS_FUZZ"
@@ -87,9 +86,7 @@ class Tally:
 
 
 def campaign(
-    seed: int = SEED,
-    counts: dict[str, int] | None = None,
-    say: Callable[[str], None] = lambda _: None,
+    seed: int, counts: dict[str, int] | None = None, say: Callable[[str], None] = lambda _: None
 ) -> dict[str, Tally]:
     """Run `counts` inputs of each kind (default: `COUNTS`) in a temporary folder, passing a line to
     `say` when a kind is finished.
@@ -345,9 +342,10 @@ def _processes_with_token(token: str) -> list[int]:
     return found
 
 
-def measure() -> Table:
+def measure(seed: int | None = None) -> Table:
     """Run the complete campaign, in about twenty minutes on two cores, and return its table."""
-    found, rows = campaign(say=lambda line: print(line, file=sys.stderr, flush=True)), []
+    seed = root_seed(seed)
+    found, rows = campaign(seed, say=lambda line: print(line, file=sys.stderr, flush=True)), []
     for kind, tally in found.items():
         rows.append(Row(f"{kind}: inputs", COUNTS[kind], tally.inputs, "inputs"))
         for name in ("tracebacks", "hangs", "orphans", "undocumented"):
@@ -356,7 +354,7 @@ def measure() -> Table:
         rows.append(
             Row(f"{kind}: unforeseen errors in one line", 0, tally.unknown, "inputs", at_most=True)
         )
-    notes = [f"seed {SEED}; {sum(tally.inputs for tally in found.values())} inputs"]
+    notes = [seed_note("fuzz", seed)]
     notes += [
         f"{kind}: exit codes {dict(sorted(tally.codes.items()))}" for kind, tally in found.items()
     ]

@@ -13,7 +13,7 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from fractions import Fraction
@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.auditors.events.event import Binned, renyi_lower_bound
+from dpwitness.auditors.events.event import Binned, Event, renyi_lower_bound
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
 from dpwitness.auditors.witnesses.seals import check_seal, fingerprint
 from dpwitness.auditors.witnesses.witness_reader import load_json, read_checked_witness
 from dpwitness.benchmarks.kernel.cases import SCORE, TARGET, array, audit, pair, places
-from dpwitness.benchmarks.kernel.events import CLASSES, random_event, random_simple_event
+from dpwitness.benchmarks.kernel.rules import EVENTS, FEATURES, SIMPLE
 from dpwitness.core.claims import Claim, exact_claim, exact_text, parse_claim
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json, parse
@@ -36,6 +36,11 @@ from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.proofs_checks.kernel import checker
 
 SECONDS = 1.0  # of CPU time for one witness
+VALID = EVENTS[:-2]  # the last one is refused, and the one before it counts cells
+CLASSES = sorted(
+    {"WeightedScore", "Event", "Laplace"}
+    | {type(each).__name__ for each in (*EVENTS, *(block for block, _ in FEATURES))}
+)
 HOSTILE: tuple[Any, ...] = (
     *(
         None,
@@ -255,6 +260,11 @@ def random_pair(rng: Generator) -> Json:
     return pair(relation, [int(x) for x in d0], [int(x) for x in d1])
 
 
+def _choice(rng: Generator, events: Sequence[Event]) -> Event:
+    """Return one of the events."""
+    return events[int(rng.integers(len(events)))]
+
+
 def random_witness(rng: Generator) -> Json:
     """Return the content of a witness whose bound is that of its counts: mostly a valid one."""
     claim, alpha, confidence = (
@@ -264,7 +274,7 @@ def random_witness(rng: Generator) -> Json:
     )
     alpha = min(alpha, (1 - confidence) * float(rng.choice([1, 0.5, 0.8])))
     level, tally = "value", random_tally(rng)
-    event = random_event(rng)
+    event = _choice(rng, VALID)
     tally = replace(tally, directions=max(tally.directions, event.directions))
     parts = [Part(tally)]
     counts: Json = {
@@ -277,7 +287,7 @@ def random_witness(rng: Generator) -> Json:
     if claim.kind in ("rdp", "zcdp") and rng.random() < 0.4:
         losses, nested = (
             np.sort(rng.normal(size=3)).round(3),
-            (random_event(rng), random_simple_event(rng)),
+            (_choice(rng, VALID), _choice(rng, SIMPLE)),
         )
         order, forward = float(claim.orders_among([2.0])[0]), bool(rng.random() < 0.5)
         binned = Binned(nested, losses, order, forward, np.array([0.3, 0.2]))
@@ -324,7 +334,7 @@ def mutate(rng: Generator, witness: Json, other: Json) -> None:
     """Change one field of a witness in place; `other` is a witness from which values are taken."""
     if rng.random() < 0.1 and isinstance(witness.get("counts"), dict):
         name = str(rng.choice(list(OPTIONAL)))
-        witness["counts"][name] = deepcopy(OPTIONAL[name][int(rng.integers(len(OPTIONAL[name])))])
+        witness["counts"][name] = _one_of(rng, OPTIONAL[name])
         return
     parts = [
         witness.get(name)
@@ -343,36 +353,45 @@ def mutate(rng: Generator, witness: Json, other: Json) -> None:
     if not found:
         return
     parent, key = found[int(rng.integers(len(found)))]
-    value, kind = parent[key], int(rng.integers(10))
+    kind = int(rng.integers(10))
     if kind == 0:
         del parent[key]
     elif kind == 1 and isinstance(parent, dict):
-        parent[str(rng.choice(NAMES))] = deepcopy(HOSTILE[int(rng.integers(len(HOSTILE)))])
+        parent[str(rng.choice(NAMES))] = _one_of(rng, HOSTILE)
     elif kind == 2:
-        parent[key] = deepcopy(HOSTILE[int(rng.integers(len(HOSTILE)))])
+        parent[key] = _one_of(rng, HOSTILE)
     elif kind == 3 and (donors := [part[name] for part, name in places(other) if name == key]):
-        parent[key] = deepcopy(donors[int(rng.integers(len(donors)))])
+        parent[key] = _one_of(rng, donors)
     elif kind <= 5 and isinstance(key, str) and key in TEXTS:
         parent[key] = str(rng.choice(TEXTS[key]))
-    elif isinstance(value, list) and value:
-        place = int(rng.integers(len(value)))
-        value[place : place + int(rng.integers(2))] = deepcopy(value[: int(rng.integers(1, 3))])
-    elif isinstance(value, bool) or value is None or isinstance(value, str):
-        parent[key] = HOSTILE[int(rng.integers(len(HOSTILE)))]
-    elif isinstance(value, int):
-        parent[key] = (
-            int(value + rng.choice([-1, 1, -2, 10, -value, -2 * value, value]))
-            if kind < 9
-            else float(value)
-            if abs(value) < 2**1000
-            else -value
-        )
-    elif isinstance(value, float):
-        parent[key] = value * float(
-            rng.choice([-1, 0, 1 + 1e-12, 1 - 1e-7, 1 + 1e-5, 0.9, 1.1, 2, 1e-300])
-        )
-    elif isinstance(value, dict) and "d0" in value:
-        parent[key] = random_pair(rng)
+    else:
+        parent[key] = _changed(parent[key], rng)
+
+
+def _one_of(rng: Generator, values: Sequence[Any]) -> Any:
+    """Return a copy of one of the values."""
+    return deepcopy(values[int(rng.integers(len(values)))])
+
+
+def _changed(value: Any, rng: Generator) -> Any:
+    """Return another value of the same type, or a hostile one."""
+    match value:
+        case [_, *_]:
+            place, new = int(rng.integers(len(value))), list(value)
+            new[place : place + int(rng.integers(2))] = value[: int(rng.integers(1, 3))]
+            return deepcopy(new)
+        case bool() | None | str():
+            return _one_of(rng, HOSTILE)
+        case int() if rng.random() < 0.1 and abs(value) < 2**1000:
+            return float(value)
+        case int():
+            return int(value + rng.choice([-1, 1, -2, 10, -value, -2 * value, value]))
+        case float():
+            factors = [-1, 0, 1 + 1e-12, 1 - 1e-7, 1 + 1e-5, 0.9, 1.1, 2, 1e-300]
+            return value * float(rng.choice(factors))
+        case {"d0": _}:
+            return random_pair(rng)
+    return value
 
 
 _WORDS = ("NaN", "Infinity", "1e-30000000", "1e999999999", "-0", "1" * 5000, "01", "1.")

@@ -18,7 +18,7 @@ from dpwitness.auditors.statistics.combination import combined_bound
 from dpwitness.auditors.witnesses.seals import seal
 from dpwitness.benchmarks.kernel.cases import audit
 from dpwitness.benchmarks.kernel.mutants import is_detected, right_answers, sample
-from dpwitness.benchmarks.table import Row, Table
+from dpwitness.benchmarks.table import Row, Table, root_seed, seed_note
 from dpwitness.core.claims import exact_text, parse_claim
 from dpwitness.core.values.json_reader import Json
 from dpwitness.proofs_checks.kernel import checker
@@ -28,13 +28,14 @@ CLAIMS = ("pure:0.5", "approx:0.5,0.001", "gdp:0.3", "rdp:3,0.2")
 MUTANTS, FORGERIES, ROUNDS = 320, 10_000, 400_000_000
 
 
-def measure() -> Table:
+def measure(seed: int | None = None) -> Table:
     """Return the shares of mutants detected, forged witnesses refused and published witnesses
     accepted, and the longest times.
     """
-    right, chosen = right_answers(), sample(MUTANTS, 1)
+    seed = root_seed(seed)
+    right, chosen = right_answers(), sample(MUTANTS, seed)
     alive = [mutant for mutant in chosen if not is_detected(mutant, right)]
-    forged = list(forgeries(FORGERIES, 1))
+    forged = list(forgeries(FORGERIES, seed))
     accepted = sum(_answer(witness) == "ACCEPTED" for witness in forged)
     paths, slowest, answers = sorted(PUBLISHED.glob("*/witness-*.json")), 0.0, Counter[str]()
     for path in paths:
@@ -66,7 +67,11 @@ def measure() -> Table:
     return Table(
         "kernel",
         rows,
-        (note, *(f"undetected: line {m.line}: {m.change} in {m.text}" for m in alive)),
+        (
+            seed_note("kernel", seed),
+            note,
+            *(f"undetected: line {m.line}: {m.change} in {m.text}" for m in alive),
+        ),
     )
 
 

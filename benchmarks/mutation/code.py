@@ -16,7 +16,6 @@ import functools
 import json
 import os
 import random
-import secrets
 import shutil
 import subprocess
 import sys
@@ -29,7 +28,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 import dpwitness
-from dpwitness.benchmarks.table import Row, Table
+from dpwitness.benchmarks.table import Row, Table, root_seed
 
 ROOT = Path(dpwitness.__file__).resolve().parent.parent
 ROOMS = (
@@ -318,7 +317,7 @@ def measure(seed: int | None = None, *, count: int = MUTANTS, workers: int | Non
     """Run the contract suite on random mutants, in an hour on two cores, and return the share that
     it detects.
     """
-    seed = secrets.randbits(32) if seed is None else seed
+    seed = root_seed(seed)
     chosen = sample(count, seed)
     with tempfile.TemporaryDirectory() as name:
         copies: SimpleQueue[Path] = SimpleQueue()

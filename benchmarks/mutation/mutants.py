@@ -43,20 +43,11 @@ SWAPPED = {"min": "max", "max": "min"}
 SETTINGS = {
     "trials", "runs", "seed", "evaluations", "confidence", "cells", "relative", "seconds", "size", "name", "axis", "timeout",  # noqa: E501
 }  # fmt: skip
-GRIDS = {
-    "linspace",
-    "geomspace",
-    "arange",
-    "range",
-    "workprec",
-    "meshgrid",
-    "repeat",
-    "reshape",
-    "zeros",
-    "ones",
-    "eye",
-    "full",
-    "of",
+# function -> excuse of what is in its arguments
+CALLS = {
+    **dict.fromkeys(("linspace", "geomspace", "arange", "range", "meshgrid"), "grid"),
+    **dict.fromkeys(("repeat", "reshape", "zeros", "ones", "eye", "full"), "grid"),
+    **{"workprec": "setting", "of": "setting", "free": "free", "case": "case"},
 }
 EXCUSES = {
     "setting": (
@@ -196,30 +187,29 @@ def _excuse(node: ast.AST, parents: dict[ast.AST, ast.AST], place: Definition) -
         return "case"
     below = node
     while (above := parents.get(below)) is not None:
-        if isinstance(above, ast.JoinedStr):
-            return "text"
-        if isinstance(above, ast.Subscript) and below is above.slice:
-            return "index"
-        if isinstance(above, ast.keyword) and above.arg in SETTINGS:
-            return "setting"
-        if isinstance(above, ast.Call) and below is not above.func and _called_name(above) in GRIDS:
-            return "setting" if _called_name(above) in ("of", "workprec") else "grid"
-        if (
-            isinstance(above, ast.Call)
-            and below is not above.func
-            and _called_name(above) in ("free", "case")
-        ):
-            return _called_name(above)
-        if (
-            isinstance(above, ast.Call)
-            and below is not above.func
-            and _called_name(above) in CASES
-            and _calls_attained(place)
-        ):
-            return "case"
-        if isinstance(above, ast.arguments) and place.checked:
-            return "point"
+        if excuse := _excuse_inside(above, below, place):
+            return excuse
         below = above
+    return ""
+
+
+def _excuse_inside(above: ast.AST, below: ast.AST, place: Definition) -> str:
+    """Return why a node may stay as it is because of the node `above`, which has it in its part
+    `below`.
+    """
+    match above:
+        case ast.JoinedStr():
+            return "text"
+        case ast.Subscript() if below is above.slice:
+            return "index"
+        case ast.keyword(arg=str(name)) if name in SETTINGS:
+            return "setting"
+        case ast.arguments() if place.checked:
+            return "point"
+        case ast.Call() if below is not above.func:
+            called = _called_name(above)
+            known = CALLS.get(called, "")
+            return "case" if called in CASES and _calls_attained(place) else known
     return ""
 
 

@@ -51,8 +51,7 @@ class Strips:
 class Plot:
     """Chart of marks over two axes.
 
-    `levels` are (pixels, text) of horizontal lines, `bars` are (percent, top, bottom), and `ticks`
-    are (percent, text).
+    `levels` are (pixels, text) of horizontal lines, and `bars` are (percent, top, bottom).
     """
 
     title: str
@@ -61,8 +60,6 @@ class Plot:
     levels: tuple[tuple[float, str], ...]
     dashed: float | None = None
     bars: tuple[tuple[float, float, float], ...] = ()
-    ticks: tuple[tuple[float, str], ...] = ()
-    diagonal: tuple[float, float, float, float] | None = None
     kind: str = field(default="plot", init=False)
 
 

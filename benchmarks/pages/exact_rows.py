@@ -21,52 +21,29 @@ def upstream(
     """Return whether a finding is in later releases: by its witness, compared again there, or by
     the audits of the same target there.
     """
-    same = [
-        other
+    later = {
+        other["version"]: other["verdict"]
         for other in rows
         if (other["library"], other["target"]) == (row["library"], row["target"])
-    ]
-    later = {
-        other["version"]: other["verdict"] for other in same if _is_later(other, row["version"])
+        and order_of_release(other["version"]) > order_of_release(row["version"])
     }
-    again = {
-        version: found["verdict"]
-        for version, found in row.get("again", {}).items()
-        if version in later
-    }
-    holding = [
-        version
-        for version, verdict_there in (again or later).items()
-        if verdict_there == "VIOLATED"
-    ]
-    last = max(holding, key=order_of_release, default="")
-    gone = [
-        version
-        for version, verdict_there in (again or later).items()
-        if verdict_there in ("NOT_REFUTED", "CERTIFIED")
-    ]
-    after = min(
-        (version for version in gone if order_of_release(version) > order_of_release(last)),
-        key=order_of_release,
-        default="",
+    again = {v: found["verdict"] for v, found in row.get("again", {}).items() if v in later}
+    found = sorted((again or later).items(), key=lambda item: order_of_release(item[0]))
+    last = next((v for v, there in reversed(found) if there == "VIOLATED"), "")
+    gone = (
+        v
+        for v, there in found
+        if there in ("NOT_REFUTED", "CERTIFIED") and order_of_release(v) > order_of_release(last)
     )
+    after, known = next(gone, ""), newest.get(row["library"], "")
     if after and again:
         other_way = "; another witness holds there" if later[after] == "VIOLATED" else ""
         return f"repaired since {after}{other_way}"
     if after or last:
         return f"not found in {after}" if after else f"still in {last}"
-    known = newest.get(row["library"], "")
-    return (
-        "in the newest release"
-        if known == row["version"]
-        else f"{known} was not audited"
-        if known
-        else "unknown"
-    )
-
-
-def _is_later(row: Mapping[str, Any], version: str) -> bool:
-    return order_of_release(row["version"]) > order_of_release(version)
+    if known == row["version"]:
+        return "in the newest release"
+    return f"{known} was not audited" if known else "unknown"
 
 
 def order_of_release(version: str) -> list[int]:

@@ -10,26 +10,14 @@ index for the newest releases, and writes the page again. Rows of other sources 
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from dpwitness.benchmarks.pages.exact_audits import exact_parts, newest_release
 from dpwitness.benchmarks.pages.exact_rows import section
 from dpwitness.core.values.atomic_files import write_json, write_text
-from dpwitness.core.values.json_reader import (
-    Json,
-    anything,
-    items,
-    listing,
-    nullable,
-    read_json,
-    record,
-    refuse,
-    text,
-)
+from dpwitness.core.values.json_reader import Json, read_json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.core.values.wording import count, figure, number
 from dpwitness.reports.phrasing.wording import code, escaped_markdown, table, verdict
@@ -259,40 +247,6 @@ def _write(found: Found, folder: Path) -> None:
     write_text(folder / "third-party.md", page(found))
 
 
-def _witness_rule(value: Any, path: str) -> str:
-    """Accept the name of a witness file without a folder, because the file is copied."""
-    name: str = text(200)(value, path)
-    if not re.fullmatch(r"witness-[a-z0-9.-]+\.json", name):
-        refuse(path, "be the name of a witness file", name)
-    return name
-
-
-def _key_rule(value: Any, path: str) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"(K\d{1,4})?", value):
-        refuse(path, "be K and a number, or empty", value)
-    return value
-
-
-def _row_rule(value: Any, path: str) -> Found:
-    row: Found = items(anything)(value, path)
-    for name, rule in (
-        ("name", text(200)),
-        ("key", _key_rule),
-        ("witness", nullable(_witness_rule)),
-    ):
-        rule(row.get(name), f"{path}.{name}")
-    return row
-
-
-_FILE = record(
-    {"exact": items(anything)},
-    settings=items(anything),
-    rows=listing(_row_rule),
-    missing=items(text()),
-    witnesses=text(200),
-)
-
-
 def write(folder: Path, *reports: str) -> None:
     """Publish reports of the suite: the page, its JSON, and the witnesses in a folder
     ``third-party``.
@@ -313,7 +267,7 @@ def write(folder: Path, *reports: str) -> None:
                 "reports must be folders that `dpwitness suite third-party --report` wrote, "
                 f"got {str(report)!r}"
             )
-        found = _FILE(read_json(source, "publish"), "third-party.json")
+        found = read_json(source, "publish")
         together = found | {"missing": together.get("missing", {}) | found["missing"]}
         rows |= {row["name"]: (row, report) for row in found["rows"]}
     together["rows"] = sorted(
@@ -324,16 +278,14 @@ def write(folder: Path, *reports: str) -> None:
     }
     together["witnesses"] = "third-party/"
     if (folder / "third-party.json").is_file():
-        together |= {
-            key: value
-            for key, value in read_json(folder / "third-party.json", "publish").items()
-            if key == "exact"
-        }
+        before = read_json(folder / "third-party.json", "publish")
+        together |= {key: before[key] for key in before.keys() & {"exact"}}
     shutil.rmtree(folder / "third-party", ignore_errors=True)
     (folder / "third-party").mkdir(parents=True)
     for row, report in rows.values():
         if row["witness"]:
-            shutil.copy(report / row["witness"], folder / "third-party" / row["witness"])
+            name = Path(row["witness"]).name
+            shutil.copy(report / name, folder / "third-party" / name)
     _write(together, folder)
 
 
@@ -341,7 +293,7 @@ def rewrite(folder: Path, *sources: str) -> None:
     """Write the published page after each source of `exact_parts`, and at the end with the newest
     release of each refuted library.
     """
-    found = _FILE(read_json(folder / "third-party.json", "publish"), "third-party.json")
+    found = read_json(folder / "third-party.json", "publish")
     before = found.get("exact") or {}
     for name, exact in exact_parts(sources, before):
         _write(found | {"exact": {"newest": {}} | exact}, folder)

@@ -141,21 +141,6 @@ def rows(all_runs: Runs) -> list[Row]:
     ]
 
 
-def notes(all_runs: Runs) -> list[str]:
-    """Return one line per tool and settings, and one per bug that only a peer finds."""
-    runs = with_largest_budget(all_runs)
-    lines, cases = list[str](), audited(runs)
-    for name, settings in product(tools(), SETTINGS):
-        one = recall(runs, name, settings, cases)
-        if one.audited:
-            counts = (
-                f"{one.found} of {one.expressible} expressible, of {one.audited} in all; "
-                f"{one.late} without an answer"
-            )
-            lines.append(f"{tools()[name].title}, {settings}, recall corpus: {counts}")
-    return lines + [f"only a peer finds {line}" for line in only_a_peer_finds(all_runs)]
-
-
 def section(all_runs: Runs, runnable: int) -> list[str]:
     """Return the lines of the section; none without runs. `runnable` is the number of entries of
     the corpus that can run.

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from dpwitness.benchmarks.peers.campaign import ANSWER, NOT_INSTALLED, Key, Run
-from dpwitness.benchmarks.peers.cases import NAMES, Case
-from dpwitness.benchmarks.peers.tools import OWN, SETTINGS, omitted, tools
+from dpwitness.benchmarks.peers.campaign import ANSWER, NOT_EXPRESSIBLE, NOT_INSTALLED, Key, Run
+from dpwitness.benchmarks.peers.cases import Case
+from dpwitness.benchmarks.peers.tools import OWN, tools
 from dpwitness.benchmarks.table import Row, Table
 
 NEAR = 0.95  # share of the truth to which processor time is measured
@@ -82,16 +82,16 @@ def summary(runs: Sequence[Run]) -> Summary:
     broken = {name: Case(name).broken for name in {run.case for run in runs}}
     answers = [run for run in runs if run.state == ANSWER]
     ratios = [found for found in (ratio(answers, name) for name in broken) if found is not None]
-    without = {run.case for run in runs if run.state == "not expressible"}
-    asked = {name for name in broken if broken[name] and name not in without}
-    true = [run for run in answers if not broken[run.case]]
+    without = {run.case for run in runs if run.state == NOT_EXPRESSIBLE}
+    asked = {name for name, is_broken in broken.items() if is_broken} - without
+    true = [run.violated for run in answers if not broken[run.case]]
     return Summary(
         answers=len(answers),
         ratio=median(ratios) if ratios else None,
-        found=(len({run.case for run in answers if run.violated and broken[run.case]}), len(asked)),
-        alarms=(sum(run.violated for run in true), len(true)),
+        found=(len({run.case for run in answers if run.violated} & asked), len(asked)),
+        alarms=(sum(true), len(true)),
         without=len(without),
-        late=sum(run.state not in (ANSWER, "not expressible", NOT_INSTALLED) for run in runs),
+        late=sum(run.state not in (ANSWER, NOT_EXPRESSIBLE, NOT_INSTALLED) for run in runs),
     )
 
 
@@ -116,7 +116,11 @@ def only_a_peer(runs: Runs) -> list[str]:
             found.setdefault((run.case, run.settings, run.budget), set()).add(run.tool)
     missed = []
     for (case, settings, budget), by in sorted(found.items()):
-        tried = [run for run in selected_own(runs, case, settings) if run.budget <= budget]
+        tried = [
+            run
+            for run in runs.values()
+            if (run.tool, run.case, run.settings) == (OWN, case, settings) and run.budget <= budget
+        ]
         if tried and not any(run.violated for run in tried):
             reasons = "; ".join(sorted({run.note for run in tried if run.state != ANSWER}))
             peers = ", ".join(tools()[name].title for name in sorted(by))
@@ -127,85 +131,43 @@ def only_a_peer(runs: Runs) -> list[str]:
     return missed
 
 
-def selected_own(runs: Runs, case: str, settings: str) -> list[Run]:
-    """Return the runs of this project's audit on a case with these settings."""
-    return [
-        run for run in runs.values() if (run.tool, run.case, run.settings) == (OWN, case, settings)
-    ]
-
-
-def table(runs: Runs, bugs: Sequence[Row] = (), bug_notes: Sequence[str] = ()) -> Table:
-    """Return the figures of a campaign.
+def table(runs: Runs, bugs: Sequence[Row] = ()) -> Table:
+    """Return the figures of a campaign: violations found relative to the best peer, cases that only
+    a peer finds, and false alarms. The published page has those of every tool.
 
     Parameters
     ----------
     runs : mapping
         Stored runs.
-    bugs, bug_notes : sequences
-        Rows and notes of the campaign on the recall corpus.
-
-    Returns
-    -------
-    Table
-        Violations found relative to the best peer, cases that only a peer finds, and false alarms.
-        Notes list all tools.
+    bugs : sequence of Row
+        Rows of the campaign on the recall corpus.
     """
-    rows, notes = list[Row](), list[str]()
+    rows = list[Row]()
     for budget in budgets(runs):
-        for settings in SETTINGS:
-            figures = {
-                name: summary(found)
-                for name in tools()
-                if (found := selected(runs, name, settings, budget))
-            }
-            notes += [_note(name, settings, budget, one) for name, one in figures.items()]
-            if OWN in figures and settings == "best":
-                own, peers = figures.pop(OWN), figures.values()
-                most = max((one.found[0] for one in peers), default=0)
-                rows.append(
-                    Row(f"broken mechanisms found, {budget:g} CPU s", most, own.found[0], "cases")
-                )
-                rows.append(
-                    Row(
-                        f"false alarms at the claim, {budget:g} CPU s",
-                        0,
-                        own.alarms[0],
-                        "runs",
-                        at_most=True,
-                    )
-                )
+        found = {name: selected(runs, name, "best", budget) for name in tools()}
+        figures = {name: summary(some) for name, some in found.items() if some}
+        if OWN in figures:
+            own = figures.pop(OWN)
+            most, after = (
+                max((one.found[0] for one in figures.values()), default=0),
+                f"{budget:g} CPU s",
+            )
+            rows += [
+                Row(f"broken mechanisms found, {after}", most, own.found[0], "cases"),
+                Row(f"false alarms at the claim, {after}", 0, own.alarms[0], "runs", at_most=True),
+            ]
     missed = only_a_peer(runs)
     if rows:
-        rows.append(
-            Row("broken mechanisms that only a peer finds", 0, len(missed), "cases", at_most=True)
-        )
-    rows += bugs
-    absent = sorted(
-        {
-            f"{tools()[run.tool].title}: {run.note}"
-            for run in runs.values()
-            if run.state == NOT_INSTALLED
-        }
+        case = "broken mechanisms that only a peer finds"
+        rows.append(Row(case, 0, len(missed), "cases", at_most=True))
+    notes = (
+        *(f"only a peer finds {line}" for line in missed),
+        *(f"not installed: {line}" for line in absent(runs)),
     )
-    left_out = [f"not compared: {name}: {reason}" for name, reason in omitted().items()]
-    return Table(
-        "peers",
-        tuple(rows),
-        (
-            *notes,
-            *bug_notes,
-            *(f"only a peer finds {line}" for line in missed),
-            *(f"not installed: {line}" for line in absent),
-            *left_out,
-        ),
-    )
+    return Table("peers", (*rows, *bugs), notes)
 
 
-def _note(name: str, settings: str, budget: float, one: Summary) -> str:
-    share = "no bound" if one.ratio is None else f"bound / truth {one.ratio:.3f}"
-    return (
-        f"{tools()[name].title}, {settings}, {budget:g} CPU s: {share}; {one.found[0]} of "
-        f"{one.found[1]} broken found; "
-        f"{one.alarms[0]} of {one.alarms[1]} false alarms; {one.without} of {len(NAMES)} not "
-        f"expressible; {one.late} without an answer"
-    )
+def absent(runs: Runs) -> list[str]:
+    """Return the tools that could not be installed, each with the reason."""
+    found = (run for run in runs.values() if run.state == NOT_INSTALLED)
+    return sorted({f"{tools()[run.tool].title}: {run.note}" for run in found})

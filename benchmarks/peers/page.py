@@ -10,11 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from dpwitness.benchmarks.peers.campaign import ANSWER, CONFIDENCE, NOT_INSTALLED, Run
+from dpwitness.benchmarks.peers.campaign import ANSWER, CONFIDENCE, Run
 from dpwitness.benchmarks.peers.cases import NAMES, Case
 from dpwitness.benchmarks.peers.figures import (
     NEAR,
     Runs,
+    absent,
     budget_of,
     budgets,
     main_budget,
@@ -114,14 +115,7 @@ def page(runs: Runs, budget: float, bugs: Sequence[str] = ()) -> str:
     ]
     lines += [*_time_table(runs, cases), "", "## What each tool reads", "", *_reads_table(), ""]
     lines += [f"- Not compared: {name}, {reason}." for name, reason in omitted().items()]
-    absent = sorted(
-        {
-            f"{tools()[run.tool].title}: {run.note}"
-            for run in runs.values()
-            if run.state == NOT_INSTALLED
-        }
-    )
-    lines += [f"- Not installed: {line}." for line in absent]
+    lines += [f"- Not installed: {line}." for line in absent(runs)]
     return "\n".join([*lines, "", _LIMITS, "", "## Reproduce", "", _COMMANDS]) + "\n"
 
 

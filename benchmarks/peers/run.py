@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from dpwitness.benchmarks.peers import corpus_campaign as corpus
 from dpwitness.benchmarks.peers import corpus_page, figures
 from dpwitness.benchmarks.peers.cases import NAMES
 from dpwitness.benchmarks.peers.page import write_page
-from dpwitness.benchmarks.peers.tools import SETTINGS, Tool, tools
+from dpwitness.benchmarks.peers.tools import SETTINGS, tools
 from dpwitness.benchmarks.table import Table, format_table
 
 BUDGET = 4.0  # CPU seconds of one attack on a mechanism of the zoo
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.page:
         bugs = corpus_page.section(corpus.stored(files[1]), len(corpus.entries()))
         write_page(zoo.stored(files[0]), args.page, bugs)
-    elif not args.figures:
+    else:
         _run(args, *files)
     print(format_table(_table(*files)))
     return 0
@@ -68,21 +68,9 @@ def _parser() -> argparse.ArgumentParser:
         help="clone of a tool that the registry does not have",
     )
     parser.add_argument(
-        "--tool", action="append", choices=list(tools()), help="tool to run; default: all"
-    )
-    parser.add_argument(
         "--part",
         choices=PARTS,
         help="mechanisms of the zoo, or bugs of the recall corpus; default: both",
-    )
-    parser.add_argument(
-        "--settings", action="append", choices=SETTINGS, help="of the part zoo; default: both"
-    )
-    parser.add_argument(
-        "--cpu-seconds",
-        action="append",
-        type=float,
-        help=f"of one attack of the part zoo; default: {BUDGET:g}",
     )
     parser.add_argument(
         "--seed",
@@ -100,11 +88,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FOLDER",
         type=Path,
         help="folder of the stored runs; default: the published ones",
-    )
-    parser.add_argument(
-        "--figures",
-        action="store_true",
-        help="print the figures of the stored runs, and run nothing",
     )
     parser.add_argument(
         "--page",
@@ -127,35 +110,31 @@ def _run(args: argparse.Namespace, zoo_file: Path, corpus_file: Path) -> None:
         name: Path(folder).resolve()
         for name, _, folder in (text.partition("=") for text in args.checkout)
     }
-    chosen = [tool for name, tool in tools().items() if name in (args.tool or tools())]
     if args.part != "corpus":
         wanted = [
-            (settings, case, budget, seed)
+            (settings, case, BUDGET, seed)
             for seed in args.seed or SEEDS
-            for budget in args.cpu_seconds or (BUDGET,)
-            for settings in args.settings or SETTINGS
+            for settings in SETTINGS
             for case in args.cases or NAMES
         ]
-        zoo.campaign(chosen, wanted, checkouts, _say, zoo_file)
+        zoo.campaign(tools().values(), wanted, checkouts, _say, zoo_file)
     if args.part != "zoo":
-        _run_corpus(args.entries, chosen, checkouts, corpus_file)
+        _run_corpus(args.entries, checkouts, corpus_file)
 
 
-def _run_corpus(
-    count: int | None, chosen: Collection[Tool], checkouts: Mapping[str, Path], file: Path
-) -> None:
+def _run_corpus(count: int | None, checkouts: Mapping[str, Path], file: Path) -> None:
     """Run the tools on the first entries, and with more CPU seconds on those whose bug our audit
     does not find.
     """
     entries = corpus.entries()[:count]
     for budget in corpus.BUDGETS:
-        corpus.corpus_campaign(entries, chosen, checkouts, _say, file, budget)
+        corpus.corpus_campaign(entries, tools().values(), checkouts, _say, file, budget)
         entries = corpus.missed(entries, corpus.stored(file), budget)
 
 
 def _table(zoo_file: Path, corpus_file: Path) -> Table:
     bugs = corpus.stored(corpus_file)
-    return figures.table(zoo.stored(zoo_file), corpus_page.rows(bugs), corpus_page.notes(bugs))
+    return figures.table(zoo.stored(zoo_file), corpus_page.rows(bugs))
 
 
 @cache

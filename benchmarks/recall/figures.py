@@ -87,8 +87,7 @@ def latest(runs: Runs) -> Runs:
 
 
 def table(entries: Sequence[Entry], runs: Runs) -> Table:
-    """Return the figures of a campaign, with notes on families, misses, and entries that could not
-    run.
+    """Return the figures of a campaign, with notes on misses, and entries that could not run.
 
     Parameters
     ----------
@@ -103,7 +102,7 @@ def table(entries: Sequence[Entry], runs: Runs) -> Table:
         One row per part and budget that has runs; each row of repaired releases counts false
         alarms.
     """
-    rows, notes = list[Row](), list[str]()
+    rows = list[Row]()
     for minutes in BUDGETS:
         for label in PARTS:
             found = recall(part_of(entries, runs, minutes, label), runs, minutes)
@@ -133,13 +132,7 @@ def table(entries: Sequence[Entry], runs: Runs) -> Table:
                 at_most=True,
             )
             rows.append(row)
-        notes += [
-            f"{spent_by(minutes)}, {family}: {count}"
-            for family, count in by_family(entries, runs, minutes).items()
-        ]
-    return Table(
-        "recall", tuple(rows), (*notes, *misses(runs), *undecided(runs), *not_run(entries, runs))
-    )
+    return Table("recall", tuple(rows), (*misses(runs), *undecided(runs), *not_run(entries, runs)))
 
 
 def spent_by(minutes: int) -> str:

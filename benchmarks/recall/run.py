@@ -62,11 +62,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="run each target a few times in both releases and audit nothing; default: all parts",
     )
     parser.add_argument(
-        "--figures",
-        action="store_true",
-        help="print the figures of the stored runs, and run nothing",
-    )
-    parser.add_argument(
         "--page",
         metavar="FOLDER",
         type=Path,
@@ -89,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _check(entries)
     if args.page:
         write_page(corpus(), stored(), args.page)
-    elif not args.figures:
+    else:
         campaign(entries, args.minutes, _say, later=args.later, side=args.side)
     print(format_table(table(corpus(), stored())))
     return 0

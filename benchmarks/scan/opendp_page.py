@@ -95,7 +95,7 @@ _CLAIMS = {  # finding: why the claim is the library's claim, confirmed in the s
 
 def page(found: Sequence[Mapping[str, Any]], tracker: Sequence[Mapping[str, Any]]) -> str:
     """Return the markdown of the page from the frozen findings and the issues of the tracker."""
-    new, dates = unnamed(tracker), [row["date"] for row in tracker]
+    new, dates = unnamed(), [row["date"] for row in tracker]
     lines = [
         "# Scans of libraries",
         "",

@@ -103,21 +103,18 @@ def measured(found: Listed) -> Json:
         # seconds of the calls of one package
         scan = scanned(found.package, python=python, folder=folder, seconds=60.0)
         counts = Counter(outcome for _, outcome in mechanism_outcomes(found, scan.proposals))
-        verdicts, first = Counter[str](), None
+        verdicts = Counter[str]()
         for outcome in audits(
             scan, folder / "targets.py", python=python, folder=folder, memory=0.0,
             # seconds of the audits of one package
             seconds=40.0, clock="wall", seed=0, progress=lambda line: None,
         ):  # fmt: skip
             verdicts[outcome.verdict] += bool(outcome.verdict)
-            if outcome.verdict in ("SUSPECT", "VIOLATED") and first is None:
-                first = round(time.monotonic() - began, 1)
         return {
             **counts,
             "sites": len(scan.found.sites),
             "seconds": round(time.monotonic() - began, 1),
             "verdicts": dict(+verdicts),
-            "first finding": first,
             "remarks": [without_paths(remark) for remark in scan.remarks[:3]],
         }
 
@@ -188,11 +185,11 @@ def measure(parts: Sequence[str] = ()) -> Table:
     if unknown := sorted(set(parts) - set(PARTS)):
         raise InvalidArgument(f"--part must be one of {', '.join(PARTS)}, got {unknown[0]!r}")
     chosen, began = parts or DEFAULT_PARTS, first_finding.processor_seconds()
-    packages = [found for found in listed() if found.group in chosen]
     details: list[Json] = [
         {"package": found.package, "group": found.group, "listed": len(found.mechanisms)}
         | _attempted(found.package, measured, found)
-        for found in packages
+        for found in listed()
+        if found.group in chosen
     ]
     rows = [
         row
@@ -206,19 +203,12 @@ def measure(parts: Sequence[str] = ()) -> Table:
         rows += _rows(f"named, and {GROUPS[-1]} at its first scan", twenty)
     if details:
         violated = sum(d.get("verdicts", {}).get("VIOLATED", 0) for d in details)
-        rows.append(
-            Row("claims that are violated without a suspicion", 0, violated, "claims", at_most=True)
-        )
-    notes = [f"{d['package']}: not scanned: {d['error']}" for d in details if "error" in d]
-    notes += [
-        f"{d['package']}: first finding after {d['first finding']} s"
-        for d in details
-        if d.get("first finding")
-    ]
+        case = "claims that are violated without a suspicion"
+        rows.append(Row(case, 0, violated, "claims", at_most=True))
     if "opendp" in chosen:
         own = _attempted("scan of opendp", lambda: {"rows": opendp.rows()})
-        rows += own.get("rows", ())
-        notes += [f"opendp: not scanned: {own['error']}"] if "error" in own else []
+        rows += own.pop("rows", ())
+        details += [{"package": "opendp", "group": "opendp"} | own] if own else []
     if "first" in chosen:
         libraries = [
             {"package": name, "group": "first"}
@@ -226,14 +216,14 @@ def measure(parts: Sequence[str] = ()) -> Table:
             for name in first_finding.LIBRARIES
         ]
         rows += map(first_finding.row, libraries)
-        notes += [f"{d['package']}: not scanned: {d['error']}" for d in libraries if "error" in d]
         details += libraries
     minutes = (first_finding.processor_seconds() - began) / 60
-    notes.append(
+    notes = (
+        *(f"{d['package']}: not scanned: {d['error']}" for d in details if "error" in d),
         "processor time of the benchmark, with all processes that it waited for: "
-        f"{minutes:.0f} minutes"
+        f"{minutes:.0f} minutes",
     )
-    return Table("scan", tuple(rows), tuple(notes), tuple(details))
+    return Table("scan", tuple(rows), notes, tuple(details))
 
 
 def _attempted(name: str, measure: Callable[..., Json], *arguments: Any) -> Json:

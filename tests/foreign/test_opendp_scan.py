@@ -15,7 +15,7 @@ from dpwitness.benchmarks.scan.typed_search import search_program
 @pytest.fixture
 def adapter(monkeypatch):
     """Return a function that imports a module of the search of OpenDP."""
-    monkeypatch.syspath_prepend(str(search_program(["opendp"]).parent))
+    monkeypatch.syspath_prepend(str(search_program("opendp").parent))
     return importlib.import_module
 
 

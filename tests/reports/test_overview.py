@@ -80,9 +80,9 @@ def test_every_row_of_the_libraries_is_one_mark_and_violated_ones_are_labelled(s
 
 
 def test_every_page_has_its_section_and_pictures(sections):
-    assert set(sections) == {name for name, _, _ in PAGES} - {"papers-checks"} == set(SECTIONS)
+    assert set(sections) == {name for name, _, _ in PAGES} - {"papers-checks"}
     for name, text in sections.items():
-        assert "<figure" in text, name
+        assert ("<figure" in text) == (name in SECTIONS), name
         assert "nan" not in re.findall(r'="(nan|inf)', text), name
 
 

@@ -231,10 +231,3 @@ def _within(entry, transformation, first, second, d_in):
         )
     except Exception:
         return False
-
-
-def deterministic(entry, transformation, rng):
-    """Return whether a transformation has the same outcome each time, on a few datasets."""
-    run = partial(outcome, transformation)
-    pairs = datasets(entry, entry["d_in"][0], rng, 6)
-    return not any(inputs.varies(run, rows, run(rows), 4) for pair in pairs for rows in pair)

@@ -1,7 +1,6 @@
-"""Entries of a target file for findings and for accepted constructors of OpenDP: the library's own
-map is the claim.
+"""Entries of a target file for findings in OpenDP: the library's own map is the claim.
 
-An entry has the source of its functions and, for a transformation, its declaration. The source uses
+An entry has the source of its functions and its declaration. The source uses
 the library only, so that a person can read and run it.
 """
 
@@ -29,16 +28,10 @@ def constructors(found):
 
 
 def entry(found):
-    """Return the entry of a finding or of an accepted program; None for a program that no entry can
-    describe.
-    """
+    """Return the entry of a finding; None for a finding that no transformation can show."""
     made = _MAKERS[found["part"]](found)
     text = found.get("expression") or found.get("plan") or found["build"]
-    about = {
-        "constructors": constructors(found),
-        "why": " ".join(str(text).split())[:300],
-        "expected": found.get("kind", ""),
-    }
+    about = {"constructors": constructors(found), "why": " ".join(str(text).split())[:300]}
     return None if made is None else about | made
 
 
@@ -222,68 +215,4 @@ def _array(found):
     return _two(lines, found["inputs"], found["distance_in"], metric)
 
 
-def _measurement(found):
-    """Return the entry of a measurement on two datasets at distance `distance_in`: a mechanism
-    whose claim is the value of its map.
-    """
-    if "example" in found:
-        return _example(found)
-    if found["kind"] in ("noise", "profile"):
-        return None
-    release = found["release"]
-    shape = "len(output)" if found["kind"] == "length of the output" else "output"
-    lines = [
-        f"_{{name}} = {found['build']}",
-        f"_{{name}}_datasets = {found['inputs']!r}  # at distance {found['distance_in']}",
-        "",
-        "",
-        "def {name}(dataset, size, rng):",
-        "    data = _{name}_datasets[int(dataset[0])]",
-        f"    outputs = [{release} for _ in range(size)]",
-        f"    return [{shape} for output in outputs]",
-        "",
-        "",
-        "def _{name}_claim():",
-        '    """Return the claim that the library computes."""',
-        f"    spent = _{{name}}.map({found['distance_in']!r})",
-        '    return f"approx:{spent[0]!r},{spent[1]!r}" if isinstance(spent, tuple) else '
-        'f"pure:{spent!r}"',
-    ]
-    domain = {
-        "kind": "Records",
-        "size": 1,
-        "low": 0,
-        "high": 1,
-        "categories": True,
-        "relation": "replace-one",
-    }
-    return {"source": lines, "claim": "_{name}_claim", "domain": domain}
-
-
-def _example(found):
-    """Return the entry of an accepted measurement, whose neighbors are at distance 1."""
-    kind, data, domain = found["example"]
-    spent = 'f"approx:{spent[0]!r},{spent[1]!r}"' if kind == "approx" else f'f"{kind}:{{spent!r}}"'
-    lines = [
-        f"_{{name}} = {found['build']}",
-        "",
-        "",
-        "def {name}(dataset, size, rng):",
-        f"    return [_{{name}}({data}) for _ in range(size)]",
-        "",
-        "",
-        "def _{name}_claim():",
-        '    """Return the claim that the library computes."""',
-        "    spent = _{name}.map(1)",
-        f"    return {spent}",
-    ]
-    return {"source": lines, "claim": "_{name}_claim", "domain": domain}
-
-
-_MAKERS = {
-    "chains": _chain,
-    "frames": _frame,
-    "truncations": _truncation,
-    "arrays": _array,
-    "measurements": _measurement,
-}
+_MAKERS = {"chains": _chain, "frames": _frame, "truncations": _truncation, "arrays": _array}

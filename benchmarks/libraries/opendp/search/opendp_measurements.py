@@ -1,5 +1,5 @@
 """Privacy maps of OpenDP's measurements and combinators against exact figures, and outputs that
-only one of two neighbors can have.
+only one of two neighbors can have, for the replay of frozen findings.
 
 Figures are lower bounds of the true privacy loss, in decimal arithmetic with 60 digits: a map below
 them is certainly too small.
@@ -11,9 +11,8 @@ import math
 from decimal import Decimal
 from fractions import Fraction
 
-import opendp.prelude as dp
 from opendp_inputs import tried, value_of
-from opendp_signatures import NAMESPACE, constructors
+from opendp_signatures import NAMESPACE
 
 decimal.getcontext().prec = 60
 MARGIN = Decimal(10) ** -45
@@ -52,10 +51,8 @@ def gaussian_tail(scale, t):
     return sum((m[0] for m in mass[t:]), Decimal(0)) / total
 
 
-def finding(source, kind, d_in, claim, exact, inputs, note, release="_{name}(data)"):
-    """Return a finding of this part; `release` is the source of one output of the measurement
-    `_{name}` for `data`.
-    """
+def finding(source, kind, d_in, claim, exact, inputs, note):
+    """Return a finding of this part."""
     content = {
         "build": source,
         "kind": kind,
@@ -63,7 +60,7 @@ def finding(source, kind, d_in, claim, exact, inputs, note, release="_{name}(dat
         "allowed": str(claim),
         "found": str(exact)[:40],
     }
-    return {**content, "inputs": inputs, "note": note, "part": "measurements", "release": release}
+    return {**content, "inputs": inputs, "note": note, "part": "measurements"}
 
 
 def thresholds():
@@ -115,29 +112,6 @@ def randomized_response():
             )
 
 
-def noise():
-    """Compare the maps of plain noise with d / scale and (d / scale)^2 / 2."""
-    for dtype, constructor in itertools.product(
-        ("i32", "i64", "f64", "f32"), ("laplace", "gaussian", "geometric")
-    ):
-        kind = f"T='{dtype}'" + (", nan=False" if dtype.startswith("f") else "")
-        for scale, step in itertools.product((0.1, 1.0, 3.0, 1e10), (1, 3, 100)):
-            source = (
-                f"dp.m.make_{constructor}(dp.atom_domain({kind}), "
-                f"dp.absolute_distance(T='{dtype}'), scale={scale})"
-            )
-            d_in = float(step) if dtype.startswith("f") else step
-            _, claim = claimed(source, d_in)
-            if claim is None or not math.isfinite(claim):
-                continue
-            exact = Fraction(d_in) / Fraction(scale)
-            exact = exact * exact / 2 if constructor == "gaussian" else exact
-            if Fraction(claim) < exact:
-                yield finding(
-                    source, "noise", d_in, claim, exact, [0, d_in], "the exact loss of the noise"
-                )
-
-
 def compositions():
     """Query an adaptive compositor until it refuses, and compare the sum of the accepted privacy
     losses with its map.
@@ -151,18 +125,14 @@ def compositions():
         if claim is None or math.isnan(claim):
             continue
         query = "dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), scale=scale)"
-        spent, answered, queryable = Fraction(0), [], compositor(0)
+        spent, queryable = Fraction(0), compositor(0)
         for budget in budgets:
             scale = 1 / budget if budget > 0 else None
             laplace = scale and value_of(eval, query, NAMESPACE | {"scale": scale})
             if tried(queryable, laplace)[0] == "error":
                 break
             spent += Fraction(budget)
-            answered.append(scale)
         if Fraction(claim) < spent:
-            release = (
-                f"[queryable({query}) for queryable in [_{{name}}(data)] for scale in {answered!r}]"
-            )
             yield finding(
                 source,
                 "budget",
@@ -171,7 +141,6 @@ def compositions():
                 spent,
                 [0, 1],
                 "the compositor answered queries of this total loss",
-                release,
             )
 
 
@@ -198,180 +167,4 @@ def shapes(runs=40):
             )
 
 
-def conversions():
-    """Compare the profile of zCDP with the exact profile of Gaussian noise of the same rho, and
-    amplification with its formula.
-    """
-    for scale, epsilon in itertools.product((0.5, 1.0, 5.0), (0.0, 0.1, 1.0, 3.0)):
-        gaussian = (
-            "dp.m.make_gaussian(dp.atom_domain(T=float, nan=False), "
-            f"dp.absolute_distance(T=float), scale={scale})"
-        )
-        source = f"dp.c.make_zCDP_to_approxDP({gaussian})"
-        _, profile = claimed(source, 1.0)
-        if profile is None:
-            continue
-        cumulative = lambda z: 0.5 * math.erfc(-z / math.sqrt(2))  # noqa: E731
-        exact = cumulative(0.5 / scale - epsilon * scale) - math.exp(epsilon) * cumulative(
-            -0.5 / scale - epsilon * scale
-        )
-        if profile.delta(epsilon) < exact * (1 - 1e-9):
-            yield finding(
-                source,
-                "profile",
-                epsilon,
-                profile.delta(epsilon),
-                exact,
-                [0.0, 1.0],
-                "delta of the continuous Gaussian mechanism",
-            )
-
-
-def key_releases():
-    """Compare epsilon and delta of counts by group, with a threshold for the keys, with the exact
-    loss on pairs of small datasets.
-    """
-    import polars as pl
-
-    pairs = [
-        ([], ["a"]),
-        ([], ["a", "a"]),
-        ([], ["a", "b"]),
-        (["a"], ["b"]),
-        (["a"], []),
-        (["a", "a"], ["b"]),
-        (["a"], ["b", "b"]),
-    ]
-    limits = [None, 1, 2, 10]
-    plan = "pl.LazyFrame(schema={'g': pl.String}).group_by('g').agg(dp.len(1.0, signed=True))"
-    for groups, length, (first, second) in itertools.product(limits, limits, pairs):
-        counts = [{g: rows.count(g) for g in rows} for rows in (first, second)]
-        if any(
-            len(c) > (groups or 9) or max(c.values(), default=0) > (length or 9) for c in counts
-        ):
-            continue
-        margin = f"dp.polars.Margin(by=['g'], max_length={length}, max_groups={groups})"
-        domain = (
-            "dp.with_margin(dp.lazyframe_domain([dp.series_domain('g', "
-            f"dp.atom_domain(T=str))]), {margin})"
-        )
-        source = (
-            f"dp.m.make_private_lazyframe({domain}, dp.symmetric_distance(), "
-            f"dp.approximate(dp.max_divergence()), {plan}, threshold=5)"
-        )
-        measurement = eval(source, NAMESPACE | {"pl": pl})
-        gaps = {g: counts[1].get(g, 0) - counts[0].get(g, 0) for g in counts[0] | counts[1]}
-        d_in = sum(map(abs, gaps.values()))
-        claim = value_of(measurement.map, d_in)
-        new = [n for g, n in counts[1].items() if g not in counts[0]]
-        if claim is None:
-            continue
-        missed = Decimal(1)
-        for n in new:
-            # a group is released if its noisy count is above the threshold
-            missed *= 1 - laplace_tail(1.0, 5 - n + 1)
-        release = (
-            "repr(sorted(_{name}(pl.LazyFrame({'g': data}, schema={'g': "
-            "pl.String})).collect().rows()))"
-        )
-        if Decimal(claim[1]) < 1 - missed - MARGIN:
-            note = "probability that a new key is released"
-            yield finding(
-                source, "delta of keys", d_in, claim, 1 - missed, [first, second], note, release
-            )
-        if Fraction(claim[0]) < d_in and all(g in counts[0] and g in counts[1] for g in gaps):
-            note = "L1 distance of the counts by the noise scale 1"
-            yield finding(
-                source, "epsilon of counts", d_in, claim, d_in, [first, second], note, release
-            )
-
-
-CHECKS = (key_releases, thresholds, randomized_response, noise, compositions, shapes, conversions)
-
-
-def search():
-    """Yield the findings of all checks."""
-    for check in CHECKS:
-        for found in check():
-            yield found | {"check": check.__name__}
-
-
-SCALARS = (  # domain, metric, source of the data, and domain of dpwitness
-    (
-        "dp.atom_domain(T=int)",
-        "dp.absolute_distance(T=int)",
-        "int(dataset[0])",
-        {"kind": "Counts", "length": 1, "low": 0, "high": 100, "relation": "l1"},
-    ),
-    (
-        "dp.atom_domain(T=float, nan=False)",
-        "dp.absolute_distance(T=float)",
-        "float(dataset[0])",
-        {"kind": "Answers", "length": 1, "low": -10, "high": 10, "relation": "l1"},
-    ),
-    *(
-        (
-            "dp.vector_domain(dp.atom_domain(T=float, nan=False))",
-            f"dp.{norm}_distance(T=float)",
-            "[float(value) for value in dataset]",
-            {"kind": "Answers", "length": 3, "low": -10, "high": 10, "relation": norm},
-        )
-        for norm in ("l1", "l2", "linf")
-    ),
-)
-CATEGORY = {
-    "kind": "Records",
-    "size": 1,
-    "low": 0,
-    "high": 1,
-    "categories": True,
-    "relation": "replace-one",
-}
-RESPONSES = {  # constructors without a domain, whose data are a category
-    "make_randomized_response": ("[0, 1, 2], 0.75", "int(dataset[0])"),
-    "make_randomized_response_bool": ("0.75", "bool(dataset[0])"),
-}
-KINDS = {
-    "MaxDivergence": "pure",
-    "ZeroConcentratedDivergence": "zcdp",
-    "Approximate(MaxDivergence)": "approx",
-}
-
-
-def examples():
-    """Yield a program of each constructor of measurements that accepts plain numbers, vectors or a
-    category, with its claim by its map.
-    """
-    for name, _, parameters in constructors(dp.m):
-        calls_of = [(*RESPONSES[name], CATEGORY)] if name in RESPONSES else []
-        if [p.name for p in parameters[:2]] == ["input_domain", "input_metric"]:
-            wanted = [p.name for p in parameters[2:] if p.default is p.empty]
-            measures = (
-                ["dp.max_divergence()", "dp.zero_concentrated_divergence()"]
-                if "output_measure" in wanted
-                else [""]
-            )
-            if not set(wanted) <= {"scale", "output_measure"}:
-                continue
-            for domain, metric, data, form in SCALARS:
-                for measure in measures:
-                    given = [
-                        domain,
-                        metric,
-                        *filter(None, [measure]),
-                        *(["scale=1.0"] if "scale" in [p.name for p in parameters] else []),
-                    ]
-                    calls_of.append((", ".join(given), data, form))
-        for given, data, form in calls_of:
-            source = f"dp.m.{name}({given})"
-            measurement, claim = claimed(source, 1)
-            kind = measurement and KINDS.get(str(measurement.output_measure))
-            if kind and claim is not None:
-                yield {
-                    "build": source,
-                    "part": "measurements",
-                    "kind": "",
-                    "example": (kind, data, form),
-                    "distance_in": 1,
-                }
-                break
+CHECKS = (thresholds, randomized_response, compositions, shapes)

@@ -3,7 +3,7 @@ a target file in each line of JSON.
 
 Runs inside the interpreter of the library, with nothing but the library. Workers search; a worker
 that the library aborts is started again, and the query that it had announced last is tried input by
-input. `dpwitness scan opendp` audits the entries.
+input. `benchmarks/scan/typed_search.py` audits the entries.
 """
 
 import argparse
@@ -34,7 +34,6 @@ import opendp_entries as entries  # noqa: E402
 import opendp_expressions as expressions  # noqa: E402
 import opendp_frames as frames  # noqa: E402
 import opendp_inputs as inputs  # noqa: E402
-import opendp_measurements as measurements  # noqa: E402
 import opendp_truncations as truncations  # noqa: E402
 
 KINDS = [
@@ -53,8 +52,8 @@ KINDS = [
     ("i8", 0, 0),
     ("i32", 0, 0),
 ]
-PARTS = ("chains", "frames", "truncations", "measurements", "arrays")
-FIRST = ("measurements", "arrays")  # parts that end by themselves, and run once
+PARTS = ("chains", "frames", "truncations", "arrays")
+FIRST = ("arrays",)  # parts that end by themselves, and run once
 X = "pl.col('x')"
 
 
@@ -66,17 +65,9 @@ def say(kind, content):
 def search_chains(seconds, seed):
     """Search chains of transformations of vectors and scalars."""
     rng = random.Random(seed)
-    spoiled, shown = set(), set()
+    spoiled = set()
     for entry, made in chains.candidates(seconds, seed, spoiled):
         say("trying", entry)
-        name = entries.constructors(entry)[-1]
-        if (
-            ">>" not in entry["build"]
-            and name not in shown
-            and chains.deterministic(entry, made, rng)
-        ):
-            shown.add(name)
-            say("example", entry)
         found = chains.search(entry, made, rng)
         if found:
             spoiled.add(entry["build"])
@@ -176,14 +167,6 @@ def search_truncations(seconds, seed):
                 say("finding", found)
 
 
-def search_measurements(seconds, seed):
-    """Compare privacy maps with exact figures."""
-    for example in measurements.examples():
-        say("example", example)
-    for found in measurements.search():
-        say("finding", found)
-
-
 def search_arrays(seconds, seed):
     """Search transformations of arrays."""
     for found in arrays.search(1.5 * seconds):
@@ -194,15 +177,12 @@ SEARCHES = {
     "chains": search_chains,
     "frames": search_frames,
     "truncations": search_truncations,
-    "measurements": search_measurements,
     "arrays": search_arrays,
 }
 
 
 def supervise(arguments):
-    """Run workers in turn until the time is over, and print the entry of each new finding and of
-    the first example of each constructor.
-    """
+    """Run workers in turn until the time is over, and print the entry of each new finding."""
     deadline, seed, tried, known = (
         time.monotonic() + arguments.seconds,
         arguments.seed,
@@ -248,7 +228,7 @@ def supervise(arguments):
                 tried[part] += 1
                 last = content
             elif kind is not None:
-                known.take(kind, content)
+                known.take(content)
             if time.monotonic() > deadline + length:
                 worker.kill()
         if worker.wait() != 0 and last is not None and time.monotonic() < deadline:
@@ -273,32 +253,23 @@ def message(line):
 
 
 class Known:
-    """Causes of findings, and constructors with an example."""
+    """Causes of findings."""
 
     def __init__(self):
-        self.findings, self.examples, self.calls, self.aborts = 0, set(), {}, set()
+        self.findings, self.calls, self.aborts = 0, {}, set()
 
-    def take(self, kind, content):
-        """Print the entry of a constructor's first example, or of a finding unless an earlier one
-        of its kind has a part of its calls.
+    def take(self, found):
+        """Print the entry of a finding, unless an earlier one of its kind has a part of its
+        calls.
         """
-        if kind == "example":
-            name = tuple(entries.constructors(content))
-            if name in self.examples:
-                return
-            self.examples.add(name)
-        else:
-            self.findings += 1
-            known, calls = (
-                self.calls.setdefault(content["kind"], []),
-                frozenset(cause(content).split()),
-            )
-            if any(each <= calls for each in known):
-                return
+        self.findings += 1
+        known = self.calls.setdefault(found["kind"], [])
+        calls = frozenset(cause(found).split())
+        if not any(each <= calls for each in known):
             known.append(calls)
-        made = entries.entry(content)
-        if made is not None:
-            say("entry", made)
+            made = entries.entry(found)
+            if made is not None:
+                say("entry", made)
 
     def aborted(self, last):
         """Print the entry of the query that a worker had announced before the library aborted it,
@@ -308,7 +279,7 @@ class Known:
         found = probe(last) if name not in self.aborts else None
         self.aborts.add(name)
         if found:
-            self.take("finding", found)
+            self.take(found)
 
 
 def probe(entry, most=8):
@@ -354,8 +325,6 @@ def cause(found):
     """Return a name under which findings of the same calls and kind fall together."""
     if found.get("scene") in ("renamed", "joined-part", "joined-twice", "joined-result"):
         return "scene " + found["scene"]  # of each expression
-    if found.get("part") == "measurements":
-        return found["kind"]
     if found.get("part") == "arrays":
         return " ".join([found["kind"], *sorted(set(re.findall(r"make_\w+", found["build"])))])
     text = found.get("expression") or found.get("plan") or found["build"]
