@@ -10,6 +10,7 @@ much is due to chance.
 from __future__ import annotations
 
 import os
+import secrets
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -22,10 +23,12 @@ from dpwitness import InvalidArgument, audit
 from dpwitness.auditors import AuditResult
 from dpwitness.auditors.density.limit import best_event, limit_of_law
 from dpwitness.auditors.density.routes import loss_law
+from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.benchmarks.families import FAMILIES, members
-from dpwitness.benchmarks.table import Row, Table, root_seed
+from dpwitness.benchmarks.families.learning_oracle import FEW_ATOMS, learning_oracle
+from dpwitness.benchmarks.families.members import FAMILIES, members
+from dpwitness.benchmarks.table import Row, Table
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.executors.pools import pool
 from dpwitness.mechanisms.textbook.zoo import paper_zoo, zoo
@@ -216,6 +219,44 @@ def oracle_at(
     )
 
 
+def short_cases(
+    trials: int, seeds: int, found: Sequence[Specimen], measured: Sequence[Measured], least: float
+) -> list[dict[str, Any]]:
+    """Return the cases whose ratio is below `least`, each with the ratio of an oracle that has the
+    training data of the audit only.
+
+    `oracle` is the median over repeats of the median over the seeds, and `low` the 10 % quantile.
+    """
+    by_name, rng, short = (
+        {specimen.name: specimen for specimen in found},
+        np.random.default_rng(trials),
+        list[dict[str, Any]](),
+    )
+    for case in sorted((m for m in measured if m.ratio < least), key=lambda m: m.ratio):
+        specimen = by_name[case.name]
+        law, claim = specimen.law, specimen.mechanism.claim
+        if claim.bounds_renyi:
+            continue
+        width = encode(specimen.mechanism.sample(specimen.pair.d1, 2, rng), 2).values.shape[1]
+        best = limit_of_law(law, claim, trials, ALPHA)
+        bounds = [
+            [learning_oracle(law, claim, trials, ALPHA, rng, width) / best for _ in range(seeds)]
+            # simulated sets of seeds of the oracle that learns
+            for _ in range(15)
+        ]
+        low, oracle = np.quantile(np.median(bounds, axis=1), [0.1, 0.5]).tolist()
+        short.append(
+            {
+                "name": case.name,
+                "ratio": case.ratio,
+                "oracle": oracle,
+                "low": low,
+                "few": len(law.loss) <= FEW_ATOMS,
+            }
+        )
+    return short
+
+
 def _tested_rounds(result: AuditResult) -> int:
     """Return the rounds of all stages of the test."""
     return sum(part.tally.rounds for part in result.stages) or (
@@ -265,7 +306,7 @@ def measure(
     """
     if unknown := sorted(set(parts) - set(PARTS)):
         raise InvalidArgument(f"--part must be one of {', '.join(PARTS)}, got {unknown[0]!r}")
-    seed = root_seed(seed)
+    seed = secrets.randbits(32) if seed is None else seed
     found, rows, details = list(specimens(only)), list[Row](), list[dict[str, Any]]()
     notes = [f"seed {seed}: dpwitness bench power --seed {seed} repeats these audits"]
     for budget in budgets:
@@ -281,6 +322,9 @@ def measure(
                 "seeds": budget.seeds,
                 "oracle": oracle,
                 "cases": [asdict(each) | {"event": each.event} for each in measured],
+                "short": short_cases(
+                    budget.trials, budget.seeds, found, measured, budget.required[1]
+                ),
             }
         )
     if "families" in parts or not (parts or only):

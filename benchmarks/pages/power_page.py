@@ -48,6 +48,17 @@ _ORACLE = (
     "may be so rare that a few counts decide. With as many seeds per case, the oracle "
     "attains these medians over many repeats:"
 )
+_SHORT = (
+    "Below are the cases under the required 10 % quantile. Next to each is an oracle that "
+    "has the training data of an audit and no more, "
+    "and the audit's stages. If outputs are few, it knows which privacy losses occur, but "
+    "not which output has which loss. Otherwise it "
+    "knows the order of all outputs by their loss, and chooses thresholds from the training "
+    "counts. An audit knows neither. Where the "
+    "audit is above the 10 % quantile of this oracle over repeats, a better learner would "
+    "not help: only more runs do. Elsewhere "
+    "the audit loses because it learns the order."
+)
 _QUANTILES = (("median", 0.5), ("10 % quantile", 0.1), ("worst", 0.0))
 
 
@@ -80,6 +91,8 @@ def page(found: Table, plot_name: str) -> str:
         *_causes_table(budgets),
         "",
     ]
+    if any(budget["short"] for budget in budgets):
+        lines += ["## Short cases", "", _SHORT, "", *_short_table(budgets), ""]
     if families := [row for row in found.rows if row.case.startswith("family: ")]:
         lines += ["## Families", "", _FAMILIES, "", *_families_table(families), ""]
     lines += ["## Every case", "", *_cases_table(budgets)]
@@ -136,6 +149,31 @@ def _oracle_table(budgets: Sequence[Budget]) -> list[str]:
         ["trials", *(what for what, _ in _QUANTILES)],
         [[count(b["trials"]), *(figure(x, 3) for x in b["oracle"])] for b in budgets],
     )
+
+
+def _short_table(budgets: Sequence[Budget]) -> list[str]:
+    """Return the table of cases below the required quantile, each with the oracle that learns."""
+    head = [
+        "trials",
+        "case",
+        "certified / limit",
+        "oracle that learns",
+        "its 10 % quantile",
+        "the oracle knows",
+        "a better learner would help",
+    ]
+    rows = [
+        [
+            count(b["trials"]),
+            case["name"],
+            *(figure(case[name], 3) for name in ("ratio", "oracle", "low")),
+            "losses" if case["few"] else "order",
+            "yes" if case["ratio"] < case["low"] else "no",
+        ]
+        for b in budgets
+        for case in b["short"]
+    ]
+    return table(head, rows)
 
 
 def _causes_table(budgets: Sequence[Budget]) -> list[str]:

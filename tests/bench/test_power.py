@@ -27,6 +27,14 @@ def test_causes_multiply_to_what_is_reached(found):
             assert 0.8 < case["rounds"] < 1 and 0.9 < case["looks"] < 1
 
 
+def test_short_cases_are_compared_with_an_oracle_that_learns(found):
+    """Of two outputs with opposite losses, training shows which is which: the oracle loses little
+    but its training rounds.
+    """
+    for case in found.details[0]["short"]:
+        assert case["few"] and case["ratio"] < 2 and 0.95 < case["low"] <= case["oracle"] < 1.05
+
+
 def test_the_page_has_every_case_and_the_seed(found):
     text = page(found, "power.svg")
     assert "Seed 7: dpwitness bench power --seed 7 repeats these audits." in text
