@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from dpwitness.benchmarks.installation import install
+from dpwitness.benchmarks.installation import install, pinned_environments
 from dpwitness.benchmarks.scan.typed_search import violations
 from dpwitness.benchmarks.table import Row
 from dpwitness.core.values.json_reader import Json
@@ -116,7 +116,7 @@ def rows() -> Sequence[Row]:
     InvalidArgument
         If the environment cannot be made, or its interpreter cannot run the scripts.
     """
-    environment = environments()["opendp"]
+    environment = pinned_environments()["opendp"]
     install(environment)
     python, total = str(environment.interpreter), len(findings())
     violated, holding = violations("opendp", python, 600.0), replayed(python)
