@@ -269,6 +269,42 @@ def peers(read: Sequence[Table], _: Texts) -> SectionCharts:
     )
 
 
+def recall(read: Sequence[Table], _: Texts) -> SectionCharts:
+    """Return the chart of the share of documented bugs that audits find, by part of the corpus and
+    budget.
+    """
+    axis, strips = LogAxis(0.1, 1.0), list[Strip]()
+    for row in rows_of(read):
+        rate, budget = value(row["recall"]), text(row["budget"])
+        mark = (rate, "large", f"{text(row['found (interval)'])}, {budget}")
+        strips.append(strip(axis, f"{text(row['part'])}, {budget}", [mark], figure(rate, 3)))
+    title = "Share of the documented bugs that are found"
+    return SectionCharts(
+        charts_of(axis, {title: strips}, (1, 2, 5)),
+        [("large", "recall")],
+        "Logarithmic. The dashed line is 1. Each entry is a release before the repair of a "
+        "documented bug; intervals are on the page.",
+        (strips[0].value, "of the documented bugs of the tuned part found"),
+    )
+
+
+def violations(read: Sequence[Table], _: Texts) -> SectionCharts:
+    """Return the chart of all counted violations: one square for each bug of a release."""
+    rows, sign = rows_of(read), SIGNS["fails"][0]
+    cells = tuple(
+        Cell("violations.html", "fails", sign, f"{text(row['release'])}: {bug}")
+        for row in rows
+        for bug in text(row["bugs"]).split(", ")
+    )
+    total = f"{sum(value(row['violations']) for row in rows):g}"
+    return SectionCharts(
+        [Cells(f"{total} violations in {len(rows)} releases", cells)],
+        [("fails", "violated by values")],
+        "One square for each bug of a release.",
+        (total, f"violations in {len(rows)} releases of libraries"),
+    )
+
+
 def canaries(read: Sequence[Table], _texts: Texts) -> SectionCharts:
     """Return the charts of certified and true epsilon of ideal canaries, one chart per number of
     canaries, by kind of claim.
@@ -411,8 +447,10 @@ SECTIONS: Mapping[
     "zoo": (("audit", "claim", "expected", "verdict", "certified"), zoo),
     "papers": (("claim", "says"), papers),
     "third-party": (("target", "claim", "values"), libraries),
+    "violations": (("release", "violations", "bugs"), violations),
     "findings": (("finding", "promised epsilon", "spent epsilon"), findings),
     "library-scans": (("issue", "title", "result"), library_scans),
+    "recall": (("part", "budget", "recall", "found (interval)"), recall),
     "peers": (("mechanism", "claim", "truth", "dpwitness"), peers),
     "power": (("case", "20,000", "400,000"), power),
     "canaries": (("case", "measured", "ceiling"), canaries),

@@ -51,7 +51,7 @@ def test_cards_hold_the_numbers(folder):
         "| largest ratio to the bound | 1.25, in [1.25, 1.25] (values taken as exact to 1e-9) |",
         "raise it at least by the ratio below",
         "1.25 of the bound",
-        "| slope of log error |",
+        "slope of the log error",
         "±",
         "promise less, or repair the mechanism",
         "| enclosure |",
