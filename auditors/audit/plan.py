@@ -32,7 +32,8 @@ from dpwitness.auditors.audit.power import (
     split_budget,
 )
 from dpwitness.auditors.audit.sampler import Sampler, measure_cost
-from dpwitness.auditors.density.limit import SHAPES, law_with_parameter, limit_of_law, parameter_of
+from dpwitness.auditors.density.known_laws import SHAPES, law_with_parameter, parameter_of
+from dpwitness.auditors.density.limit import limit_of_law
 from dpwitness.auditors.density.routes import loss_law
 from dpwitness.auditors.search.catalogue import audited_pairs
 from dpwitness.auditors.statistics.loss_law import LossLaw

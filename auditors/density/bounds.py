@@ -21,7 +21,7 @@ from dpwitness.auditors.density.bounded_mean import (
 )
 from dpwitness.auditors.density.composition import differing_factors
 from dpwitness.auditors.density.density_check import log_densities, rows_of
-from dpwitness.auditors.density.limit import parameter_of
+from dpwitness.auditors.density.known_laws import parameter_of
 from dpwitness.auditors.density.result import End, RouteBounds
 from dpwitness.auditors.density.search import PairLoss, WorstOutput, support_rows, worst_output
 from dpwitness.auditors.statistics.certificate import clopper_pearson_lower

@@ -33,11 +33,11 @@ from dpwitness.auditors.density.density_check import (
     contradiction_with_law,
 )
 from dpwitness.auditors.density.mismatch import TOLERANCE, Mismatch, check_scale, smallest_mismatch
+from dpwitness.auditors.density.pair_search import worst_pairs
 from dpwitness.auditors.density.proved.bounds import proved_bounds
 from dpwitness.auditors.density.result import CertifyResult, End, RouteBounds, decide
 from dpwitness.auditors.density.routes import BadOracle, enclosed_law
 from dpwitness.auditors.search.catalogue import pairs_for, require_domain
-from dpwitness.auditors.search.search import search
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.descriptions import describe_target
@@ -233,9 +233,9 @@ def _worst_of_catalogue(mechanism: Any, claim: Claim, seed: int) -> Pair:
             "certify: pair must be given for a mechanism without a domain, got None"
         )
     require_domain(domain, "certify")
-
     count = len(pairs_for(domain))
-    return search(mechanism, domain, claim, evaluations=count, seed=seed, keep=1)[0][0]
+    limits: dict[str, Any] = {"evaluations": count, "seconds": 60.0, "seed": seed}
+    return worst_pairs(mechanism, domain, claim, **limits, keep=1)[0].pair
 
 
 def _bounds_by_route(

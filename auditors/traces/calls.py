@@ -20,7 +20,7 @@ import numpy as np
 from scipy.special import softmax
 
 from dpwitness.auditors.density.composition import compose
-from dpwitness.auditors.density.limit import (
+from dpwitness.auditors.density.known_laws import (
     discrete_laplace,
     finite,
     gaussian,

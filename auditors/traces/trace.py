@@ -15,7 +15,7 @@ from dpwitness.auditors.audit.audit import Progress, audit
 from dpwitness.auditors.audit.options import require_attributes
 from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.search.catalogue import audited_pairs, require_domain
-from dpwitness.auditors.search.search import explore
+from dpwitness.auditors.search.explore import explore
 from dpwitness.auditors.traces import first_look
 from dpwitness.auditors.traces.coupling import PairEvidence
 from dpwitness.auditors.traces.evidence import FINDINGS

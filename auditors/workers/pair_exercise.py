@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import bdtr, bdtrc, kolmogorov, ndtri
 
-from dpwitness.auditors.density.limit import law_with_parameter
+from dpwitness.auditors.density.known_laws import law_with_parameter
 from dpwitness.auditors.events.outputs import Outputs, concatenate, row_keys
 from dpwitness.auditors.events.rules import name_of_atom
 from dpwitness.auditors.statistics.certificate import Part

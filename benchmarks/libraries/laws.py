@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from dpwitness.auditors.density.limit import cells, finite, laplace_cdf
+from dpwitness.auditors.density.known_laws import cells, finite, laplace_cdf
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import FloatArray

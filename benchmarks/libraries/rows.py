@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.density import limit as reference_laws
+from dpwitness.auditors.density import known_laws as reference_laws
 from dpwitness.benchmarks.libraries import laws as law
 from dpwitness.core.datasets.pairs import Pair
 

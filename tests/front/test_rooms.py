@@ -30,7 +30,7 @@ INSIDE = {  # the layers of each package, lowest first
         "statistics workers.descriptions workers.loading "
         "workers.trust events.leaves events density witnesses "
         "witnesses.witness_reader witnesses.result density.result workers "
-        "witnesses.replay witnesses.store witnesses.audit_records search "
+        "witnesses.replay witnesses.store witnesses.audit_records search density.pair_search search.search "
         "density.proved density.bounded_mean density.bounds "
         "density.certify density.kind traces audit traces.result traces.trace checks "
         "functions.bounds functions.accounting "

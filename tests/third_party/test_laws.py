@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dpwitness.auditors.density import limit as reference_laws
+from dpwitness.auditors.density import known_laws as reference_laws
 from dpwitness.benchmarks.libraries import laws as law
 
 

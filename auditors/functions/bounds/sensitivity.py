@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpwitness.auditors.search.catalogue import require_domain, require_settings
-from dpwitness.auditors.search.search import explore
+from dpwitness.auditors.search.explore import explore
 from dpwitness.auditors.witnesses.kinds import (
     BOUND_TOLERANCE,
     Measure,

@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 from dpwitness import InvalidArgument, Pair, Verdict, audit, parse_claim, plan
 from dpwitness.auditors.audit.power import split_budget
-from dpwitness.auditors.density.limit import law_with_parameter, parameter_of
+from dpwitness.auditors.density.known_laws import law_with_parameter, parameter_of
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from dpwitness.auditors.search.catalogue import pairs_for
-from dpwitness.auditors.search.coupled import Drafts
+from dpwitness.auditors.search.drafts import Drafts
 from dpwitness.mechanisms import Events, Graph, InvalidArgument, Records, Rows, Table
 
 pd, pl, pa, nx = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow", "networkx"))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpwitness.auditors.search.catalogue import pairs_for
-from dpwitness.auditors.search.coupled import Drafts
+from dpwitness.auditors.search.drafts import Drafts
 from dpwitness.core.values.dataframe_backends import from_parts, to_parts
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
 from dpwitness.mechanisms import Graph, InvalidArgument, Pair, Table
