@@ -180,20 +180,11 @@ def certify(
         runs += confirming_runs + mismatch.runs - 2 * checked_runs
         verdict, low, high, doubts = _decide(found, objection, mismatch, claim, edge, declared)
     except (Underflow, BadOracle, ConvergenceError, ArithmeticError) as error:
-        verdict = Verdict.INCONCLUSIVE if isinstance(error, Underflow) else Verdict.ERROR
-        note = f"the mechanism raises {type(error).__name__}: {error}"
-        if isinstance(error, BadOracle):
-            note = f"{error} (false-alarm probability at most {FALSE_ALARM:g})"
-        elif isinstance(error, Underflow):
-            note = str(error)
+        verdict, doubt = _verdict_of_error(error)
         found = RouteBounds("none", (), (), np.empty(0), np.empty(0), np.empty(0))
-        low, high, doubts = End(0.0, "numerical", 0.0), End(math.inf, "none", math.inf), [note]
+        low, high, doubts = End(0.0, "numerical", 0.0), End(math.inf, "none", math.inf), [doubt]
         proved, mismatch, runs = None, None, 2 * checked_runs
-    shown, route = found, found.route
-    if proved is not None and "proved" in (low.why, high.why):
-        shown, route = proved, f"proved: {proved.route}"
-        if low.why != high.why:
-            route += f"; numerical bounds: {found.route}"
+    shown, route = _shown(found, proved, low, high)
     return CertifyResult(
         name=name or name_of(mechanism),
         verdict=verdict,
@@ -272,6 +263,25 @@ def _with_proved(found: RouteBounds, proved: RouteBounds) -> RouteBounds:
     if uppers[0].value > lowers[0].value * (1 + 1e-2):
         lowers, uppers = (*found.lowers, *lowers), (*found.uppers, *uppers)
     return replace(found, lowers=lowers, uppers=uppers)
+
+
+def _verdict_of_error(error: Exception) -> tuple[Verdict, str]:
+    """Return the verdict if a density cannot be used, and the reason."""
+    if isinstance(error, Underflow):
+        return Verdict.INCONCLUSIVE, str(error)
+    if isinstance(error, BadOracle):
+        return Verdict.ERROR, f"{error} (false-alarm probability at most {FALSE_ALARM:g})"
+    return Verdict.ERROR, f"the mechanism raises {type(error).__name__}: {error}"
+
+
+def _shown(
+    found: RouteBounds, proved: RouteBounds | None, low: End, high: End
+) -> tuple[RouteBounds, str]:
+    """Return the bounds whose privacy profile is shown, and the name of the route."""
+    if proved is None or "proved" not in (low.why, high.why):
+        return found, found.route
+    route = f"proved: {proved.route}"
+    return proved, route if low.why == high.why else f"{route}; numerical bounds: {found.route}"
 
 
 def _confirm(
