@@ -69,6 +69,7 @@ from dpwitness.auditors.events.scorers import (
     repeated,
 )
 from dpwitness.auditors.statistics.certificate import certified, wilson_lower
+from dpwitness.auditors.statistics.columns import varying_columns
 from dpwitness.core.claims import Claim
 from dpwitness.core.protocols.mechanism import FloatArray
 
@@ -218,6 +219,24 @@ def best_one_sided(data: TrainingSet, goal: CertificateGoal) -> float:
         share = wilson_lower(right / (right + wrong), right + wrong, 1.5)
         rate = (right + wrong) / len(matrix)
         best = max(best, float(goal.value(rate * share, rate * (1 - share), 1).max(initial=0.0)))
+    return best
+
+
+def best_against_constant(data: TrainingSet, goal: CertificateGoal) -> float:
+    """Return the largest parameter that the later test would certify from outputs that differ from
+    the one output of the other dataset, if that is the same in all runs: it probably has no other.
+
+    More runs of the pair correct this if it has.
+    """
+    best = 0.0
+    for side in (data.label, ~data.label):
+        here, there = data.matrix[side], data.matrix[~side]
+        if not len(here) or not len(there) or varying_columns(there):
+            continue
+        differs = ~np.all((here == there[0]) | (np.isnan(here) & np.isnan(there[0])), axis=1)
+        rate = wilson_lower(np.mean(differs, keepdims=True), len(here), 1.5)
+        right = rate * len(here) / len(data.label)
+        best = max(best, float(goal.value(right, np.zeros(1), 1)[0]))
     return best
 
 
@@ -373,7 +392,8 @@ def expected_certificate(
     priors are not tuned, and by the counts of repeated outputs. From few outputs, the estimate is
     for about as many runs, unless the pair is `suspect` for another reason than its outputs, so
     that an event that is rare in them may be real. The intervals of each column are compared too,
-    and the values that occur on one side only. The other arguments are those of `learn`.
+    and the values that occur on one side only, or beside the only output of the other side. The
+    other arguments are those of `learn`.
     """
     data, rng = _training_set(outputs1, outputs0, rounds)
     size = len(data.label)
@@ -395,9 +415,14 @@ def expected_certificate(
             _choose_thresholds(score, held_out, goal, rng)[0].expected
             for score in _rough_scores(data, place % 2 == 0)
         ]
-    one_sided = best_one_sided(data, CertificateGoal(claim, alpha, rounds))
+    whole = CertificateGoal(claim, alpha, rounds)
     return max(
-        [*found, one_sided, best_interval(data, claim, min(rounds, 2 * size)) if few else 0.0]
+        [
+            *found,
+            best_one_sided(data, whole),
+            best_against_constant(data, whole),
+            best_interval(data, claim, min(rounds, 2 * size)) if few else 0.0,
+        ]
     )
 
 
