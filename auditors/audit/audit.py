@@ -572,11 +572,12 @@ def _require_same_frequencies(sampler: Sampler, test: EventTest) -> None:
 
 
 def extension_totals(ledger: AuditLedger, longer: int) -> list[int]:
-    """Return the total number of runs after each extension up to `longer`, which is added to the
-    stored list if it is new.
+    """Return the total number of runs after each extension, up to and including `longer`.
 
-    Raise InvalidArgument if the audit is not finished, or a new total does not exceed the planned
-    runs.
+    If `longer` is new, the ledger stores it and continues the audit.
+
+    Raise InvalidArgument if the audit is not finished, or if a new total is not above the number of
+    runs that are planned already.
     """
     known: list[int] = ledger.value("extensions", [])
     if longer not in known:

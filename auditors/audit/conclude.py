@@ -137,8 +137,8 @@ class Findings:
 
 
 def conclude(sampler: Sampler, options: AuditOptions, stages: Iterator[Findings]) -> AuditResult:
-    """Run the stages of an audit and return its result; if they are interrupted or fail, return
-    what was found.
+    """Run the stages of an audit and return its result; if they are interrupted or fail, return a
+    result with the findings so far.
 
     A violation is compared with fresh runs. `doubt` is why it is not believed, and `failure` why
     the runs certify nothing.

@@ -107,7 +107,9 @@ EpochCounts = tuple[str, int, int, int, int]  # epoch, right and wrong guesses, 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Counts that one call adds to epochs; `bound` is the certified bound after the call."""
+    """Counts that one call of ``watch`` adds to the epochs of a release; `bound` is the certified
+    bound after the call. An epoch is a block of rounds in which one event is counted.
+    """
 
     number: int
     id: str
@@ -154,7 +156,11 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Sum of the slices of a release: its epochs in order, with the counts of each."""
+    """Sum of all slices of a release: its epochs in order, with the counts of each.
+
+    A release is one version of a target. A slice is the share of one call of ``watch``, and an
+    epoch is a block of rounds in which one event is counted.
+    """
 
     slices: tuple[Slice, ...] = ()
     # event, method, prior, pair and training size of each epoch

@@ -164,8 +164,8 @@ def audit_canaries(
         Delta at which a bound on a curve is converted to an epsilon. Approximate and pure claims
         use their own delta.
     inclusion : float
-        Probability of inclusion. Must be 1/2, since the theorems are proved for 1/2 only. The sizes
-        of both sides are tested against 1/2.
+        Probability of inclusion. Must be 1/2, since the theorems are proved for 1/2 only. The
+        numbers of included and of left-out canaries are tested against 1/2.
     method : {"best", "curve"}
         ``best``: for pure and approximate claims, this project's theorem for (epsilon, delta), with
         the name ``counting`` in the result; for others, ``curve``. ``curve``: the recursion of
@@ -188,8 +188,8 @@ def audit_canaries(
     Raises
     ------
     InvalidArgument
-        If an argument is invalid: scores are missing, all equal or not finite; the sides contradict
-        fair coins; or a canary occurs twice.
+        If an argument is invalid: scores are missing, all equal or not finite; the numbers of
+        included and of left-out canaries contradict fair coins; or a canary occurs twice.
 
     Examples
     --------

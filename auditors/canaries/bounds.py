@@ -123,8 +123,8 @@ def tail(right: ArrayLike, guesses: ArrayLike, epsilon: ArrayLike) -> FloatArray
 def chance(
     right: ArrayLike, guesses: ArrayLike, epsilon: ArrayLike, delta: ArrayLike, canaries: float
 ) -> FloatArray:
-    """Return the theorem's upper bound on P(C >= v), for a number of guesses that was fixed in
-    advance.
+    """Return the theorem's upper bound on the probability of at least `right` right guesses, P(C >=
+    v), if the number of guesses was fixed in advance.
     """
     upper_tail, delta_term = _terms(right, guesses, epsilon, delta, canaries, fixed=True)
     return np.where(np.asarray(right) > 0, np.minimum(upper_tail + delta_term, 1.0), 1.0)

@@ -84,7 +84,7 @@ class CheckFinding:
     """Result of one check: status ``passed``, ``failed``, ``note``, ``skipped`` or ``expected
     failure``, and the reason.
 
-    A note is a difference in what is not an output, such as the number of draws. `violation` is
+    A note is a difference outside of the outputs, such as the number of draws. `violation` is
     true if the claim is refuted.
     """
 
@@ -394,7 +394,7 @@ def parametrize_with_checks(
     mechanism and check.
 
     The test calls ``check(mechanism)``, which raises if the mechanism fails. Checks that do not
-    apply are skipped. So are checks that find a difference in what is not an output, with a note.
+    apply are skipped. So are checks that find a difference outside of the outputs, with a note.
     If the library of a `Target` is not installed, all of its checks are skipped. If a `Target`
     cannot be used for another reason, all of its checks fail. Expected failures are marked as
     strict xfail.

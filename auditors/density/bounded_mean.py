@@ -85,8 +85,8 @@ def _excess(loss: FloatArray, epsilon: float) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairOrder:
-    """One order of the pair, with P = M(pair.d1), Q = M(pair.d0), and the sampler of
-    the mixture r.
+    """Sampler for one order of the pair: P = M(pair.d1) against Q = M(pair.d0). It draws from the
+    mixture r of P and two moved copies of P.
     """
 
     mechanism: Any
@@ -165,8 +165,8 @@ class PairOrder:
             return np.where(np.isneginf(log_p), 0.0, 1 / mixture)
 
     def aimed(self, delta: float, size: int) -> tuple[PairOrder, float]:
-        """Return the sampler moved to the outputs that contribute most to delta(epsilon) where this
-        is `delta`, and this epsilon.
+        """Return the sampler, moved to the outputs that contribute most to delta(epsilon), and the
+        epsilon of this target. The target is the smallest epsilon with delta(epsilon) <= `delta`.
         """
         order = self
         for _ in range(_SHIFT_UPDATES):

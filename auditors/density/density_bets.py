@@ -42,7 +42,7 @@ _MAX_COLUMNS = 8  # largest number of columns that are scaled or shifted separat
 
 @dataclass(frozen=True, eq=False)
 class SampledSide:
-    """Outputs of one dataset with the values of the log-densities."""
+    """Outputs of one dataset (D1 or D0), with the log-densities under both datasets."""
 
     rows: FloatArray
     own: FloatArray  # log-density of this dataset's law at the outputs

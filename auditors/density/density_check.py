@@ -207,7 +207,7 @@ def make_side(
 ) -> SampledSide:
     """Return the outputs with their densities, continuous columns and possible atoms.
 
-    The density differs next to an atom, on one side or on both.
+    The density differs next to an atom, on one side of the atom or on both.
     """
     finite = np.all(np.isfinite(rows), axis=0)
     columns = finite & np.array([len(np.unique(column)) > 0.5 * len(column) for column in rows.T])

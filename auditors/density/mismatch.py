@@ -56,8 +56,8 @@ class ScaleBets:
 def check_scale(
     mechanism: Any, pair: Pair, checked: CheckedOracle, size: int, rng: np.random.Generator
 ) -> ScaleBets:
-    """Raise BadOracle if `size` further outputs per side show another scale or center than the
-    density.
+    """Raise BadOracle if `size` further outputs on each dataset show another scale or center than
+    the density.
 
     False alarms have probability at most `SCALE_ALARM`. No bets are made unless outputs are
     continuous numbers without repeated values, since the test rescales and shifts outputs. The

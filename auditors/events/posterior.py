@@ -526,8 +526,8 @@ class ScoreLaw:
 
 
 def score_law(table: ScoreTable, claim: Claim, rng: np.random.Generator) -> ScoreLaw | None:
-    """Return the distribution of a score estimated from its training counts; None if one side has
-    no outputs.
+    """Return the distribution of a score estimated from its training counts; None if one dataset
+    has no outputs.
     """
     ones, zeros = float(table.ones.sum()), float(table.zeros.sum())
     if min(ones, zeros) == 0:

@@ -159,7 +159,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class NoiseMap:
-    """What the source says.
+    """Result of reading the source.
 
     Attributes
     ----------
@@ -182,7 +182,9 @@ class NoiseMap:
     remarks: tuple[str, ...] = ()
 
     def public(self) -> list[Function]:
-        """Return the public functions that reach a site, in the order of files."""
+        """Return the public functions that reach a site (a call that draws noise), in the order of
+        files.
+        """
         return [
             each for path, each in self.functions.items() if each.is_public and self.reached[path]
         ]
@@ -239,7 +241,7 @@ def import_root(place: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What is known after some files: functions, sites, references, and classes."""
+    """Knowledge after some files: functions, sites, references, and classes."""
 
     functions: dict[str, Function] = field(default_factory=dict)
     sites: list[Site] = field(default_factory=list)

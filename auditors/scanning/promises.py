@@ -41,7 +41,7 @@ _REPLACE_ONE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What a call promises.
+    """Promise of a call.
 
     Attributes
     ----------

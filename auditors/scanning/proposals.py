@@ -56,7 +56,7 @@ _PLACEHOLDERS = {
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a scan makes of one function that reaches noise.
+    """Result of a scan for one function that reaches noise.
 
     Attributes
     ----------

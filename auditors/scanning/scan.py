@@ -68,7 +68,7 @@ print(json.dumps(found))
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """What is known before the audits.
+    """Result of a scan before the audits.
 
     Attributes
     ----------
@@ -244,7 +244,9 @@ def target_file(scan: Scanned, file: Path) -> str:
 
 
 def guess(proposal: Proposal) -> str:
-    """Return what is guessed about a claim."""
+    """Return a sentence on the claim that the scan guessed: the claim, its relation and the source
+    of both.
+    """
     return (
         f"the claim is {proposal.promise.claim} under {' and '.join(proposal.relations)}, read "
         f"from {proposal.promise.because}"

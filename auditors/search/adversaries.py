@@ -173,7 +173,7 @@ def find_adversary(
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """What is searched, and the kinds of answers seen."""
+    """Subject of a search, and the kinds of answers so far."""
 
     mechanism: Any
     claim: Claim

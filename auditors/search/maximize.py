@@ -91,7 +91,7 @@ def shrunk(
     keeps: Callable[[T], bool],
     over: Callable[[], bool],
 ) -> T:
-    """Return the simplest item that is reached from `found` by steps that keep what was found.
+    """Return the simplest item that is reached from `found` by steps that keep the finding.
 
     Parameters
     ----------

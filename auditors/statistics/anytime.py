@@ -403,7 +403,9 @@ def _before(values: FloatArray) -> FloatArray:
 
 
 def mean_evidence(logs: Sequence[float]) -> float:
-    """Return the log of the mean of evidence that may depend on each other."""
+    """Return the log of the mean of several values of evidence, given as logs. The values may
+    depend on each other.
+    """
     return float(logsumexp(logs) - math.log(len(logs)))
 
 

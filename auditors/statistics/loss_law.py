@@ -177,8 +177,8 @@ class EnclosedLaw:
     refine: Callable[[Sequence[float]], EnclosedLaw] | None = None
 
     def refined(self, losses: Sequence[float]) -> EnclosedLaw:
-        """Return the law with cells cut where the loss crosses each of `losses`, so that hockey
-        sticks are exact near there.
+        """Return the law with its cells cut where the loss crosses each of `losses`. Hockey-stick
+        divergences are exact near these epsilon values.
         """
         return self if self.refine is None else self.refine(losses)
 

@@ -113,7 +113,9 @@ class Call:
 
     @property
     def free(self) -> bool:
-        """Whether the call draws noise without the data, which the code adds to something later."""
+        """Whether the call draws noise from arguments without the data; the code adds this noise to
+        a value later.
+        """
         alone = self.source or math.isnan(self.row["linf"])
         moves = self.row["linf"] > 0 or self.row["alone"]
         return self.law in LOCATION_LAWS and alone and not moves
@@ -201,7 +203,9 @@ class Losses:
 
 
 def losses_of(call: Call) -> Losses:
-    """Return the losses of one call."""
+    """Return the privacy losses that the noise of one call leaves between the inputs on the two
+    datasets.
+    """
     same_input = not call.row["alone"] and call.row["inputs"] is None and not call.distance > 0
     return Losses() if same_input else _LOSSES.get(call.law, _declared_losses)(call)
 

@@ -53,8 +53,8 @@ class PairEvidence:
     doubt: str = ""  # why the recorded calls do not account for the outputs; empty if they do
 
     def coupled(self) -> tuple[Finding, ...]:
-        """Return findings that rest on equal draws on both sides; the laws of the outputs need not
-        show them.
+        """Return findings that compare runs with equal draws on both datasets. The output laws of
+        the datasets need not differ.
         """
         return tuple(
             f

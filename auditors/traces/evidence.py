@@ -114,7 +114,7 @@ class TracedCall:
 
     @classmethod
     def from_json(cls, data: Json) -> Self:
-        """Return the calls that `to_json` wrote."""
+        """Return the call, or group of equal calls, that `to_json` wrote."""
         values: Json = {
             name: float(value) if cls.__annotations__[name] == "float" else value
             for name, value in data.items()
@@ -237,7 +237,9 @@ class TraceEvidence:
         return (*lines, *(str(finding) for finding in self.findings))
 
     def headline(self, claim: Claim) -> str:
-        """Return what the trace shows, and on which assumption, if it contradicts the claim."""
+        """Return the finding of the trace, and its assumption, if the trace contradicts
+        the claim.
+        """
         if not self.exceeds:
             return (
                 f"a traced run on the pair ({self.pair}) contradicts the accounting of the "

@@ -129,7 +129,7 @@ class Measure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recomputed:
-    """What follows from the numbers of a written result."""
+    """Conclusions from the numbers of a written result."""
 
     # whether the verdict follows from the numbers
     determined: bool = False
@@ -151,7 +151,7 @@ class Kind:
         Table below the facts of a card: header, rows of plain text, and the numbers of the columns
         that are shown as code; None without rows.
     advice : dict
-        What to do by verdict, where a card says something else than for a black-box audit.
+        Advice by verdict, where it differs from the advice for a black-box audit.
     untested : callable
         Sentences on what audits of this kind do not test, from their results in a report.
     topic : {"outputs", "sensitivity", "accounting", "utility"}
@@ -238,7 +238,7 @@ def is_measured(result: Json) -> bool:
 
 
 def has_finding(result: Json) -> bool:
-    """Return whether a result shows what broke."""
+    """Return whether a result holds a finding: the input or output that breaks the claim."""
     return bool(result.get("finding"))
 
 

@@ -108,8 +108,8 @@ def named(module: Any, name: str, place: str) -> Any:
 
 
 def built(found: Any, name: str, kwargs: Json) -> Any:
-    """Return an object of a class, a function bound to its keywords, or the mechanism of the form
-    that the name holds.
+    """Return the mechanism that a loaded object and its arguments make: an instance of a class, a
+    function with bound keywords, or a mechanism in the form that `name` ends with.
     """
     _, form = split_form(name)
     if form:

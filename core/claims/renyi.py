@@ -59,7 +59,9 @@ class RenyiClaim(Claim):
     bounds_renyi: ClassVar[bool] = True
 
     def tradeoff(self, fpr: ArrayLike) -> FloatArray:
-        """Return g(q) by bisection on `parameter_at`, from above so that g is never too small."""
+        """Return the largest true-positive rates g(q) at the false-positive rates `fpr`, by
+        bisection on `parameter_at`, rounded up so that g is never too small.
+        """
         q = np.asarray(fpr, dtype=float)
         low, high = q.copy(), np.ones_like(q)
         for _ in range(80):

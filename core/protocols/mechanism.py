@@ -37,8 +37,8 @@ class TookTooLong(MechanismFailed):
 
 
 class AlwaysRaises(MechanismFailed):
-    """Error of a pair on which every run of both sides raises an exception; `rounds` is the number
-    of runs made.
+    """Error of a pair on which every run on both datasets raises an exception; `rounds` is the
+    number of runs made.
     """
 
     def __init__(self, message: str, rounds: int = 0) -> None:

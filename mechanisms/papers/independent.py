@@ -161,8 +161,8 @@ class TestDataIndependentLearner(LearnerMechanism):
         half_width = math.ceil((radius + nu) / side)
         if (2 * half_width + 1) ** d > 64 * _MAX_NET_POINTS:
             raise InvalidArgument(
-                f"{type(self).__name__}: spacing must keep the net at {_MAX_NET_POINTS} "
-                f"points, got nu = {nu:.6g} in {d} dimensions"
+                f"{type(self).__name__}: spacing must be larger: the net may have at most "
+                f"{_MAX_NET_POINTS} points, got more at spacing {nu:.6g} in {d} dimensions"
             )
         lattice = side * np.array(
             list(itertools.product(range(-half_width, half_width + 1), repeat=d)), dtype=np.float64
@@ -175,8 +175,8 @@ class TestDataIndependentLearner(LearnerMechanism):
         )
         if len(points) > _MAX_NET_POINTS:
             raise InvalidArgument(
-                f"{type(self).__name__}: spacing must keep the net at {_MAX_NET_POINTS} "
-                f"points, got {len(points)}"
+                f"{type(self).__name__}: spacing must be larger: the net may have at most "
+                f"{_MAX_NET_POINTS} points, got {len(points)} at spacing {nu:.6g}"
             )
         return points
 

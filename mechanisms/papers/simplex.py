@@ -384,8 +384,8 @@ def minimise_over_simplex(
     if error <= 1e-10:
         return SimplexMinimiser(logs, error)
     raise ConvergenceError(
-        f"SimplexSampling: the minimiser over the simplex is certified to {error:.3g} only "
-        f"after {most_steps} steps"
+        f"SimplexSampling: the minimiser over the simplex has an error of up to {error:.3g} "
+        f"after {most_steps} steps, and at most 1e-10 is allowed"
     )
 
 

@@ -101,7 +101,7 @@ def _magnitude(node: ast.expr, sizes: Mapping[str, int]) -> int:
 
 
 def is_positive(literal: Any) -> bool:
-    """Return whether a literal is a positive number that floating point holds."""
+    """Return whether a literal is a positive number in the range of floating-point numbers."""
     return type(literal) in (int, float) and 0 < literal < MOST
 
 

@@ -151,8 +151,8 @@ def defaults_of(function: Any) -> dict[str, Any]:
 
 
 def unmodelled(node: ast.AST, place: ast.AST) -> Iterator[tuple[ast.AST, str]]:
-    """Yield the place of each syntax that is not modelled, and the rule; `place` is the place of
-    what contains the node.
+    """Yield (node, message) for each syntax that is not modelled. `place` is the closest
+    surrounding node that has a line number.
     """
     place = node if hasattr(node, "lineno") else place
     outside = f"`{shown(place)}` is outside the provable subset"

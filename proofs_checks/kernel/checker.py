@@ -320,8 +320,8 @@ def density(t):
 
 
 def bisect(holds, low, high, width):
-    """Return a point at which `holds` is true, close to where it begins; true at `high`, which
-    rises from `low`.
+    """Return a point within `width` of the smallest one at which `holds` is true. `holds` is false
+    below that point and true from there to `high`.
     """
     while high - low > width:
         middle = (low + high) // 2
@@ -593,7 +593,10 @@ def refutes(claim, x, stages, alpha, rule=None):
 
 def p_values(claim, x, stage, gamma, several, error):
     """Return upper bounds on the probabilities of more right guesses than in the stage and of at
-    least as many, if the parameter is x.
+    least as many, if the claim's parameter is x.
+
+    `gamma` is the error of the limit on the frequency of guesses, `several` is true if the stages
+    are combined, and `error` is the level at which a bound is of interest.
     """
     right, guesses = stage["correct"], stage["correct"] + stage["wrong"]
     total = (
@@ -1128,8 +1131,8 @@ def decode_cells(event, counts, kind):
 
 
 def effort(claim, stages):
-    """Return an upper limit on the time of three tests of the counts, in units of which a second
-    has at least 50,000.
+    """Return an upper limit on the work of three tests of a claim's counts in all `stages`. One
+    second of computing is at least 50,000 units of work.
     """
     found, left = (
         len(stages) * (6500 if claim[0] == "zcdp" else 1500 + 3 * len(claim[1])),

@@ -112,7 +112,7 @@ def cells_of_draw(p: list[Ball], q: list[Ball], seconds: float) -> Cells:
 
 
 def sample_and_check_balls(mechanism: Any, d1: Any, d0: Any) -> FloatArray:
-    """Return sampled outputs of both sides. Raise BadOracle if a float log-density there lies
+    """Return sampled outputs on both datasets. Raise BadOracle if a float log-density there lies
     outside its ball.
     """
     rng = np.random.default_rng(np.random.SeedSequence(0, spawn_key=(0xBA11,)))

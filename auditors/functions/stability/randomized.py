@@ -82,8 +82,8 @@ def _output(transformation: Any, dataset: Any, *_: Any) -> Any:
 
 
 def is_kept(found: FoundInputs, tested: Comparisons) -> bool:
-    """Return whether the outcomes of a transformation that looks deterministic show another finding
-    in some fresh state.
+    """Return whether a transformation that looks deterministic keeps state: a finding that exceeds
+    the map has another excess in a fresh state.
     """
     return found.excess.kind == EXCEEDS and any(
         tested.excess(found.d_in, outcomes) != found.excess
