@@ -140,8 +140,8 @@ def conclude(sampler: Sampler, options: AuditOptions, stages: Iterator[Findings]
     """Run the stages of an audit and return its result; if they are interrupted or fail, return a
     result with the findings so far.
 
-    A violation is compared with fresh runs. `doubt` is why it is not believed, and `failure` why
-    the runs certify nothing.
+    A violation is compared with fresh runs. If these differ, the result states a doubt about the
+    violation, or a failure if the runs certify nothing.
     """
     findings, interrupted, failure, doubt = Findings(options), False, "", ""
     try:

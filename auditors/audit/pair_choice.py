@@ -99,9 +99,8 @@ def screen(sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair], most:
         sampler.advance(found["runs"])
     looked = "all" if found["looked"] == len(pairs) else str(found["looked"])
     sampler.note(
-        f"{len(found['order'])} of {len(pairs)} pairs were tried, the worst in a look at "
-        f"{looked} with {found['runs']:,} runs: "
-        "more need more trials"
+        f"{len(found['order'])} of {len(pairs)} pairs were tried, the worst in a comparison of "
+        f"{looked} pairs with {found['runs']:,} runs; raise trials to try more pairs"
     )
     return ordered(pairs, found)
 

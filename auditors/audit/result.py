@@ -212,8 +212,8 @@ class AuditResult(ClaimResult):
 
     @property
     def evidence(self) -> str:
-        """Return ``statistical`` for counts and an exact binomial limit; ``assumed`` where a trace
-        alone raises the doubt.
+        """Return ``statistical`` for a verdict from counts; ``assumed`` if the verdict is
+        INCONCLUSIVE because a trace contradicts the claim.
         """
         return (
             "assumed"

@@ -345,8 +345,8 @@ def _require_unique_ids(ids_in: Any, ids_out: Any, sizes: tuple[int, int], which
         for each in listed:
             require_that(
                 isinstance(each, Hashable) and each not in seen,
-                f"{name}{which} must name each canary once, on one side, got {short_repr(each)} "
-                "again",
+                f"{name}{which} must name each canary once, as included or as left out, got "
+                f"{short_repr(each)} again",
                 _OWNER,
             )
             seen.add(each)

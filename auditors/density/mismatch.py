@@ -84,9 +84,9 @@ def check_scale(
     total = float(logsumexp(log_capital)) - math.log(len(bets))
     if total >= math.log(1 / SCALE_ALARM):
         raise BadOracle(
-            f'log_density disagrees with the sampler: a bet on "'
-            f'{bets[int(np.argmax(log_capital))].name}" wins e^{total:.4g} where a right one '
-            "wins e^0"
+            f'log_density disagrees with the sampler: a bet on the alternative "'
+            f'{bets[int(np.argmax(log_capital))].name}" wins a factor of e^{total:.4g}, which '
+            "must be near e^0 for a correct log_density"
         )
     return ScaleBets(size, (step, -step), math.log(len(bets) / SCALE_ALARM))
 

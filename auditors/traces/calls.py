@@ -132,7 +132,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """Losses of calls, collected by law."""
+    """Privacy losses of calls, collected by the law of their noise."""
 
     # (law, distance over scale) -> times
     epsilons: Counter[tuple[str, float]] = field(default_factory=Counter)

@@ -193,8 +193,9 @@ class TraceEvidence:
         )
 
     def refuted_by_counts(self) -> Self:
-        """Return the evidence where the counts exceed the claim: then the traced runs do not show
-        all that the mechanism does.
+        """Return the evidence for an audit whose counts refute the claim: if the trace supported
+        the claim, the evidence gets a doubt, because the traced runs did not show all that the
+        mechanism does.
         """
         if self.verdict is not Verdict.SUPPORTED:
             return self

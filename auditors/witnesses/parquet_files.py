@@ -113,7 +113,7 @@ def _read_frame(reference: Json, folder: Path) -> Json:
         _REFERENCE_RULE({"file": name, "sha256": digest}, "parquet")
         if name != f"frame-{digest[:16]}.parquet" or not digest.isalnum():
             raise InvalidArgument(
-                f"parquet.file must be frame- and 16 digits of its hash, got {name!r}"
+                f"parquet.file must be frame-HASH.parquet with its own hash, got {name!r}"
             )
         try:
             content = read_bytes(folder / name, most=2**28)

@@ -57,7 +57,7 @@ class Witness:
     raw: Json
 
     def describe(self) -> str:
-        """Return a note on what is replayed."""
+        """Return a note with the level (values or bits) and the certified bound of the witness."""
         return (
             f"replay of a witness at the {self.level} level that certified {self.claim.symbol} > "
             f"{self.bound:.4g}"

@@ -181,7 +181,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Results of chunks first, ..., last - 1, by segment.
+    """Results of a run of consecutive chunks first, ..., last - 1, by segment (a part of a stage).
 
     If `raised`, the last chunk lost rounds, or the chunk after it did and was left out.
     """

@@ -283,7 +283,8 @@ class GroupDP(PairClaim):
         require_type("claim", self.claim, Claim, "be a claim", "GroupDP")
         if isinstance(self.claim, PairClaim):
             raise InvalidArgument(
-                f"GroupDP: claim must be about single records, got {short_repr(str(self.claim))}"
+                f"GroupDP: claim must be about single records, such as pure:1, got "
+                f"{short_repr(str(self.claim))}"
             )
         self.claim.group(self.size)  # raises if the claim implies nothing for this size
 

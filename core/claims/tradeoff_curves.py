@@ -130,8 +130,8 @@ class Curve(Claim):
             corners = _corners(self.coarse())  # the coarse curve is an upper bound
         if len(corners[0]) * size > _MAX_POINTS:
             raise InvalidArgument(
-                f"group: size must be at most {_MAX_POINTS // len(corners[0])} for {self}, "
-                f"got {size}"
+                f"group: size must be at most {_MAX_POINTS // len(corners[0])} for {self}, which "
+                f"has {len(corners[0])} points, got {size}"
             )
         found = corners
         for _ in range(size - 1):

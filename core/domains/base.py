@@ -241,7 +241,7 @@ DIGITS = (1, 2, 3, 4, 6)  # numbers of digits tried in simpler pairs
 
 
 def chosen(*entries: tuple[object, A]) -> list[A]:
-    """Return the entries whose condition, in front of each, holds."""
+    """Return the entries of (condition, entry) pairs whose condition is true."""
     return [entry for applies, entry in entries if applies]
 
 

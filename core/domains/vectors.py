@@ -61,7 +61,7 @@ class Answers(Domain):
             (self.high - self.low >= 1, "high - low must be at least 1", self.high - self.low),
             (
                 math.ulp(end) <= 1,
-                "low and high must have floats at distance 1 between them",
+                "low and high must contain floats that differ by exactly 1",
                 bounds,
             ),
         )

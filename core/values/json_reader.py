@@ -330,7 +330,9 @@ def record(optional: Mapping[str, Rule] | None = None, /, **required: Rule) -> R
 
 
 def present(rules: Mapping[str, Rule]) -> Rule:
-    """Return the rule of an object in which each field that has a rule is missing or keeps it."""
+    """Return the rule of an object in which each field that has a rule is missing or obeys its
+    rule.
+    """
 
     def rule(value: Any, path: str) -> Any:
         found = items(anything)(value, path)

@@ -253,7 +253,7 @@ class PrivateFTRL:
         if bad >= 0:
             raise InvalidArgument(
                 f"PrivateFTRL: adversary must keep costs in [-{self.bound!r}, "
-                f"{self.bound!r}], it left it in round {bad + 1}"
+                f"{self.bound!r}], got a cost outside in round {bad + 1}"
             )
         return np.asarray(logs)
 

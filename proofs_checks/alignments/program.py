@@ -322,7 +322,7 @@ class Numbers:
 
     @staticmethod
     def number(value: float) -> Any:
-        """Return a literal."""
+        """Return a number unchanged."""
         return value
 
     @staticmethod
@@ -372,7 +372,7 @@ class Formulas:
         )
 
     def number(self, value: Any) -> Any:
-        """Return a literal."""
+        """Return a Python number or truth value as a z3 constant."""
         if isinstance(value, bool):
             return self.z3.BoolVal(value)
         if isinstance(value, int):

@@ -95,7 +95,8 @@ def tree_of(function: Any) -> ast.FunctionDef:
     # all that decides how the code runs is equal
     if found != [_content(code)]:
         raise InvalidArgument(
-            f"prove: the text of {name} has changed since the function was imported"
+            f"prove: the text of {name} has changed since the function was imported; import the "
+            "function again"
         )
     _check_defaults(function, tree)
     return tree

@@ -134,7 +134,8 @@ class CanaryGame(Game):
             value = at.get(key)
             require_that(
                 type(value) in (int, float) and rule(value),
-                f"at.{key} must be in the range of a law of scores, got {short_repr(value)}",
+                f"at.{key} must be in its range (canaries 1 to 30, mu in (0, 30], threshold in "
+                f"[-30, 30], significance and delta in (0, 1)), got {short_repr(value)}",
             )
 
     def exact(self, at: Point) -> tuple[float, list[str]]:

@@ -77,8 +77,8 @@ OWNER = "audit_accountant"
 class FigureComparison:
     """Figure of the accountant at one point, and the exact figure, which is a rigorous lower bound.
 
-    The exact epsilon is 0 if it is not positive. With a negative figure, it is the exact one,
-    negative too. Without a comparison, `exact` is NaN, and `failures` has the problems of failed
+    The exact epsilon is 0 if it is not positive. Only with a negative figure, a negative exact
+    epsilon is kept. Without a comparison, `exact` is NaN, and `failures` has the problems of failed
     calls, or the exact figure is unavailable.
     """
 
@@ -196,7 +196,9 @@ class FigureQuestion(Question):
             yield _near(best[0].candidate, self.parameters, rng) if near else at
 
     def require_point(self, at: Point) -> None:
-        """Raise InvalidArgument unless all parameters are near their ranges."""
+        """Raise InvalidArgument unless all parameters are within a factor of 1000 of their ranges
+        (100 for whole numbers above), and in the range in which the figure is defined.
+        """
         known = {parameter.name: parameter for parameter in self.parameters}
         require_that(
             set(at) == set(known),
@@ -219,8 +221,8 @@ class FigureQuestion(Question):
         )
 
     def compared(self, points: Iterator[Point]) -> Iterator[FigureComparison]:
-        """Yield comparisons. Of figures that take libraries little time, more are computed, and the
-        suspect ones are compared.
+        """Yield comparisons with the exact figure. For quick figures (RDP and zCDP), a larger batch
+        is computed, and only the most suspicious figures of the batch are compared.
         """
         size = _BATCH * (4 if self.returns in ("rdp", "zcdp") else 1)
         while batch := list(itertools.islice(points, size)):

@@ -179,8 +179,8 @@ def find_law(
     """Return the first pair of inputs that a test refutes, the last test, and why there is no
     verdict; an empty text if there is one.
 
-    At most `_TESTED` tests share the error. Pairs that few runs show beyond the map are trained,
-    and tested if more runs show the same.
+    At most `_TESTED` tests share the error. If a few runs of a pair exceed the map, an event is
+    trained on more runs of the pair, and tested if these exceed the map too.
     """
     deadline, source, test = time.monotonic() + seconds, iter(groups), None
     left = _TESTED

@@ -202,7 +202,7 @@ class RaisedText(str):
 
 
 def table(then: Any, now: Any) -> dict[str, Any]:
-    """Return the inputs of each call on both sides, column by column; numbers are NaN where there
+    """Return the inputs of each call in both runs, column by column; numbers are NaN where there
     are none.
     """
     names: dict[str, int] = {}

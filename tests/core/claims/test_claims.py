@@ -94,7 +94,7 @@ def test_a_curve_is_read_from_csv_and_json_and_stands_in_a_witness_without_its_f
         ("percoordinate:1e308,1e308", "sum of epsilons must be positive and finite, got inf"),
         ("percoordinate:", "claim must have the form percoordinate:"),
         ("group:0,pure:1", "size must be a whole number, between 1 and 1000000, got 0.0"),
-        ("group:2,metric:1", "claim must be about single records, got 'metric:1'"),
+        ("group:2,metric:1", "claim must be about single records, such as pure:1, got 'metric:1'"),
         ("group:4,rdp:4,1", "promises nothing to groups of 4: it needs an order of at least 8"),
         ("group:9,approx:5,0.01", "promises nothing to groups of 9: delta would be"),
         ("group:2", "claim must be one of pure:EPSILON"),

@@ -177,7 +177,8 @@ def _listed_columns(frame: Any) -> Json:
 
 
 class CallKeeper:
-    """Keeps the calls of wanted functions, which it replaces by functions that report.
+    """Recorder of the calls of wanted functions. It replaces these functions by functions that
+    report their calls.
 
     Parameters
     ----------
@@ -453,8 +454,8 @@ _FLATTENED: Tuple[Tuple[Any, Callable[[Any, int], List[Any]]], ...] = (
 
 
 def experiment(found: Json) -> Json:
-    """Return what is learned about a call: whether it is random and takes a seed, and the argument
-    that holds the data.
+    """Return the findings of experiments on a call: whether its output is random, whether it takes
+    a seed, and the argument that holds the data.
     """
     call = KeptCall(found)
     # the first run may draw more than others, and take longer: it imports, compiles, fills memos
@@ -504,8 +505,8 @@ def _is_sized(value: Any) -> bool:
 
 
 def completed(found: Json) -> Json:
-    """Return what `experiment` learns about a made-up call, with the columns that its frame lacks,
-    as errors name them.
+    """Return the findings of `experiment` on a made-up call. Its frame gets the columns that it
+    lacks, which are read from the errors.
     """
     # errors name at most 6 columns of a made-up frame
     for _ in range(6):
