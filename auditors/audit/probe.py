@@ -474,8 +474,8 @@ def train(
 
 
 def first_weight(expected: float, claim: Claim, share: float) -> float:
-    """Return the weight of the first of two tests, by its share of the rounds. It is small if the
-    event is noise: the test only trains.
+    """Return the weight of the first of two tests, by its share of the rounds. The weight is small
+    if the event is noise: the test then only trains the second event.
     """
     return math.sqrt(share * (0.01 if expected < _LEAST_EXPECTED * claim.parameter else 1.0))
 

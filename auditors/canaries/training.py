@@ -148,8 +148,8 @@ class CanaryMonitor:
             Scores of canaries that were not revealed before, from what the training has released so
             far.
         included : array_like of bool
-            Coins of these canaries. They are compared with the guesses, and used for later guesses
-            only.
+            Coins of these canaries. The coins are compared with the guesses, and used for later
+            guesses only.
 
         Returns
         -------

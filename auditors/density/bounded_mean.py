@@ -50,7 +50,9 @@ _SHIFT_UPDATES = 5  # updates of the shift
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedOutputs:
-    """Outputs drawn from r, with their privacy losses and importance weights p/r."""
+    """Outputs drawn from the mixture r (see `PairOrder`), with their privacy losses L and
+    importance weights p/r.
+    """
 
     loss: FloatArray
     weight: FloatArray
@@ -63,7 +65,7 @@ class WeightedOutputs:
         return _excess(self.loss[self.plain], epsilon)
 
     def values(self, epsilon: float) -> FloatArray:
-        """Return X at this epsilon, with mean delta(epsilon)."""
+        """Return X = (p/r) (1 - e^(epsilon - L))_+ of each output, whose mean is delta(epsilon)."""
         with np.errstate(over="ignore"):
             return self.weight * _excess(self.loss, epsilon)
 

@@ -37,7 +37,7 @@ NOTIONS: dict[str, type[Claim]] = {}  # kind -> class that parses the claims of 
 
 
 class Divergences(Protocol):
-    """Enclosures of the divergences of one order of a pair, by ball arithmetic
+    """Enclosures of the divergences of one ordered pair (P, Q) of output laws, by ball arithmetic
     (`auditors/density/proved`).
     """
 
@@ -168,8 +168,8 @@ class Claim(ABC):
         return math.inf
 
     def enclosed(self, pair_order: Divergences) -> Span | None:
-        """Enclose the parameter of one order of a pair; None if no enclosure is known for the
-        notion.
+        """Enclose the parameter of one ordered pair (P, Q) of output laws; None if no enclosure is
+        known for the notion.
         """
         return None
 

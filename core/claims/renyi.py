@@ -52,8 +52,8 @@ def binary_renyi(order: FloatArray, p: FloatArray, q: FloatArray) -> FloatArray:
 
 
 class RenyiClaim(Claim):
-    """Bounds on Renyi divergences in both orders of the pair: D_a <= parameter * `divergence_at`(a)
-    for each order a of the notion.
+    """Bounds on the Renyi divergences D_a of P from Q and of Q from P: D_a <= parameter *
+    `divergence_at`(a) for each order a of the notion.
     """
 
     bounds_renyi: ClassVar[bool] = True
@@ -107,7 +107,7 @@ def _renyi_of_group(alpha: float, epsilon: float, size: int, claim: Claim) -> tu
 
 @dataclass(frozen=True, slots=True)
 class RDP(RenyiClaim):
-    """(alpha, epsilon)-Renyi DP: D_alpha(P || Q) <= epsilon, in both orders of the pair (Mironov
+    """(alpha, epsilon)-Renyi DP: D_alpha(P || Q) <= epsilon and D_alpha(Q || P) <= epsilon (Mironov
     2017).
 
     Parameters
@@ -158,8 +158,8 @@ class RDP(RenyiClaim):
 
 @dataclass(frozen=True, slots=True)
 class RenyiCurve(RenyiClaim):
-    """Renyi DP at several orders: D_a(P || Q) <= epsilon_a for each order a, in both orders of the
-    pair (Mironov 2017).
+    """Renyi DP at several orders: D_a(P || Q) <= epsilon_a and D_a(Q || P) <= epsilon_a for each
+    order a (Mironov 2017).
 
     The free parameter is a factor on all epsilons; the factor of the claim itself is 1.
 

@@ -334,8 +334,8 @@ class Relation(Domain):
     Parameters
     ----------
     check : callable
-        ``check(d0, d1)`` returns True for neighbors, otherwise False or a text with the reason. It
-        must be symmetric.
+        ``check(d0, d1)`` returns True for neighbors, otherwise False or a text with the reason. The
+        check must be symmetric.
     generate : callable, optional
         ``generate(rng)`` returns two neighboring datasets. If `check` refuses such a pair, the
         audit raises an error that names the relation.

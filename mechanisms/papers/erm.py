@@ -260,7 +260,7 @@ def logistic_shift() -> float:
     """Return the largest shift of the logistic minimizer in d = 1, in units of 2/(n lambda) (claim
     CM-04).
 
-    It is the supremum over W of (sig(W) + max over v in [0, 1] of v sig(-W v))/2.
+    The shift is the supremum over W of (sig(W) + max over v in [0, 1] of v sig(-W v))/2.
     """
     w = np.linspace(0.0, 40.0, 4001)[:, None]
     v = np.linspace(0.0, 1.0, 2001)[None, :]
@@ -309,9 +309,9 @@ class ObjectivePerturbation(ObjectivePerturbationEnclosures):
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
         """Return the exact log-density at each row of `outputs`: (size,).
 
-        It is that of the noise at b(w) = -grad F(w), plus log det Hess F(w), the Jacobian of the
-        change of variables b -> w, which the papers omit. For the Huber loss the value holds almost
-        everywhere, because its Hessian jumps.
+        The log-density is that of the noise at b(w) = -grad F(w), plus log det Hess F(w), the
+        Jacobian of the change of variables b -> w, which the papers omit. For the Huber loss the
+        value holds almost everywhere, because its Hessian jumps.
         """
         problem, noise = self._risk(dataset)
         b, determinant = noise_for_minimizers(

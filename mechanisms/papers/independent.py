@@ -247,10 +247,10 @@ class TestDataIndependentLearner(LearnerMechanism):
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
         """Return the exact log-density of full transcripts.
 
-        It is the sum over rounds of the terms for the point, the side of the threshold, and the
-        answer. Points have a density in the ball, or a mass in the net. The answers of bottoms are
-        public and carry counting measure. For answers or weights alone there is no closed form, and
-        the method does not exist.
+        The log-density is the sum over rounds of the terms for the point, the side of the
+        threshold, and the answer. Points have a density in the ball, or a mass in the net. The
+        answers of bottoms are public and carry counting measure. For answers or weights alone there
+        is no closed form, and the method does not exist.
         """
         return self._replay(
             output_rows(outputs, self.rounds * self._block, type(self).__name__),

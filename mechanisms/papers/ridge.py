@@ -135,7 +135,7 @@ class PrivateRidge(PureMechanism, SampledByDraws, ObjectivePerturbationEnclosure
 
         W12: a zero record and (e1, Y), with all other records zero. W13: (e1, Y) and (e1/2, -Y),
         with small other records. In W13 the common records have x = t e1 and y = -Y with (n - 1) t
-        = 50. They shift the noise that yields beta = -B e1.
+        = 50. These records shift the noise that yields beta = -B e1.
         """
         require_one_of("where", where, ["tail", "bulk"], "PrivateRidge.worst_pair")
         unit, bound, others = axis(self.dimension), self.label_bound, self.records - 1

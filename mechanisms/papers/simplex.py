@@ -56,8 +56,8 @@ _MAX_ROWS = 1_000_000
 class SimplexMinimiser(NamedTuple):
     """A minimizer over the simplex and its error bound.
 
-    `error` bounds |theta - theta*|_1. It is the spread of the gradient divided by lambda, since the
-    objective is lambda-strongly convex in the 1-norm.
+    `error` bounds |theta - theta*|_1. The bound is the spread of the gradient divided by lambda,
+    since the objective is lambda-strongly convex in the 1-norm.
     """
 
     log_theta: FloatArray

@@ -158,7 +158,7 @@ _NOISE = {"laplace": Sign.NONZERO | Sign.NO_MINUS_ZERO, "exponential": _ANY}
 
 
 def zero_problem(program: LoopProgram) -> str:
-    """Return which returned number may be -0.0, and what to do about it; or ""."""
+    """Return a message if a returned number may be -0.0: the number, and a remedy; "" otherwise."""
     signs = _signs_of_variables(program)
     appended = (s.value for s in program.statements if isinstance(s, Append))
     for each in (*program.returns, *appended):

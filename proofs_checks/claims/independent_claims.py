@@ -311,7 +311,7 @@ def plane(n: float) -> TestDataIndependentLearner:
 
 
 def weight_error(n: float, size: int, rng: np.random.Generator) -> FloatArray:
-    """Return |what - w*| of `size` runs at n records."""
+    """Return |w_hat - w*| of `size` runs at n records."""
     mechanism = plane(n)
     dataset = mechanism.worst_pair().d0
     truth = mechanism.learner.fit(dataset).centers[0]

@@ -197,8 +197,8 @@ def the_fit_is_twice_as_close(effort: Effort) -> Evidence:
     """What gives the projection of w*'s noisy predictions to a convex set that holds the true ones:
     <b - u, 0 - u> <= 0, |u|^2 <= <u, b>.
 
-    It is reached where the phi(z_t) are orthonormal, C is the whole space, and all |b_t| are equal:
-    there u = b.
+    The bound is reached where the phi(z_t) are orthonormal, C is the whole space, and all |b_t| are
+    equal: there u = b.
     """
     it = KernelLearner(Loss("absolute"), 1.0, 4, 4)
     noise = np.array([[1.0, -1.0, 1.0, -1.0]])  # noisy answers for w* = 0

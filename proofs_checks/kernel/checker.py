@@ -450,7 +450,7 @@ def renyi_allowed(entries, total):
 
 def chance(n, k, a, c, error):
     """Return `tail` in units of 1 / ONE, with as many digits as a comparison with the error needs.
-    The odds are rounded up to them.
+    The odds are rounded up to this number of digits.
     """
     bits = min(BITS, 128 + BITS - error.bit_length())
     shift = max(0, max(a, c).bit_length() - bits)

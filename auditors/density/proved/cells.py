@@ -123,7 +123,7 @@ class Cell:
     box: Box = ()
 
     def turned(self) -> Cell:
-        """Return the cell for the other order of the pair."""
+        """Return the cell with D1 and D0 exchanged."""
         return Cell(self.q, self.p, (-self.loss[1], -self.loss[0]), self.box)
 
     def outer(self) -> Ball:
@@ -153,8 +153,8 @@ class Cells(EnclosedOrder):
     largest: Span | None = None
 
     def turned(self) -> Cells:
-        """Return the cells for the other order of the pair. Later refinements of the two are
-        independent.
+        """Return the cells with D1 and D0 exchanged. Later refinements of one do not change the
+        other.
         """
         cut = self.split
         turned = (

@@ -228,7 +228,7 @@ class Product(EnclosedOrder):
         return cls(parts, leaves, sums[::-1], max(filter(math.isfinite, widths), default=0.0))
 
     def turned(self) -> Product:
-        """Return the product for the other order of the pair."""
+        """Return the product with D1 and D0 exchanged."""
         known = {id(part): part.turned() for part in self.parts}
         leaves = [cell.turned() for cell in self.leaves]
         return Product.of(tuple(known[id(part)] for part in self.parts), leaves)

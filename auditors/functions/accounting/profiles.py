@@ -184,9 +184,9 @@ class RenyiBound:
     """Profile of all mechanisms whose Rényi divergence of one order, in both directions, is at most
     `bound`.
 
-    It is bounded from below by mechanisms that satisfy the bound: pairs of two outputs, which are
-    the worst ones up to the direction (Asoodeh, Liao, Calmon, Kosut and Sankar 2021), and normal
-    noise.
+    The profile is bounded from below by mechanisms that satisfy the bound: pairs of two outputs,
+    which are the worst ones up to the direction (Asoodeh, Liao, Calmon, Kosut and Sankar 2021), and
+    normal noise.
     """
 
     order: float
