@@ -145,8 +145,8 @@ class CanaryMonitor:
         Parameters
         ----------
         scores : array_like
-            Scores of canaries that were not revealed before, from what the training has released so
-            far.
+            Scores of canaries that were not revealed before, from the outputs that the training has
+            released so far.
         included : array_like of bool
             Coins of these canaries. The coins are compared with the guesses, and used for later
             guesses only.

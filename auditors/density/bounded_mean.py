@@ -228,8 +228,8 @@ def continuous_columns(rows: FloatArray) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampledLimits:
-    """Confidence limits from sampled outputs for one order of the pair: the lower limit, the sound
-    and the assumed upper limit.
+    """Confidence limits from sampled outputs for one order of the pair, (D1, D0) or (D0, D1): a
+    lower limit, a sound upper limit, and an assumed upper limit.
     """
 
     # for epsilon at the requested delta; for delta = 0 the largest observed loss, and infinity

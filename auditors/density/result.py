@@ -227,8 +227,8 @@ class CertifyResult(ClaimResult):
 
     @property
     def about(self) -> str:
-        """Return what the verdict is about, and which mismatch of sampler and density would have
-        been noticed.
+        """Return the subject of the verdict, and the mismatch of sampler and density that would
+        have been noticed.
         """
         return self._with_mismatch(
             "sampler and density follow from one declared law"

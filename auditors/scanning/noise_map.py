@@ -83,7 +83,7 @@ class Site:
     file, line : Path, int
         Where it is.
     call : str
-        Dotted name of what is called; "?" stands for an object of unknown class.
+        Dotted name of the called function; "?" stands for an object of unknown class.
     law : str
         Law of `recording.primitives.LAWS`.
     scale : str
@@ -528,15 +528,8 @@ def _tables() -> tuple[dict[str, Json], dict[str, Json]]:
 
 
 def law_of(name: str, root: str = "") -> tuple[str, Json]:
-    """Return the law of a call and what is known of its arguments; the law is empty for a call that
-    draws no noise.
-
-    Examples
-    --------
-    >>> law_of("numpy.random.laplace")[0]
-    'laplace'
-    >>> law_of("?.normal", "self._rng")[0], law_of("?.sample", "frame")[0]
-    ('gaussian', '')
+    """Return the law of a call and the known facts on its arguments; the law is empty for a call
+    that draws no noise.
     """
     known, sources = _tables()
     last = name.rpartition(".")[2]

@@ -48,7 +48,7 @@ class Promise:
     claim : str
         For `parse_claim`; empty if none is stated.
     because : str
-        The words that state the claim; without a claim, what is missing.
+        The words that state the claim; without a claim, the missing part.
     """
 
     claim: str

@@ -100,7 +100,7 @@ def shrunk(
     simpler : callable
         Returns simpler items than the given one, the boldest simplification first.
     keeps : callable
-        Whether an item still shows what was found.
+        Whether an item still shows the finding.
     over : callable
         Whether the budget is spent.
 

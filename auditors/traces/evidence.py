@@ -51,7 +51,7 @@ class Finding:
     kind : str
         A key of `FINDINGS`.
     message : str
-        What was observed.
+        Observation in one sentence.
     where : str
         File and line of the call; empty for a finding that is not about a call.
     """
@@ -314,8 +314,8 @@ class FirstLook(Protocol):
 
 
 def explanations(result: Json) -> tuple[str, ...]:
-    """Return what the traced runs of an audit show, one line for each kind of call and each
-    finding; empty without a readable trace.
+    """Return the evidence of an audit's traced runs as text, one line for each kind of call and
+    each finding; empty without a readable trace.
     """
     try:
         return TraceEvidence.from_json(result["trace"]).explanation

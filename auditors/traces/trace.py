@@ -119,7 +119,8 @@ def trace(
     Returns
     -------
     TraceResult
-        VIOLATED only if the audit certified a violation. `findings` lists what the trace shows.
+        VIOLATED only if the audit certified a violation. `findings` lists the differences and
+        defects that the trace shows.
 
     Raises
     ------

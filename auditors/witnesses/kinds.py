@@ -153,7 +153,8 @@ class Kind:
     advice : dict
         Advice by verdict, where it differs from the advice for a black-box audit.
     untested : callable
-        Sentences on what audits of this kind do not test, from their results in a report.
+        Sentences on the properties that audits of this kind do not test, from their results in a
+        report.
     topic : {"outputs", "sensitivity", "accounting", "utility"}
         Part of an evidence sheet.
     certifies : bool
@@ -181,7 +182,7 @@ class Kind:
         all kinds; None for a kind without witnesses.
     replay : callable or None
         ``replay(case, subject, options)`` runs a witness again: a `replay.Replay`, the mechanism or
-        function, and `replay.RunOptions`. Returns the result, a note on what was replayed, and
+        function, and `replay.RunOptions`. Returns the result, a note on the replayed part, and
         notes on the claim.
     again : str
         How a replay obtains the verdict.

@@ -246,7 +246,7 @@ def open_store(path: str | os.PathLike[str]) -> Store:
         try:
             if not stat.S_ISREG(mode := os.fstat(lock).st_mode):
                 raise InvalidArgument(
-                    f"store must be a regular file, got {path}: is a {file_kind(mode)}"
+                    f"store must be a regular file, got {path}, which is a {file_kind(mode)}"
                 )
             _acquire_lock(lock, path)
             store = Store(path, _connect(path, "rw"), lock)

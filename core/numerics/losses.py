@@ -271,7 +271,7 @@ class Kernel:
         ).positive("gamma")
         if (self.name == "custom") != (self.function is not None):
             raise InvalidArgument(
-                "Kernel: function must be given exactly for the custom kernel, got "
+                "Kernel: function must be given for the custom kernel and for no other, got "
                 f"{short_repr(self.function)} for {short_repr(self.name)}"
             )
         if self.name == "custom":

@@ -152,7 +152,7 @@ class GradientSteps:
     @property
     def calls_user(self) -> bool:
         """Return whether the outputs come from a function of the user, which may draw from global
-        generators or keep what it returns.
+        generators or keep a reference to its return value.
         """
         return self.update is not None
 

@@ -271,7 +271,7 @@ def from_estimator(
     time_limit: float = 60.0,
     **arguments: Any,
 ) -> PerRun:
-    """Return a mechanism that fits a new estimator in each run and releases what it learned.
+    """Return a mechanism that fits a new estimator in each run and releases its learned attributes.
 
     Parameters
     ----------

@@ -33,8 +33,8 @@ _ROUNDING = 1e-9
 
 
 def number_problem(program: LoopProgram) -> str:
-    """Return what is wrong with the numbers of a program: a divisor that is not positive, or an
-    integer that may be too large; or "".
+    """Return a description of the first problem with the numbers of a program: a divisor that is
+    not positive, or an integer that may be too large; "" without one.
     """
     for name in sorted(program.positive & {*program.defaults}):
         if not program.defaults[name] > 0:
@@ -145,7 +145,7 @@ def _is_exact(node: ast.expr, scale: Monomial, names: Mapping[str, Any]) -> bool
 
 
 class Sign(Flag):
-    """What holds of a number with probability 1."""
+    """Property of a number that holds with probability 1."""
 
     UNKNOWN = 0
     PLUS = auto()  # the sign bit is not set: 0.0 or a positive number

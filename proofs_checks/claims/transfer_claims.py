@@ -312,8 +312,8 @@ def _points(n: float) -> int:
 
 
 def _transfer_error(n: int, rng: np.random.Generator) -> float:
-    """Return the mean of |<what - w*, z>| over the unit circle, (2/pi) |what - w*|, in one run with
-    w* = e1.
+    """Return the mean of |<w_hat - w*, z>| over the unit circle, (2/pi) |w_hat - w*|, in one run
+    with w* = e1.
     """
     angle = rng.uniform(0, 2 * math.pi, _points(n))
     points = np.column_stack([np.cos(angle), np.sin(angle)])

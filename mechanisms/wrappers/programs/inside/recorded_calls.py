@@ -354,8 +354,8 @@ class KeptCall:
         """Return the numbers and texts of the output with this seed and with changed arguments,
         after `limit` seconds at most.
 
-        The generators that the function's module holds get the seed too, and those that the call
-        makes without a seed; without `held`, they go on.
+        The seed is also given to generators in the function's module, and to generators that the
+        call makes without a seed. Without `held`, the generators of the module keep their state.
         """
         global_generators.seed([seed, 1, 2, 3])
         for value in list(vars(sys.modules[self.found["module"]]).values()) if held else ():
