@@ -147,7 +147,7 @@ class AuditResult(ClaimResult):
         Histogram of the test's outputs on each dataset, with the event's guesses: an illustration
         that certifies nothing.
     p_value : float
-        Smallest error at which the claim is refuted, corrected for all interim looks and all
+        Smallest error at which the claim is refuted, corrected for all interim analyses and all
         pairs.
     claim, confidence, seed, name, target, subject
         Arguments of `dpwitness.audit`; `subject` is the mechanism, and `target` its location for

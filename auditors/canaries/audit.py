@@ -157,7 +157,8 @@ def audit_canaries(
     confidence : float
         Confidence level of the bound, in (0, 1).
     seed : int
-        Seed for the choice of revealed coins and for the order of equal scores.
+        Seed for the choice of the canaries whose coins are not guessed, and for the order of equal
+        scores.
     name : str, optional
         Name of the audited training in the result.
     delta : float
@@ -174,9 +175,11 @@ def audit_canaries(
     guesses : int, optional
         A single number of guesses, fixed before any score was seen.
     ids_in, ids_out : sequence, optional
-        Names of the canaries. Each name may occur once.
+        Names of the canaries. Each name may occur once in a run. Canaries with the same name in
+        several runs must have a new coin in each run, which is tested.
     groups : sequence, optional
         For each canary, included canaries first, the label of a group of canaries, such as a batch.
+        The canaries of a group must have separate coins, which is tested.
     target : dict, optional
         Description of the audited target for the result.
 

@@ -105,7 +105,7 @@ class CanaryMonitor:
     Raises
     ------
     InvalidArgument
-        If an argument is invalid, or canaries * delta leaves nothing of the error.
+        If an argument is invalid, or canaries * delta is not below 1 - confidence.
 
     Examples
     --------

@@ -177,7 +177,7 @@ def check_mechanism(
     mechanism : Mechanism or callable
         As in `audit`.
     pair : Pair or list of Pair, optional
-        Pairs of datasets to run. Default: the catalogue's pairs for ``mechanism.domain``.
+        Pairs of datasets to run. Default: pairs from the catalog of ``mechanism.domain``.
     seed : int
         Root seed.
     trials : int, optional
@@ -195,8 +195,9 @@ def check_mechanism(
         Names of the checks to run. Default: all of `CHECKS`.
     side_channels : bool, optional
         Whether differences in the number of draws and of noise calls, which are not outputs, are
-        failures. Otherwise they are notes. Default: whether `checks` is given, because its checks
-        are named by the caller. They are failures too where `expected_failures` names the check.
+        failures. Otherwise they are notes. Default: True if `checks` is given, because the caller
+        names these checks. The differences are also failures where `expected_failures` names the
+        check.
     executor : concurrent.futures.Executor, optional
         As in `audit`.
     progress : callable, optional

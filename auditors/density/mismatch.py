@@ -44,8 +44,8 @@ _SCALE_ERRORS: list[float] = np.exp(np.linspace(math.log(0.001), math.log(2.0), 
 
 @dataclass(frozen=True, eq=False)
 class ScaleBets:
-    """Bets on the scale: outputs of each dataset, logarithms of the scale factors of the
-    alternatives, and ln of the capital of one alternative at which the density is refused.
+    """Settings of the test of the scale: number of outputs on each dataset, logarithms of the scale
+    factors that are tried, and ln of the evidence for one of them at which the density is refused.
     """
 
     runs: int

@@ -98,7 +98,7 @@ def trace(
         A domain, as an alternative to `pair`.
     pairs : int
         Number of pairs of a domain to compare; each pair costs two runs. Default: the first 8 of
-        the domain's catalogue. A search finds further pairs.
+        the domain's catalog. A search finds further pairs.
     confirm : bool
         Whether an `audit` tests findings on the pair, and on up to two others that look as bad.
         Without confirmation, the verdict is never VIOLATED.

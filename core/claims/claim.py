@@ -192,7 +192,9 @@ class Claim(ABC):
         return self
 
     def trivial_parameter(self) -> float:
-        """Return the largest parameter at which the curve allows less than random guessing."""
+        """Return the largest parameter at which the curve g lies below g(q) = q somewhere, which
+        excludes even random guessing.
+        """
         return 0.0
 
     def tangents(self) -> Lines:

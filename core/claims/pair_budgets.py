@@ -176,8 +176,8 @@ class CoordinateDP(PairClaim):
     """Per-coordinate budgets: epsilon_i for vectors that differ in coordinate i only; for several
     coordinates, the sum of theirs.
 
-    The sum is not an additional promise: it follows by changing one coordinate after the other.
-    Personalized privacy (Jorgensen, Yu and Cormode 2015) is the same with people instead of
+    The sum is not an additional promise: the sum follows from changing one coordinate after the
+    other. Personalized privacy (Jorgensen, Yu and Cormode 2015) is the same with people instead of
     coordinates.
 
     Parameters

@@ -204,7 +204,8 @@ class RenyiCurve(RenyiClaim):
             )
         if self.orders[0] <= 1 or any(b <= a for a, b in pairwise(self.orders)):
             raise InvalidArgument(
-                f"RenyiCurve: orders must be greater than 1 and rise, got {short_repr(self.orders)}"
+                "RenyiCurve: orders must be greater than 1 and increase, got "
+                f"{short_repr(self.orders)}"
             )
         require(self).positive("factor")
 

@@ -6,8 +6,8 @@ numbers, texts and the number of elements are checked against limits before anyt
 field is checked against a rule::
 
     COUNTS = record(correct=integer(), wrong=integer(), rounds=integer(least=1))
-    COUNTS(data["counts"], "counts")        # counts.rounds must be a whole number, at least 1, got
-    "x"
+    COUNTS(data["counts"], "counts")
+    # InvalidArgument: counts.rounds must be a whole number, at least 1, got "x"
 """
 
 from __future__ import annotations

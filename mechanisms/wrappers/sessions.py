@@ -43,7 +43,8 @@ class Adversary:
     rounds : int
         Total number of queries.
     usual : str
-        Kind of answer (`answer_kind`) that keeps the stage. If empty, every answer does.
+        Kind of answer (`answer_kind`) after which the stage continues. If empty, the stage
+        continues after every answer.
 
     Raises
     ------

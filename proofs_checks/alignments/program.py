@@ -327,7 +327,7 @@ class Numbers:
 
     @staticmethod
     def constant(value: float, kind: str) -> Any:
-        """Return a parameter, a query or noise."""
+        """Return the value of a parameter, a query or noise unchanged."""
         return value
 
     @staticmethod

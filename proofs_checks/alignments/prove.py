@@ -372,7 +372,9 @@ class Exact(Numbers):
 
     @staticmethod
     def constant(value: float, kind: str) -> Any:
-        """Return a parameter, a query or noise."""
+        """Return the value of a parameter, a query or noise without rounding, if its kind is
+        ``real``.
+        """
         return Fraction(repr(value)) if kind == "real" else value
 
     @staticmethod

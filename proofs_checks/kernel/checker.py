@@ -1003,8 +1003,8 @@ def decode_rule(value, names):
 
 
 def decode_entries(value, field, form, lengths):
-    """Return the entries of an array of a rule. `lengths` holds those of sides by name, and learns
-    the new ones.
+    """Return the entries of an array of a rule. `lengths` holds the known lengths of named sides,
+    and gets the new ones.
     """
     (dtype, shape, entries), sides, within = decode_array(value), form.sides.split(), form.within
     is_right = dtype == form.dtype and len(shape) == len(sides)
