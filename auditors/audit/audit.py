@@ -576,7 +576,7 @@ def _require_same_frequencies(sampler: Sampler, test: EventTest) -> None:
 def extension_totals(ledger: AuditLedger, longer: int) -> list[int]:
     """Return the total number of runs after each extension, up to and including `longer`.
 
-    If `longer` is new, the ledger stores it and continues the audit.
+    If `longer` is new, the ledger stores it and marks the audit as unfinished.
 
     Raise InvalidArgument if the audit is not finished, or if a new total is not above the number of
     runs that are planned already.

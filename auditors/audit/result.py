@@ -143,7 +143,7 @@ class AuditResult(ClaimResult):
         runs, are not covered.
     bit_level : BitLevel or None
         Verdict on the low bits; None where outputs are not floating-point numbers.
-    picture : Picture or None
+    picture : EventHistogram or None
         Histogram of the test's outputs on each dataset, with the event's guesses: an illustration
         that certifies nothing.
     p_value : float

@@ -167,8 +167,9 @@ class PairOrder:
             return np.where(np.isneginf(log_p), 0.0, 1 / mixture)
 
     def aimed(self, delta: float, size: int) -> tuple[PairOrder, float]:
-        """Return the sampler, moved to the outputs that contribute most to delta(epsilon), and the
-        epsilon of this target. The target is the smallest epsilon with delta(epsilon) <= `delta`.
+        """Return the sampler, moved to the outputs that contribute most to delta(epsilon) at a
+        target epsilon, and an estimate of this epsilon: the smallest one with delta(epsilon) <=
+        `delta`.
         """
         order = self
         for _ in range(_SHIFT_UPDATES):

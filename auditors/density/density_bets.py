@@ -92,7 +92,9 @@ class Bet:
     masses: str = "kept"  # mass of atoms in g: that of p, none, or given by the ratio itself
 
     def gain(self, i: int, side: SampledSide, known: dict[bytes, float]) -> float:
-        """Return the logarithm of the capital won on side `i`."""
+        """Return the logarithm of the capital won on the outputs of one dataset: D1 for i = 0, D0
+        for i = 1.
+        """
         ratio = np.minimum(self.log_ratio(i, side), 600.0)
         logs = np.logaddexp(math.log1p(-self.w), math.log(self.w) + ratio)
         if self.masses != "given" and side.alone.any():

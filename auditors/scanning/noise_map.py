@@ -85,7 +85,7 @@ class Site:
     call : str
         Dotted name of the called function; "?" stands for an object of unknown class.
     law : str
-        Law of `recording.primitives.LAWS`.
+        Law of `mechanisms.wrappers.recording.primitives.LAWS`.
     scale : str
         Source of the scale; empty if none is given.
     function : str
@@ -112,7 +112,7 @@ class Function:
         Its module.
     file, line : Path, int
         Where it begins, with its decorators.
-    parameters : tuple of Parameter
+    parameters : tuple of FunctionParameter
         Without ``self`` and ``cls``.
     doc : str
         Docstring of the function, and of its class.

@@ -118,7 +118,8 @@ def promise_of(
 
 
 def relation_of(doc: str) -> str:
-    """Return the relation that a docstring names; empty if it names none, or both.
+    """Return the relation that a docstring names; empty if the docstring names neither or both of
+    add-remove and replace-one.
 
     Examples
     --------

@@ -308,7 +308,7 @@ class CallTable:
 
     @classmethod
     def of(cls, table: Json, scales: Mapping[tuple[str, str], float] | None = None) -> CallTable:
-        """Return the calls of a table that `recording.session.Session.replay` returns.
+        """Return the calls of a table that `RecordingSession.replay` returns.
 
         `scales` are the scales used inside primitives, by name and line, if not as declared.
         """

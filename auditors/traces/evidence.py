@@ -238,8 +238,8 @@ class TraceEvidence:
         return (*lines, *(str(finding) for finding in self.findings))
 
     def headline(self, claim: Claim) -> str:
-        """Return the finding of the trace, and its assumption, if the trace contradicts
-        the claim.
+        """Return one sentence for a trace that contradicts the claim: its finding and its
+        assumption.
         """
         if not self.exceeds:
             return (

@@ -91,9 +91,10 @@ def trace(
     claim : Claim or str, optional
         The end-to-end claim. Default: ``mechanism.claim``.
     primitives : dict or list, optional
-        Primitives in addition to the known ones, as in `mechanisms.recording.primitives.Primitive`:
-        dotted names, or functions of a module, with their descriptions, such as ``{"mine.noise":
-        {"law": "laplace", "input": "value", "scale": "s / epsilon"}}``.
+        Primitives in addition to the known ones, as in
+        `mechanisms.wrappers.recording.primitives.Primitive`: dotted names, or functions of a
+        module, with their descriptions, such as ``{"mine.noise": {"law": "laplace", "input":
+        "value", "scale": "s / epsilon"}}``.
     domain : Domain, optional
         A domain, as an alternative to `pair`.
     pairs : int

@@ -117,7 +117,7 @@ class Claim(ABC):
 
     def on(self, pair: Any) -> Claim:
         """Return the claim on this pair of datasets: the claim itself, except for notions that
-        depend on the pair (`budgets`).
+        depend on the pair (`pair_budgets`).
         """
         return self
 

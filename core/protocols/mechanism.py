@@ -79,7 +79,7 @@ class WhiteBox(Mechanism, Protocol):
 
 class ForeignMechanism(ABC):
     """Base class of mechanisms that run in separate processes, in another interpreter or as a
-    program (`dpwitness.mechanisms.foreign.Target`).
+    program (`dpwitness.Target`).
 
     Audits need to know where a mechanism runs. They do not need the code that starts its processes.
     """
