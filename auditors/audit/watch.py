@@ -129,7 +129,9 @@ class Slice:
 
     @classmethod
     def from_json(cls, key: str, data: Json) -> Slice:
-        """Return the slice that `to_json` wrote under a key."""
+        """Return the slice that `to_json` wrote under a key. Raise InvalidArgument if key or counts
+        are inconsistent.
+        """
         found = re.fullmatch(f"{SLICE}([0-9]{{1,18}}) ([0-9a-f]+)", key)
         if found is None:
             raise InvalidArgument(

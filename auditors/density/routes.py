@@ -478,7 +478,9 @@ class BadOracle(ValueError):
 
 
 def rows_of_call(mechanism: Any, dataset: Any, size: int, rng: np.random.Generator) -> FloatArray:
-    """Return the outputs of one call as rows of numbers."""
+    """Return the outputs of one call as rows of numbers. Raise BadOracle if they are not one row of
+    numbers per run.
+    """
     try:
         rows = np.asarray(mechanism.sample(dataset, size, rng), dtype=float)
     except Exception as error:

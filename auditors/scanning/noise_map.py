@@ -215,7 +215,7 @@ def noise_map(root: Path, files: Iterable[Path]) -> NoiseMap:
 
 def python_files(place: Path) -> list[Path]:
     """Return a file, or the Python files of a folder without tests, documentation and hidden
-    folders.
+    folders. Raise InvalidArgument if there are none.
     """
     if place.is_file():
         return [place]

@@ -153,7 +153,7 @@ def log_evidence(
 
 def log_e_value(claim: Claim, epochs: Sequence[Part], x: float, gamma: float) -> float:
     """Return ln E(x), the evidence against "the parameter of `claim` is at most x"; `gamma` is the
-    error of the frequency limits.
+    error of the frequency limits. Raise InvalidArgument if an epoch has no prior.
 
     Examples
     --------

@@ -337,7 +337,9 @@ def prepare_replay(
     called: str = "",
     scores: Sequence[Any] | None = None,
 ) -> Replay:
-    """Read a witness and check its target against the trust rules. Nothing is imported or run."""
+    """Read a witness and check its target against the trust rules. Nothing is imported or run.
+    Raise InvalidArgument if the witness is damaged, or names no target that may run.
+    """
     require_type(
         "witness",
         witness,

@@ -396,7 +396,8 @@ def _hint(text: str) -> str:
 
 
 def exact_claim(text: str, numbers: Sequence[float]) -> Claim:
-    """Return the claim with exactly these numbers, which its text rounds.
+    """Return the claim with exactly these numbers, which its text rounds. Raise InvalidArgument if
+    the text contradicts the numbers.
 
     No file is opened: the numbers of a curve are its points.
 

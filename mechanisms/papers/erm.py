@@ -523,7 +523,7 @@ class KernelLearner:
 
     def worst_pair(self, surplus: int = 1) -> Pair:
         """Return the worst known neighboring pair: W6, whose datasets differ in the sign of one
-        label.
+        label. Raise InvalidArgument unless 1 <= surplus <= n.
 
         `surplus` records are (R e1, largest label), and the rest lie at the origin. With the
         absolute loss and the linear kernel, w* = surplus L R e1/(lambda n) moves by exactly 2 L

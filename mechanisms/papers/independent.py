@@ -150,7 +150,8 @@ class TestDataIndependentLearner(LearnerMechanism):
 
     @property
     def net(self) -> FloatArray:
-        """Return the points of the net, a cubic lattice of covering radius nu.
+        """Return the points of the net, a cubic lattice of covering radius nu. Raise
+        InvalidArgument if the net has too many points.
 
         The outer points are projected onto the ball. The projection does not increase the covering
         radius.

@@ -389,7 +389,8 @@ class ConvexObjectivePerturbation(ObjectivePerturbation, PureMechanism):
 
 
 def hypercube(n: int, dimension: int, gamma: float, rng: np.random.Generator) -> LabelledVectors:
-    """Return n records of the distribution D_d(gamma) of CM08 section 3.1.
+    """Return n records of the distribution D_d(gamma) of CM08 section 3.1. Raise InvalidArgument
+    unless gamma is in (0, 1).
 
     From a random corner of {-1, 1}^d, x_1 is multiplied by gamma and the other coordinates by
     sqrt((1 - gamma^2)/(d - 1)). The label is sign(x_1). Every record has norm 1 (claim CM-10).

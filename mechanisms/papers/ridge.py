@@ -131,7 +131,8 @@ class PrivateRidge(PureMechanism, SampledByDraws, ObjectivePerturbationEnclosure
         )
 
     def worst_pair(self, where: Literal["tail", "bulk"] = "tail") -> Pair:
-        """Return the worst known neighboring pair: W12 (`tail`) or W13 (`bulk`).
+        """Return the worst known neighboring pair: W12 (`tail`) or W13 (`bulk`). Raise
+        InvalidArgument if W13 needs more records.
 
         W12: a zero record and (e1, Y), with all other records zero. W13: (e1, Y) and (e1/2, -Y),
         with small other records. In W13 the common records have x = t e1 and y = -Y with (n - 1) t

@@ -101,7 +101,7 @@ class Adversary:
 
 def as_adversary(given: Any, owner: str = "interactive") -> Any:
     """Return the adversary for a list of queries, the JSON object of an `Adversary`, or a function
-    of the answers.
+    of the answers. Raise InvalidArgument for anything else.
     """
     if isinstance(given, dict):
         if not {"stages", "rounds"} <= set(given) <= {"stages", "rounds", "usual"}:
@@ -286,7 +286,9 @@ def interactive(
 
 
 def transcript(session: Any, dataset: Any, rng: Any, adversary: Any) -> List[Any]:
-    """Return the list of answers of a session to an adversary."""
+    """Return the list of answers of a session to an adversary. Raise MechanismFailed if the session
+    lacks a method.
+    """
     for name in ("start", "ask"):
         if not callable(getattr(session, name, None)):
             raise MechanismFailed(

@@ -394,7 +394,9 @@ class Formulas:
 
 
 def value(node: ast.expr, names: Mapping[str, Any], terms: Any) -> Any:
-    """Return the value of an expression. ``left.x`` reads the name ``left.x``."""
+    """Return the value of an expression. ``left.x`` reads the name ``left.x``. Raise Untyped for an
+    expression outside the subset.
+    """
     match node:
         case ast.Constant(value=literal):
             return terms.number(literal)

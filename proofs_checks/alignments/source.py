@@ -67,8 +67,9 @@ _HEAP_TYPE = 1 << 9  # flag of a class that is not built in
 
 
 def tree_of(function: Any) -> ast.FunctionDef:
-    """Return the syntax tree of a plain function with the decorator `provable`, whose text is that
-    of the code that runs.
+    """Return the syntax tree of a plain function with the decorator `provable`. Raise
+    InvalidArgument for another object, and if the text in the file is not that of the code that
+    runs.
     """
     name = getattr(function, "__name__", function)
     if (

@@ -387,7 +387,7 @@ def poisson(q: float, sigma: float) -> Mixture:
 
 def with_replacement(draws: int, records: int, sigma: float) -> Mixture:
     """Return the pair of `draws` draws with replacement from `records` records, for a record that
-    is replaced.
+    is replaced. Raise Unavailable if a record is drawn too often on average.
 
     The weights are binomial. Multiples with a total weight below 2^-140 are left out, and the last
     weight is widened by that total.

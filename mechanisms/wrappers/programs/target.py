@@ -340,7 +340,9 @@ class Target(ForeignMechanism):
 
     @property
     def domain(self) -> domains.Domain | None:
-        """Declared domain, built from its kind and arguments."""
+        """Declared domain, built from its kind and arguments. Raise TargetError for a user-defined
+        class.
+        """
         found = self.describe()["domain"]
         if found is not None and "own" in found:
             raise TargetError(

@@ -152,7 +152,9 @@ class Sources:
         return f"numpy.array({self.source(value.tolist())}{dtype})"
 
     def name_of(self, value: Any) -> str:
-        """Return the dotted name by which a class or function can be imported."""
+        """Return the dotted name by which a class or function can be imported. Raise Unwritable if
+        it cannot be imported, or is defined by a test.
+        """
         module = str(getattr(value, "__module__", None) or "numpy")
         name = str(getattr(value, "__qualname__", value.__name__))
         found: Any = sys.modules.get(module)
@@ -300,7 +302,9 @@ class CallKeeper:
 
 
 def plain_function(module: Any, name: str) -> Any:
-    """Return the function of a qualified name as it was defined, below decorators."""
+    """Return the function of a qualified name as it was defined, below decorators. Raise TypeError
+    for an object that is not a Python function, or that is compiled from its code.
+    """
     found = module
     for part in name.split("."):
         found = vars(found)[part] if isinstance(found, type) else getattr(found, part)
