@@ -81,7 +81,9 @@ class RenyiClaim(Claim):
         return (max(low for low, _ in ends), max(high for _, high in ends)) if ends else None
 
     def gaussian_shift(self, parameter: float) -> float:
-        """Return the shift by D_a = a shift^2 / 2."""
+        """Return the shift over the standard deviation of Gaussian noise with this parameter, from
+        D_a = a shift^2 / 2.
+        """
         return math.sqrt(
             2
             * parameter

@@ -142,7 +142,9 @@ class Answers(Domain):
         return self.pair(base, np.clip(base + step, self.low, self.high), why)
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
-        """Return coordinates of a pair: `length` base answers and `length` changes."""
+        """Return coordinates of pairs for the `turn`-th start of a search: `length` base answers
+        and `length` changes.
+        """
         n = self.length
 
         def decode(z: FloatArray) -> Pair | None:
@@ -272,7 +274,9 @@ class Counts(Domain):
         )
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
-        """Return coordinates of a pair: `length` counts and `length` steps."""
+        """Return coordinates of pairs for the `turn`-th start of a search: `length` counts and
+        `length` steps.
+        """
         n = self.length
 
         def decode(z: FloatArray) -> Pair | None:

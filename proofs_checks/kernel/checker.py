@@ -755,8 +755,8 @@ def require_fields(value, path, form):
 
 
 def decode_claim(text, numbers):
-    """Return kind, numbers and parameter of a claim from its text; `numbers` are the same doubles,
-    and mean their shortest decimals.
+    """Return kind, numbers and parameter of a claim from its text; `numbers` are its numbers as
+    doubles, and each is read as its shortest decimal.
     """
     kind, _, rest = text.partition(":")
     if kind not in FORMS:

@@ -83,11 +83,11 @@ class Game(Question):
         """
 
     def compared(self, points: Iterator[Point]) -> Iterator[FigureComparison]:
-        """Yield the comparison at each point."""
+        """Yield the comparison of the claimed with the true probability at each point."""
         return map(self.comparison, points)
 
     def comparison(self, at: Point) -> FigureComparison:
-        """Return the comparison at one point."""
+        """Return the comparison of the claimed with the true probability at one point."""
         try:
             exact, problems = self.exact(at)
         except Unavailable:
