@@ -87,8 +87,8 @@ def _excess(loss: FloatArray, epsilon: float) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairOrder:
-    """Sampler for one order of the pair: P = M(pair.d1) against Q = M(pair.d0). It draws from the
-    mixture r of P and two moved copies of P.
+    """Sampler for one order of the pair: P = M(pair.d1) against Q = M(pair.d0). The outputs are
+    drawn from the mixture r of P and two moved copies of P.
     """
 
     mechanism: Any

@@ -83,7 +83,7 @@ def fit_line(data: TrainingSet) -> LineScorer | None:
     """Return the scorer of the only column that varies, if it holds only finite numbers; otherwise
     None.
 
-    It has few degrees of freedom, which helps with small data and in extreme tails.
+    The scorer has few degrees of freedom, which helps with small data and in extreme tails.
     """
     if len(data.varying) != 1 or data.varying == [0]:
         return None

@@ -188,7 +188,8 @@ def data_range(
 ) -> tuple[float, float]:
     """Return a range of data that contains the known data, the sensitivity for which the noise is
     scaled, and the limits in the code. The range extends beyond limits above 2, so that data on
-    both sides of each limit occur. It ends at the guards, unless known data are outside of them.
+    both sides of each limit occur. The range ends at the guards, unless known data are outside of
+    them.
 
     Parameters
     ----------

@@ -225,7 +225,7 @@ def mark(outputs: Outputs) -> int | None:
 
 class RepeatDetector:
     """Set of the marks so far (hashes of the first rows of chunks), which detects repeated outputs.
-    It needs constant memory: a full set keeps only the multiples of the next power of 2.
+    The memory is constant: a full set keeps only the multiples of the next power of 2.
     """
 
     def __init__(self) -> None:

@@ -63,7 +63,9 @@ class PairClaim(Claim):
         return self.nominal.at_delta
 
     def for_canaries(self, owner: str) -> Claim:
-        """Return the form of the claim about nearest neighbors."""
+        """Return the claim that canaries test: the notion without a pair, about nearest
+        neighbors.
+        """
         return self.on(None).for_canaries(owner)
 
     def coarse(self) -> Claim:

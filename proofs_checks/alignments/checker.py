@@ -159,7 +159,7 @@ class Coupling:
 
     Parameters
     ----------
-    program : Program
+    program : LoopProgram
     alignment : Alignment
     terms : Numbers or Formulas
     fresh : callable
@@ -262,7 +262,7 @@ class Obligations:
 
     Parameters
     ----------
-    program : Program
+    program : LoopProgram
     direction : (int, int)
         Range of q' - q.
     alignment : Alignment

@@ -179,7 +179,7 @@ def _listed_columns(frame: Any) -> Json:
 
 
 class CallKeeper:
-    """Recorder of the calls of wanted functions. It replaces these functions by functions that
+    """Recorder of the calls of wanted functions. These functions are replaced by functions that
     report their calls.
 
     Parameters
