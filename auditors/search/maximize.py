@@ -46,8 +46,9 @@ def maximize(
     Parameters
     ----------
     score : callable
-        ``score(candidates)`` yields candidates with their scores, in any order. It takes as many
-        from the iterator at once as suits its runs. An infinite score ends the search.
+        ``score(candidates)`` yields candidates with their scores, in any order. `score` takes as
+        many candidates from the iterator at once as suits its runs. An infinite score ends the
+        search.
     space : callable
         ``space(best, rng)`` yields the candidates to try. `best` holds the best candidates so far,
         and changes during the search: later candidates may be changes of the best ones.

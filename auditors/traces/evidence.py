@@ -161,7 +161,7 @@ class TraceEvidence:
     findings : tuple of Finding
     calls : tuple of TracedCall
     runs : int
-        Number of traced runs. They are never counted by a test.
+        Number of traced runs. No test counts these runs.
     doubt : str
         Why the calls do not account for the outputs, so that the trace supports nothing; empty if
         they do.

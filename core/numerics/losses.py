@@ -240,8 +240,8 @@ class Kernel:
     gamma : float
         Parameter of the radial kernel. Positive.
     function : callable, optional
-        ``f(x, z) -> float`` on two vectors, compiled with Numba's ``njit``. It must be symmetric
-        and positive semi-definite, which `gram` checks on the data.
+        ``f(x, z) -> float`` on two vectors, compiled with Numba's ``njit``. The function must be
+        symmetric and positive semi-definite, which `gram` checks on the data.
     feature_radius : float, optional
         R_phi of a custom kernel. Positive. Required for a custom kernel, since it cannot be
         computed from `function`.

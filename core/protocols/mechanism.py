@@ -81,7 +81,8 @@ class ForeignMechanism(ABC):
     """Base class of mechanisms that run in separate processes, in another interpreter or as a
     program (`dpwitness.Target`).
 
-    Audits need to know where a mechanism runs. They do not need the code that starts its processes.
+    Audits need to know where a mechanism runs. Audits do not need the code that starts its
+    processes.
     """
 
     file: str  # with the function `name`; empty for a program

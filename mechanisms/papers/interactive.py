@@ -57,8 +57,8 @@ class PrivateInteractivePrediction(LearnerMechanism):
     test_points : (T, d) array, optional
         z_1, ..., z_T, public and fixed. Give either these or `rule` and `horizon`.
     rule : numba-compiled function, optional
-        ``rule(t, points, answers, weights, z)`` chooses test point t adaptively. It writes the
-        point into `z`, given the first t rows of `points`, `answers` and `weights` (alpha).
+        ``rule(t, points, answers, weights, z)`` chooses test point t adaptively. The rule writes
+        the point into `z`, given the first t rows of `points`, `answers` and `weights` (alpha).
     horizon : int, optional
         T, if a rule is given.
     constants : {"printed", "theorem9", "repaired"}

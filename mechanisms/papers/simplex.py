@@ -188,7 +188,7 @@ class SimplexSampling:
 
         The worst pair makes one coordinate as rare as n - 1 records can, and flips the sign of its
         cost relative to the rest. Per draw the loss is log(theta_1/theta_1') at odds e^(h +- a)/(p
-        - 1), with a = 2 L R/lambda and h = -(n - 1) a. It tends to 4 L R/lambda (JT-10).
+        - 1), with a = 2 L R/lambda and h = -(n - 1) a. The loss tends to 4 L R/lambda (JT-10).
         """
         if self.loss.name != "linear" or not self.claim.is_pure:
             return None

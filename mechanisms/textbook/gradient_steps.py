@@ -115,8 +115,8 @@ class GradientSteps:
     records : int
         Largest number of records in a dataset.
     update : callable, optional
-        ``update(gradients, rng)`` receives gradients of shape (n, dimension), before clipping. It
-        returns the output of `steps` steps: `steps` times `dimension` numbers, in units of
+        ``update(gradients, rng)`` receives gradients of shape (n, dimension), before clipping. The
+        function returns the output of `steps` steps: `steps` times `dimension` numbers, in units of
         gradients, before division by the batch size and before the learning rate.
 
     Examples
