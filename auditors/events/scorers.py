@@ -297,8 +297,9 @@ def fit_shift(data: TrainingSet, shift: FloatArray) -> list[ModelScorer]:
     """Return the log-odds of numbers that move by `shift` from D0 to D1 and have independent
     Laplace or normal noise.
 
-    Centers and spreads are those of the training outputs, so no weight is fitted. There is no
-    scorer for other numbers of columns, or if a number is missing.
+    Centers and spreads are those of the training outputs, so no weight is fitted. The list is empty
+    if `shift` has more entries than a row has numbers, or if a number that moves is missing or has
+    no spread.
     """
     width = data.matrix.shape[1] - 1
     at = np.flatnonzero(np.isfinite(shift) & (shift != 0)) + 1

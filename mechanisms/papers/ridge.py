@@ -175,9 +175,9 @@ class PrivateRidge(PureMechanism, SampledByDraws, ObjectivePerturbationEnclosure
 
         Printed form: with respect to volume, from b = 2 (Q beta - M) and its Jacobian det(2 Q).
         Repaired form: the same inside Theta, and minus infinity outside. On the sphere |beta| = B
-        the density is with respect to area (for p = 1, the mass of an endpoint). The log-density
-        there is an integral over the multiplier of the constraint. A mechanism with a grid has no
-        such method.
+        the density is with respect to area (for p = 1, the mass of an endpoint). The density there
+        is an integral over the multiplier of the constraint. A mechanism with a grid has no such
+        method.
         """
         values, basis, target = self._spectrum(dataset)
         rows = output_rows(outputs, self.dimension, "PrivateRidge") @ basis

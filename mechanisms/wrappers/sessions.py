@@ -74,7 +74,13 @@ class Adversary:
                 f"got {short_repr(self.stages)}"
             )
         require_integer("rounds", self.rounds, "Adversary", most=_MOST_ROUNDS)
-        require_type("usual", self.usual, str, "be a kind of answer as text", "Adversary")
+        require_type(
+            "usual",
+            self.usual,
+            str,
+            "be the text of a kind of answer, as answer_kind returns it",
+            "Adversary",
+        )
 
     def __call__(self, answers: List[Any]) -> Any:
         """Return the next query; None at the end."""
