@@ -45,7 +45,7 @@ def breast_cancer() -> LabelledVectors:
 
     Raises
     ------
-    MissingDependency
+    MissingOptionalDependency
         If scikit-learn is not installed.
     """
     try:

@@ -15,8 +15,8 @@ def is_clone() -> bool:
 
 
 def from_clone(name: str, what: str) -> ModuleType:
-    """Return the module `name` of the benchmarks. Raise InvalidArgument, which says that `what`
-    needs a clone, if there is none.
+    """Return the module `name` of the benchmarks. Raise InvalidArgument, whose message names
+    `what`, if there is no clone.
     """
     from dpwitness.core.values.validation import InvalidArgument
 

@@ -204,7 +204,7 @@ def run_case(
 
     Returns
     -------
-    Outcome
+    CaseOutcome
         Result as JSON, with the comparison to the truth.
 
     Raises

@@ -65,8 +65,8 @@ class Stream(TextIOBase):
         return len(text)
 
     def show(self, text: str) -> None:
-        """Write a line with verdict marks (`colors`) as color codes, or without color if `colored`
-        is False.
+        """Write a line with verdict marks (`mark_verdict`) as color codes, or without color if
+        `colored` is False.
         """
         self._try(
             lambda: self.inner.write(
@@ -146,7 +146,7 @@ def redirected_stdout() -> Iterator[None]:
 
 
 def show(text: str, stream: Any = None) -> None:
-    """Print text with verdict marks (`colors`), by default on standard output.
+    """Print text with verdict marks (`mark_verdict`), by default on standard output.
 
     A stream that is not a `Stream` gets the text without marks.
     """

@@ -130,7 +130,7 @@ class Auditor:
     def check(self, result: R) -> R:
         """Add a result of any kind (black box, white box, sensitivity, utility) to the report.
 
-        Fail if the claim is violated or if the result has no verdict.
+        Raise PrivacyViolation if the claim is violated, and NoVerdict if the result has no verdict.
         """
         __tracebackhide__ = True
         self._audits += 1

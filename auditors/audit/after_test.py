@@ -437,8 +437,8 @@ _WIDER_PAIRS, _WIDER_ROUNDS, _WIDER_LEVEL = 6, 400, 1e-6
 
 
 def suggest_wider_domain(sampler: Sampler, domain: Domain) -> None:
-    """Add a note on wider bounds of a domain that change the outputs, which none of the pairs in
-    the declared domain does.
+    """Add a note if wider bounds of a domain change the outputs, although no pair in the declared
+    domain does.
 
     Pairs outside the declared domain cannot refute the claim.
     """

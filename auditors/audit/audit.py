@@ -141,7 +141,7 @@ def audit(
     Parameters
     ----------
     mechanism : Mechanism or callable
-        An object with ``sample(dataset, size, rng)``, or such a function. It returns `size`
+        An object with ``sample(dataset, size, rng)``, or such a function. A call returns `size`
         independent outputs: an array of shape (size,) or (size, k), or a list of outputs of any
         kind. Exceptions are outputs too: if a batch raises, rounds run one at a time. Randomness
         must come from `rng`. The process's generators (`np.random`, `random`) are seeded from `rng`
@@ -154,7 +154,7 @@ def audit(
         Neighboring datasets to compare. If several are given, a pilot with 20 % of the budget
         selects the pair to test.
     domain : Domain, optional
-        Pairs are taken from the catalogue for this domain; ``mechanism.domain`` if neither pair nor
+        Set of datasets from whose catalog pairs are taken; ``mechanism.domain`` if neither pair nor
         domain is given.
     trials : int
         Total number of runs of the mechanism: both datasets, pilot, training and test. At least
@@ -168,7 +168,7 @@ def audit(
     clock : {"wall", "cpu"}
         What `seconds` counts: wall time, or CPU time of this process and all processes that it has
         started, such as workers and the library's own interpreter. CPU time gives about the same
-        number of runs on a busy machine. It needs Linux.
+        number of runs on a busy machine. CPU time needs Linux.
     confidence : float
         Confidence of the value-level verdict and, separately, of the bit-level verdict. The
         probability of a false VIOLATED is at most 1 - confidence.
@@ -180,7 +180,8 @@ def audit(
         a time.
     stop : {"gross", "violation", "never"}, optional
         When to stop before the budget is spent: when a violation far beyond the claim is certified
-        (the default), when any violation is certified (the default of sequential audits), or never.
+        (a bound above 3 times the parameter plus 2, the default), when any violation is certified
+        (the default of sequential audits), or never.
     bits : bool
         Whether to audit the low bits of floating-point outputs as well.
     scores : list of callables or of pairs (name, callable), optional
@@ -198,9 +199,9 @@ def audit(
     sequential : bool
         Whether to test with an anytime-valid certificate, which has no planned number of runs. The
         audit ends when a violation is certified, when its event cannot show a violation of size
-        `find`, or after `seconds` or at most `trials` runs (1,000,000 if neither is given). Its
-        result is valid whatever ends it. With a store, a larger budget goes on. Low bits are not
-        audited.
+        `find`, or after `seconds` or at most `trials` runs (1,000,000 if neither is given). The
+        result is valid whatever ends the audit. With a store, a later call with a larger budget
+        continues the test. Low bits are not audited.
     find : float, optional
         Smallest violation that a sequential audit looks for, as a multiple (above 1) of the claim;
         1.1 by default.
@@ -219,7 +220,7 @@ def audit(
         times the expected duration if longer.
     progress : callable, optional
         Called with (runs done, runs planned). If it has a method ``interim_bound(symbol, bound)``,
-        this method is called with the bound certified at each interim look.
+        this method is called with the bound certified at each interim analysis.
     announce : callable, optional
         Called before the audit begins with a line on the expected number of runs and duration. With
         a store, it is also called with a line on the stored part of the audit.
@@ -235,9 +236,10 @@ def audit(
         Whether a few traced runs of Python mechanisms, at most 5 % of the runs and 2 s, order the
         pairs, propose an event, and explain the verdict. No test counts them.
     causes : bool
-        Whether separate tests of exceptions, repeated values and other outputs follow a violation
-        that one of the first two suffices to show, in the runs that are left or in another fifth of
-        `trials`; after a sequential audit, in about as many runs as it has made.
+        Whether a violation is followed by separate tests of exceptions, of repeated values and of
+        all other outputs, if exceptions or repeated values alone show a violation. The tests use
+        the remaining runs, or another fifth of `trials`; after a sequential audit, about as many
+        runs as the audit has made.
 
     Raises
     ------
@@ -572,11 +574,12 @@ def _require_same_frequencies(sampler: Sampler, test: EventTest) -> None:
 
 
 def extension_totals(ledger: AuditLedger, longer: int) -> list[int]:
-    """Return the total number of runs after each extension up to `longer`, which is added to the
-    stored list if it is new.
+    """Return the total number of runs after each extension, up to and including `longer`.
 
-    Raise InvalidArgument if the audit is not finished, or a new total does not exceed the planned
-    runs.
+    If `longer` is new, the ledger stores it and marks the audit as unfinished.
+
+    Raise InvalidArgument if the audit is not finished, or if a new total is not above the number of
+    runs that are planned already.
     """
     known: list[int] = ledger.value("extensions", [])
     if longer not in known:

@@ -137,11 +137,11 @@ class Findings:
 
 
 def conclude(sampler: Sampler, options: AuditOptions, stages: Iterator[Findings]) -> AuditResult:
-    """Run the stages of an audit and return its result; if they are interrupted or fail, return
-    what was found.
+    """Run the stages of an audit and return its result; if they are interrupted or fail, return a
+    result with the findings so far.
 
-    A violation is compared with fresh runs. `doubt` is why it is not believed, and `failure` why
-    the runs certify nothing.
+    A violation is compared with fresh runs. If these differ, the result states a doubt about the
+    violation, or a failure if the runs certify nothing.
     """
     findings, interrupted, failure, doubt = Findings(options), False, "", ""
     try:

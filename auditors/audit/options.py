@@ -63,7 +63,7 @@ RARE_GUESSES = 400.0
 
 
 def tried_pairs(planned: int) -> int:
-    """Return the maximum number of pairs that get a probe and pilots; the others have a look of few
+    """Return the maximum number of pairs that get a probe and pilots; each other pair gets a few
     runs only.
     """
     # each of more pairs gets 2000 runs, of which its probe and pilots take about 500
@@ -89,8 +89,8 @@ def bit_rounds(budget: int, pairs: int) -> int:
 
 
 def training_rounds(budget: int, width: int, *, easy: bool = False) -> int:
-    """Return the number of rounds that train an event, out of the budget; `easy` for the first of
-    two if few outputs teach their order.
+    """Return the number of rounds, out of the budget, that train an event. `easy` reduces the
+    number for the first of two events, if few outputs suffice to order the outputs by privacy loss.
     """
     share = (
         0.2
@@ -288,8 +288,8 @@ class RunCost:
     seconds: float  # duration of the timing itself
 
     def on(self, seconds: float, runs: int) -> RunCost | None:
-        """Return the cost on a pair on which `runs` runs took `seconds`; None if too short to tell,
-        or if counting costs as much.
+        """Return the cost on a pair on which `runs` runs took `seconds`; None if the time is too
+        short to measure, or if counting the outputs costs as much as the runs.
         """
         return (
             None
@@ -314,8 +314,8 @@ class RunCost:
         )
 
     def rankable(self, seconds: float) -> int:
-        """Return the number of pairs whose outputs are ranked in a share of a time budget; the
-        others have a look that learns nothing.
+        """Return the number of pairs whose outputs are ranked in a quarter of a time budget; no
+        event is learned on the other pairs.
         """
         # a quarter of the time budget ranks pairs by their outputs
         return max(SHORT_PAIRS, int(0.25 * seconds / self.ranking))

@@ -99,9 +99,8 @@ def screen(sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair], most:
         sampler.advance(found["runs"])
     looked = "all" if found["looked"] == len(pairs) else str(found["looked"])
     sampler.note(
-        f"{len(found['order'])} of {len(pairs)} pairs were tried, the worst in a look at "
-        f"{looked} with {found['runs']:,} runs: "
-        "more need more trials"
+        f"{len(found['order'])} of {len(pairs)} pairs were tried, the worst in a comparison of "
+        f"{looked} pairs with {found['runs']:,} runs; raise trials to try more pairs"
     )
     return ordered(pairs, found)
 
@@ -203,8 +202,8 @@ def traced_pairs(
 def trace_evidence(
     sampler: Sampler, options: AuditOptions, selected: Pair, head: Sequence[Pair]
 ) -> tuple[TraceEvidence | None, FloatArray | None]:
-    """Return what traced runs show on the selected pair, or on the first pair of `head` if that
-    exceeds the claim more.
+    """Return the evidence of traced runs on the selected pair, or on the first pair of `head` if
+    that exceeds the claim more.
 
     The second value is the shift of the output's numbers on the selected pair, which proposes an
     event; None if there is none.
@@ -408,8 +407,8 @@ def select_pair(
     and the scores of all pairs.
 
     Only one pair is tested: if other pairs come close, dividing the rounds among them would cost
-    more than choosing one. Pairs number `head`, which a trace points to, are in every look. Outputs
-    that are `known` from the low-bit audit are compared too.
+    more than choosing one. Pairs number `head`, which a trace points to, are compared in every
+    round of the choice. Outputs that are `known` from the low-bit audit are compared too.
     """
     if len(pairs) == 1:
         return pairs[0], [], ()

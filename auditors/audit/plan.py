@@ -96,7 +96,7 @@ class Plan:
         Name of the mechanism; empty without a mechanism.
     workers : int
         Number of workers on which the mechanism was timed.
-    rows : tuple of Row
+    rows : tuple of Prediction
         Predictions for several numbers of runs.
     assumes : tuple of str
         Assumptions of the plan.

@@ -71,8 +71,8 @@ _GUESS_QUANTILES = ndtri((np.arange(8) + 0.5) / 8)  # quantiles of the number of
 def split_budget(trials: int, pairs: int, floats: bool, *, easy: bool = False) -> tuple[int, int]:
     """Return the numbers of training rounds and of test rounds.
 
-    With `easy`, the first of two events trains on fewer rounds. `chance` ignores this: the costs of
-    learning were measured without it.
+    With `easy`, the first of two events trains on fewer rounds. `chance` ignores `easy`, because
+    the costs of learning were measured without this reduction.
 
     Examples
     --------
@@ -92,8 +92,8 @@ def split_budget(trials: int, pairs: int, floats: bool, *, easy: bool = False) -
 
 
 def error_of(claim: Claim, alpha: float) -> float:
-    """Return the error of the last look at the event; RDP and zCDP keep half of it for
-    the cells.
+    """Return the error probability that an audit at error `alpha` leaves to its final analysis of
+    the event. Claims of RDP and zCDP use half of this error for cells (ranges of the score).
     """
     return alpha * (1 - EARLY_ALPHA) / (2 if claim.bounds_renyi else 1)
 
@@ -186,7 +186,9 @@ def as_deviations(chance: float) -> float:
 
 
 class Rehearsals:
-    """Rehearsals of the audits of a mechanism, for any number of runs."""
+    """Estimated power of audits of a mechanism, for any number of runs: in a rehearsal, sampled
+    outputs are used to train and test an event as an audit would.
+    """
 
     def __init__(
         self,

@@ -217,7 +217,9 @@ def probe_pair(sampler: Sampler, options: AuditOptions, pair: Pair, index: int) 
 
 
 def repeat_probe(sampler: Sampler, probed: ProbedPair) -> None:
-    """Repeat the probe's chunk after a test. Raise Unfit if its outputs differ."""
+    """Run the pair's first chunk again after a test. Raise Unfit if the outputs differ from the
+    first time.
+    """
     if sampler.request.seeded:
         stage = replace(probed.stage, single=probed.probe.single)
         sampler.call(_replay_stage, stage, probed.probe, limit=4 * stage.time_limit)
@@ -399,8 +401,8 @@ class TrainedPair:
     rounds.
 
     The first `first_test` of these rounds also train a better event; 0 if only one event is tested.
-    `weight` is the weight of their test, and `looks` holds the share of alpha for the look at their
-    end.
+    `weight` is the weight of their test, and `looks` holds the share of alpha for the interim
+    analysis at their end.
     """
 
     learned: Learned
@@ -472,8 +474,8 @@ def train(
 
 
 def first_weight(expected: float, claim: Claim, share: float) -> float:
-    """Return the weight of the first of two tests, by its share of the rounds. It is small if the
-    event is noise: the test only trains.
+    """Return the weight of the first of two tests, by its share of the rounds. The weight is small
+    if the event is noise: the test then only trains the second event.
     """
     return math.sqrt(share * (0.01 if expected < _LEAST_EXPECTED * claim.parameter else 1.0))
 

@@ -124,9 +124,8 @@ class AuditResult(ClaimResult):
     Attributes
     ----------
     verdict : Verdict
-        Verdict at the level of values: VIOLATED, SUSPECT (violated, if what a scan has guessed is
-        right), NOT_REFUTED, INCONCLUSIVE (interrupted, or no pair exercises the mechanism) or
-        ERROR.
+        Verdict at the level of values: VIOLATED, SUSPECT (violated, if a scan's guess is right),
+        NOT_REFUTED, INCONCLUSIVE (interrupted, or no pair exercises the mechanism) or ERROR.
     exercised : bool or None
         True where outputs on D0 and D1 differ. False where outputs look the same on every pair,
         although a tenth of the claim would have shown a difference: the audit then gives no
@@ -144,11 +143,11 @@ class AuditResult(ClaimResult):
         runs, are not covered.
     bit_level : BitLevel or None
         Verdict on the low bits; None where outputs are not floating-point numbers.
-    picture : Picture or None
+    picture : EventHistogram or None
         Histogram of the test's outputs on each dataset, with the event's guesses: an illustration
         that certifies nothing.
     p_value : float
-        Smallest error at which the claim is refuted, corrected for all interim looks and all
+        Smallest error at which the claim is refuted, corrected for all interim analyses and all
         pairs.
     claim, confidence, seed, name, target, subject
         Arguments of `dpwitness.audit`; `subject` is the mechanism, and `target` its location for
@@ -165,15 +164,15 @@ class AuditResult(ClaimResult):
         Duration, and CPU time of this process and all workers, in seconds. The CPU time is 0 if it
         is unknown: on systems without /proc, and for workers that this process has not started.
     trace : TraceEvidence or None
-        What a few traced runs show: the noise, by how much its input moves, and the loss to which
+        Evidence of a few traced runs: the noise, by how much its input moves, and the loss to which
         the calls compose. A loss above the claim makes a verdict that would be NOT_REFUTED
         INCONCLUSIVE.
     causes : tuple of Cause
-        What exceptions, repeated values and all other outputs show by themselves, if exceptions or
+        Separate verdicts on exceptions, repeated values and all other outputs, if exceptions or
         repeated values suffice to violate the claim. All these statements together hold with the
         audit's confidence, separately from the verdict.
     guessed : str
-        What a scan has guessed about claim, relation or domain; empty for a stated claim.
+        Guess of a scan about claim, relation or domain; empty for a stated claim.
     tally, stages, basis, alpha, looks, method, scores, unstored
         Counts and records from which witness and report are computed.
     """
@@ -212,8 +211,8 @@ class AuditResult(ClaimResult):
 
     @property
     def evidence(self) -> str:
-        """Return ``statistical`` for counts and an exact binomial limit; ``assumed`` where a trace
-        alone raises the doubt.
+        """Return ``statistical`` for a verdict from counts; ``assumed`` if the verdict is
+        INCONCLUSIVE because a trace contradicts the claim.
         """
         return (
             "assumed"

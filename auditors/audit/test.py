@@ -367,7 +367,7 @@ GROWTH = 4  # factor between the rounds before an epoch and before the next
 
 class SequentialTest:
     """State of a sequential test on one pair: its epochs so far, and the outputs from which the
-    next event is learned.
+    next event is learned. An epoch is a block of rounds in which one event is counted.
     """
 
     def __init__(

@@ -107,7 +107,9 @@ EpochCounts = tuple[str, int, int, int, int]  # epoch, right and wrong guesses, 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Counts that one call adds to epochs; `bound` is the certified bound after the call."""
+    """Counts that one call of ``watch`` adds to the epochs of a release; `bound` is the certified
+    bound after the call. An epoch is a block of rounds in which one event is counted.
+    """
 
     number: int
     id: str
@@ -127,7 +129,9 @@ class Slice:
 
     @classmethod
     def from_json(cls, key: str, data: Json) -> Slice:
-        """Return the slice that `to_json` wrote under a key."""
+        """Return the slice that `to_json` wrote under a key. Raise InvalidArgument if key or counts
+        are inconsistent.
+        """
         found = re.fullmatch(f"{SLICE}([0-9]{{1,18}}) ([0-9a-f]+)", key)
         if found is None:
             raise InvalidArgument(
@@ -154,7 +158,11 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Sum of the slices of a release: its epochs in order, with the counts of each."""
+    """Sum of all slices of a release: its epochs in order, with the counts of each.
+
+    A release is one version of a target. A slice is the share of one call of ``watch``, and an
+    epoch is a block of rounds in which one event is counted.
+    """
 
     slices: tuple[Slice, ...] = ()
     # event, method, prior, pair and training size of each epoch

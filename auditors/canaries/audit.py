@@ -157,15 +157,16 @@ def audit_canaries(
     confidence : float
         Confidence level of the bound, in (0, 1).
     seed : int
-        Seed for the choice of revealed coins and for the order of equal scores.
+        Seed for the choice of the canaries whose coins are not guessed, and for the order of equal
+        scores.
     name : str, optional
         Name of the audited training in the result.
     delta : float
         Delta at which a bound on a curve is converted to an epsilon. Approximate and pure claims
         use their own delta.
     inclusion : float
-        Probability of inclusion. Must be 1/2, since the theorems are proved for 1/2 only. The sizes
-        of both sides are tested against 1/2.
+        Probability of inclusion. Must be 1/2, since the theorems are proved for 1/2 only. The
+        numbers of included and of left-out canaries are tested against 1/2.
     method : {"best", "curve"}
         ``best``: for pure and approximate claims, this project's theorem for (epsilon, delta), with
         the name ``counting`` in the result; for others, ``curve``. ``curve``: the recursion of
@@ -174,9 +175,11 @@ def audit_canaries(
     guesses : int, optional
         A single number of guesses, fixed before any score was seen.
     ids_in, ids_out : sequence, optional
-        Names of the canaries. Each name may occur once.
+        Names of the canaries. Each name may occur once in a run. Canaries with the same name in
+        several runs must have a new coin in each run, which is tested.
     groups : sequence, optional
         For each canary, included canaries first, the label of a group of canaries, such as a batch.
+        The canaries of a group must have separate coins, which is tested.
     target : dict, optional
         Description of the audited target for the result.
 
@@ -188,8 +191,8 @@ def audit_canaries(
     Raises
     ------
     InvalidArgument
-        If an argument is invalid: scores are missing, all equal or not finite; the sides contradict
-        fair coins; or a canary occurs twice.
+        If an argument is invalid: scores are missing, all equal or not finite; the numbers of
+        included and of left-out canaries contradict fair coins; or a canary occurs twice.
 
     Examples
     --------

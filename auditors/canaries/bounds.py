@@ -123,8 +123,8 @@ def tail(right: ArrayLike, guesses: ArrayLike, epsilon: ArrayLike) -> FloatArray
 def chance(
     right: ArrayLike, guesses: ArrayLike, epsilon: ArrayLike, delta: ArrayLike, canaries: float
 ) -> FloatArray:
-    """Return the theorem's upper bound on P(C >= v), for a number of guesses that was fixed in
-    advance.
+    """Return the theorem's upper bound on the probability of at least `right` right guesses, P(C >=
+    v), if the number of guesses was fixed in advance.
     """
     upper_tail, delta_term = _terms(right, guesses, epsilon, delta, canaries, fixed=True)
     return np.where(np.asarray(right) > 0, np.minimum(upper_tail + delta_term, 1.0), 1.0)
@@ -350,8 +350,9 @@ def largest(
 
 
 def schedule(canaries: int, most: int, alpha: float, mu: float = 1.0) -> list[tuple[int, float]]:
-    """Return numbers of guesses for the recursion, each with its error; both depend only on the
-    number of canaries and on the claim.
+    """Return the numbers of guesses that an audit by the curve tests, each with its share of the
+    error `alpha`. Both depend only on the number of canaries and on the claim, whose Gaussian
+    parameter is `mu`; no number exceeds `most`.
 
     33 m^0.28 is within some percent of the best number for Gaussian noise with epsilon from 2 to 8
     (delta = 1e-5) and m from 200 to 1e5. Weaker signals need more guesses, so a claim with a small

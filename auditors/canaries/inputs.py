@@ -323,7 +323,9 @@ def _read_run(
 
 
 def _require_unique_ids(ids_in: Any, ids_out: Any, sizes: tuple[int, int], which: str) -> None:
-    """Raise InvalidArgument unless both sides have one id per score, and each id occurs once."""
+    """Raise InvalidArgument unless included and left-out canaries have one id per score, and each
+    id occurs once.
+    """
     require_that(
         (ids_in is None) == (ids_out is None),
         f"ids_in and ids_out{which} must be given both or not at all",
@@ -343,8 +345,8 @@ def _require_unique_ids(ids_in: Any, ids_out: Any, sizes: tuple[int, int], which
         for each in listed:
             require_that(
                 isinstance(each, Hashable) and each not in seen,
-                f"{name}{which} must name each canary once, on one side, got {short_repr(each)} "
-                "again",
+                f"{name}{which} must name each canary once, as included or as left out, got "
+                f"{short_repr(each)} again",
                 _OWNER,
             )
             seen.add(each)
@@ -385,8 +387,8 @@ def _group_notes(groups: Any, coins: np.ndarray, which: str) -> list[str]:
 
 
 def _one_row(name: str, side: Any) -> FloatArray:
-    """Return the scores of one side as a vector. Raise InvalidArgument for a table, a mask, or
-    values that are not finite numbers.
+    """Return the included or the left-out scores as a vector. Raise InvalidArgument for a table, a
+    mask, or values that are not finite numbers.
     """
     raw = _as_array(side)
     require_that(
@@ -424,8 +426,8 @@ def _as_array(side: Any) -> np.ndarray:
 
 
 def _require_scores(scores_in: Any, scores_out: Any, sides: list[FloatArray], which: str) -> None:
-    """Raise InvalidArgument if a side holds a mask, indices, or the same scores as the
-    other side.
+    """Raise InvalidArgument if the included or the left-out scores are a mask, indices, or equal to
+    the other scores.
     """
     for name, given, own, other in (
         ("scores_in", scores_in, *sides),
@@ -456,7 +458,7 @@ def _require_scores(scores_in: Any, scores_out: Any, sides: list[FloatArray], wh
 
 
 def _require_distinct_canaries(sides: list[FloatArray], which: str) -> None:
-    """Raise InvalidArgument if a canary is on both sides or occurs several times."""
+    """Raise InvalidArgument if a canary is both included and left out, or occurs several times."""
     counts = [np.unique(side, return_counts=True)[1] for side in sides]
     small, large = sorted(sides, key=len)
     require_that(

@@ -97,7 +97,7 @@ class CanaryResult(ClaimResult):
         guesses.
     guesses, right : int
         Number of guesses that certify the bound, and how many of them are right.
-    tested : tuple of Guessed
+    tested : tuple of GuessTest
         All numbers of guesses that share the error.
     canaries, runs : int
         Number of canaries in all runs together, and number of runs.

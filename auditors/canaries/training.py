@@ -105,7 +105,7 @@ class CanaryMonitor:
     Raises
     ------
     InvalidArgument
-        If an argument is invalid, or canaries * delta leaves nothing of the error.
+        If an argument is invalid, or canaries * delta is not below 1 - confidence.
 
     Examples
     --------
@@ -145,11 +145,11 @@ class CanaryMonitor:
         Parameters
         ----------
         scores : array_like
-            Scores of canaries that were not revealed before, from what the training has released so
-            far.
+            Scores of canaries that were not revealed before, from the outputs that the training has
+            released so far.
         included : array_like of bool
-            Coins of these canaries. They are compared with the guesses, and used for later guesses
-            only.
+            Coins of these canaries. The coins are compared with the guesses, and used for later
+            guesses only.
 
         Returns
         -------

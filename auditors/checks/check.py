@@ -89,8 +89,8 @@ class Subject:
         return run_side(self.run, dataset, size, stream(self.seed, *key))
 
     def always_raises(self) -> str:
-        """Return what every run raises on both datasets of the first pairs; an empty text if some
-        run returns an output.
+        """Return the exception that every run raises on both datasets of the first pairs; an empty
+        text if some run returns an output.
         """
         if not self.raised:
             tried = (
@@ -146,8 +146,8 @@ def all_raise(outputs: Outputs) -> bool:
 
 
 class Skip(Exception):
-    """Signal that a check does not apply to a mechanism, or that its audit has no verdict: the
-    `result`.
+    """Signal that a check does not apply to a mechanism, or that the audit of the check has no
+    verdict; `result` is this audit's result.
     """
 
     def __init__(self, reason: str, result: AuditResult | None = None) -> None:
@@ -179,7 +179,7 @@ def fail_unless(right: object, reason: str) -> None:
 
 
 class SideChannel(CheckFailed):
-    """Difference in what is not an output, such as the number of draws: a failure only for a caller
+    """Difference outside of the outputs, such as the number of draws: a failure only for a caller
     who asks for it, otherwise a note.
     """
 
@@ -252,7 +252,11 @@ class Check:
 def check(
     *needs: Tag, share: float = FEW, group: str = ""
 ) -> Callable[[Callable[[Subject], None]], Check]:
-    """Return a decorator that makes a function a `Check`; `CHECKS` collects the checks by name."""
+    """Return a decorator that makes a function a `Check`; `CHECKS` collects the checks by name.
+
+    `needs` are the requirements of the check. `share` is its part of all runs, which checks with
+    the same `group` use together.
+    """
     return lambda function: Check(function, needs, share, group or function.__name__)
 
 

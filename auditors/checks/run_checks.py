@@ -176,8 +176,8 @@ def check_claim(subject: Subject) -> None:
     """Check that a black-box audit finds no violation of the mechanism's claim, with a false-alarm
     probability of 1e-9.
 
-    It is skipped if the outputs on both datasets of all pairs look equal: far more noise than the
-    claim needs is no fault.
+    The check is skipped if the outputs on both datasets of all pairs look equal: far more noise
+    than the claim needs is no fault.
     """
     result = _shared_audit(subject)
     if result.verdict is Verdict.INCONCLUSIVE and result.exercised is False:
@@ -206,9 +206,9 @@ def check_low_bits(subject: Subject) -> None:
 def check_noise_played_back(subject: Subject) -> None:
     """Check the run on D0 with the noise of a run on D1.
 
-    The run must move inputs at most by the declared sensitivity, and leak nothing else. Other calls
-    or draws are not an output: they are a note unless they are asked for, because findings after
-    them compare noise that the two runs do not share.
+    The run must move inputs at most by the declared sensitivity, and leak nothing else. Calls or
+    draws that differ between the runs are not an output, so such a difference is a note unless the
+    user asks for side channels. After such a difference, the two runs do not share their noise.
     """
     skip_unless(
         not (isinstance(subject.mechanism, Target) and subject.mechanism.command),

@@ -84,7 +84,7 @@ class CheckFinding:
     """Result of one check: status ``passed``, ``failed``, ``note``, ``skipped`` or ``expected
     failure``, and the reason.
 
-    A note is a difference in what is not an output, such as the number of draws. `violation` is
+    A note is a difference outside of the outputs, such as the number of draws. `violation` is
     true if the claim is refuted.
     """
 
@@ -177,7 +177,7 @@ def check_mechanism(
     mechanism : Mechanism or callable
         As in `audit`.
     pair : Pair or list of Pair, optional
-        Pairs of datasets to run. Default: the catalogue's pairs for ``mechanism.domain``.
+        Pairs of datasets to run. Default: pairs from the catalog of ``mechanism.domain``.
     seed : int
         Root seed.
     trials : int, optional
@@ -195,8 +195,9 @@ def check_mechanism(
         Names of the checks to run. Default: all of `CHECKS`.
     side_channels : bool, optional
         Whether differences in the number of draws and of noise calls, which are not outputs, are
-        failures. Otherwise they are notes. Default: whether `checks` is given, because its checks
-        are named by the caller. They are failures too where `expected_failures` names the check.
+        failures. Otherwise they are notes. Default: True if `checks` is given, because the caller
+        names these checks. The differences are also failures where `expected_failures` names the
+        check.
     executor : concurrent.futures.Executor, optional
         As in `audit`.
     progress : callable, optional
@@ -394,7 +395,7 @@ def parametrize_with_checks(
     mechanism and check.
 
     The test calls ``check(mechanism)``, which raises if the mechanism fails. Checks that do not
-    apply are skipped. So are checks that find a difference in what is not an output, with a note.
+    apply are skipped. So are checks that find a difference outside of the outputs, with a note.
     If the library of a `Target` is not installed, all of its checks are skipped. If a `Target`
     cannot be used for another reason, all of its checks fail. Expected failures are marked as
     strict xfail.

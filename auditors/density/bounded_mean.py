@@ -50,7 +50,9 @@ _SHIFT_UPDATES = 5  # updates of the shift
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedOutputs:
-    """Outputs drawn from r, with their privacy losses and importance weights p/r."""
+    """Outputs drawn from the mixture r (see `PairOrder`), with their privacy losses L and
+    importance weights p/r.
+    """
 
     loss: FloatArray
     weight: FloatArray
@@ -63,7 +65,7 @@ class WeightedOutputs:
         return _excess(self.loss[self.plain], epsilon)
 
     def values(self, epsilon: float) -> FloatArray:
-        """Return X at this epsilon, with mean delta(epsilon)."""
+        """Return X = (p/r) (1 - e^(epsilon - L))_+ of each output, whose mean is delta(epsilon)."""
         with np.errstate(over="ignore"):
             return self.weight * _excess(self.loss, epsilon)
 
@@ -85,8 +87,8 @@ def _excess(loss: FloatArray, epsilon: float) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairOrder:
-    """One order of the pair, with P = M(pair.d1), Q = M(pair.d0), and the sampler of
-    the mixture r.
+    """Sampler for one order of the pair: P = M(pair.d1) against Q = M(pair.d0). The outputs are
+    drawn from the mixture r of P and two moved copies of P.
     """
 
     mechanism: Any
@@ -165,8 +167,9 @@ class PairOrder:
             return np.where(np.isneginf(log_p), 0.0, 1 / mixture)
 
     def aimed(self, delta: float, size: int) -> tuple[PairOrder, float]:
-        """Return the sampler moved to the outputs that contribute most to delta(epsilon) where this
-        is `delta`, and this epsilon.
+        """Return the sampler, moved to the outputs that contribute most to delta(epsilon) at a
+        target epsilon, and an estimate of this epsilon: the smallest one with delta(epsilon) <=
+        `delta`.
         """
         order = self
         for _ in range(_SHIFT_UPDATES):
@@ -226,8 +229,8 @@ def continuous_columns(rows: FloatArray) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampledLimits:
-    """Confidence limits from sampled outputs for one order of the pair: the lower limit, the sound
-    and the assumed upper limit.
+    """Confidence limits from sampled outputs for one order of the pair, (D1, D0) or (D0, D1): a
+    lower limit, a sound upper limit, and an assumed upper limit.
     """
 
     # for epsilon at the requested delta; for delta = 0 the largest observed loss, and infinity

@@ -281,9 +281,10 @@ def confirmed(
     """Return a statistical lower bound on the claim's parameter that confirms a computed excess
     over the claim; minus infinity if samples show no excess.
 
-    The excess is at delta > 0, or for a notion other than pure DP. `laws`, from below in both
-    orders, suggest the order of the pair, the event or the Renyi order, and where to draw. The
-    bound rests on the samples alone. The two orders of the pair share the error.
+    The excess is at delta > 0, or for a notion other than pure DP. `laws` are lower laws of the
+    loss for (D1, D0) and (D0, D1). These laws suggest which of the two to test, the event or the
+    Renyi order, and the outputs to draw. The bound rests on the samples alone. Both orders of the
+    pair share the error.
     """
     confirm = _confirm_event
     if claim.bounds_renyi:

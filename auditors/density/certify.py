@@ -83,8 +83,8 @@ def certify(
         With ``sample`` and ``log_density``; ``support``, ``factors`` and ``breakpoints`` are used
         where offered.
     pair : Pair, optional
-        The verdict covers both orders of this pair. Default: the pair with the largest loss in
-        the catalog of ``mechanism.domain``.
+        The verdict covers both orders of this pair, (D0, D1) and (D1, D0). Default: the pair with
+        the largest loss in the catalog of ``mechanism.domain``.
     claim : Claim or str, optional
         Default: ``mechanism.claim``.
     trials : int

@@ -42,7 +42,7 @@ _MAX_COLUMNS = 8  # largest number of columns that are scaled or shifted separat
 
 @dataclass(frozen=True, eq=False)
 class SampledSide:
-    """Outputs of one dataset with the values of the log-densities."""
+    """Outputs of one dataset (D1 or D0), with the log-densities under both datasets."""
 
     rows: FloatArray
     own: FloatArray  # log-density of this dataset's law at the outputs
@@ -92,7 +92,9 @@ class Bet:
     masses: str = "kept"  # mass of atoms in g: that of p, none, or given by the ratio itself
 
     def gain(self, i: int, side: SampledSide, known: dict[bytes, float]) -> float:
-        """Return the logarithm of the capital won on side `i`."""
+        """Return the logarithm of the capital won on the outputs of one dataset: D1 for i = 0, D0
+        for i = 1.
+        """
         ratio = np.minimum(self.log_ratio(i, side), 600.0)
         logs = np.logaddexp(math.log1p(-self.w), math.log(self.w) + ratio)
         if self.masses != "given" and side.alone.any():

@@ -174,8 +174,9 @@ def check_oracle(mechanism: Any, pair: Pair, size: int, rng: np.random.Generator
     log_capital, alternative = log_capital_won([first, second])
     if log_capital >= math.log(1 / _BET_ALARM):
         raise BadOracle(
-            f'log_density disagrees with the sampler: a bet on "{alternative}" wins '
-            f"e^{log_capital:.4g} where a right one wins e^0"
+            f'log_density disagrees with the sampler: a bet on the alternative "{alternative}" '
+            f"wins a factor of e^{log_capital:.4g}, which must be near e^0 for a correct "
+            "log_density"
         )
     _check_zeros(first, second, "D0")
     _check_zeros(second, first, "D1")
@@ -207,7 +208,7 @@ def make_side(
 ) -> SampledSide:
     """Return the outputs with their densities, continuous columns and possible atoms.
 
-    The density differs next to an atom, on one side or on both.
+    The density differs next to an atom, on one side of the atom or on both.
     """
     finite = np.all(np.isfinite(rows), axis=0)
     columns = finite & np.array([len(np.unique(column)) > 0.5 * len(column) for column in rows.T])

@@ -44,8 +44,8 @@ _SCALE_ERRORS: list[float] = np.exp(np.linspace(math.log(0.001), math.log(2.0), 
 
 @dataclass(frozen=True, eq=False)
 class ScaleBets:
-    """Bets on the scale: outputs of each dataset, logarithms of the scale factors of the
-    alternatives, and ln of the capital of one alternative at which the density is refused.
+    """Settings of the test of the scale: number of outputs on each dataset, logarithms of the scale
+    factors that are tried, and ln of the evidence for one of them at which the density is refused.
     """
 
     runs: int
@@ -56,8 +56,8 @@ class ScaleBets:
 def check_scale(
     mechanism: Any, pair: Pair, checked: CheckedOracle, size: int, rng: np.random.Generator
 ) -> ScaleBets:
-    """Raise BadOracle if `size` further outputs per side show another scale or center than the
-    density.
+    """Raise BadOracle if `size` further outputs on each dataset show another scale or center than
+    the density.
 
     False alarms have probability at most `SCALE_ALARM`. No bets are made unless outputs are
     continuous numbers without repeated values, since the test rescales and shifts outputs. The
@@ -84,9 +84,9 @@ def check_scale(
     total = float(logsumexp(log_capital)) - math.log(len(bets))
     if total >= math.log(1 / SCALE_ALARM):
         raise BadOracle(
-            f'log_density disagrees with the sampler: a bet on "'
-            f'{bets[int(np.argmax(log_capital))].name}" wins e^{total:.4g} where a right one '
-            "wins e^0"
+            f'log_density disagrees with the sampler: a bet on the alternative "'
+            f'{bets[int(np.argmax(log_capital))].name}" wins a factor of e^{total:.4g}, which '
+            "must be near e^0 for a correct log_density"
         )
     return ScaleBets(size, (step, -step), math.log(len(bets) / SCALE_ALARM))
 

@@ -28,7 +28,7 @@ _SAMPLES = 4  # samples of each side that score a pair
 
 def loss_score(mechanism: Any, pilot: Sequence[Pair], seed: int) -> tuple[Score, int]:
     """Return a score of pairs, and the number of output coordinates that a search optimizes along
-    with the pair. They are arguments of sinh, in units of the outputs' spread.
+    with the pair. The coordinates are arguments of sinh, in units of the outputs' spread.
 
     The score is the largest privacy loss over a few outputs: one that the search optimizes, some
     samples, and points beyond the shift between the two datasets. For outputs with listed support,
@@ -92,7 +92,7 @@ def loss_score(mechanism: Any, pilot: Sequence[Pair], seed: int) -> tuple[Score,
 
 def profile_score(mechanism: Any, claim: Claim, seed: int, pair: Pair) -> float:
     """Return an estimate of the claim's parameter on a pair, from the losses of samples: the larger
-    one of the two orders. It ranks pairs and proves nothing.
+    one of the two orders (D0, D1) and (D1, D0). The estimate ranks pairs and proves nothing.
 
     For (epsilon, delta), the estimate is the epsilon at which the mean of (1 - e^(epsilon - L))+
     is delta. For other notions, it is the largest parameter that an event {L >= t} with at least

@@ -115,7 +115,7 @@ def decide(lowers: Sequence[End], uppers: Sequence[End], edge: float) -> tuple[V
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class CertifyResult(ClaimResult):
     """Result of a white-box audit of one pair. Every number is the larger of the numbers for both
-    orders of the pair.
+    orders of the pair, (D0, D1) and (D1, D0).
 
     Attributes
     ----------
@@ -227,8 +227,8 @@ class CertifyResult(ClaimResult):
 
     @property
     def about(self) -> str:
-        """Return what the verdict is about, and which mismatch of sampler and density would have
-        been noticed.
+        """Return the subject of the verdict, and the mismatch of sampler and density that would
+        have been noticed.
         """
         return self._with_mismatch(
             "sampler and density follow from one declared law"

@@ -478,7 +478,9 @@ class BadOracle(ValueError):
 
 
 def rows_of_call(mechanism: Any, dataset: Any, size: int, rng: np.random.Generator) -> FloatArray:
-    """Return the outputs of one call as rows of numbers."""
+    """Return the outputs of one call as rows of numbers. Raise BadOracle if they are not one row of
+    numbers per run.
+    """
     try:
         rows = np.asarray(mechanism.sample(dataset, size, rng), dtype=float)
     except Exception as error:
@@ -519,10 +521,11 @@ def fills_space(
 def step_aside(
     rows: FloatArray, columns: NDArray[np.bool_], rng: np.random.Generator
 ) -> FloatArray:
-    """Return small random moves of rows in `columns`, of at least a few units in the last place.
+    """Return small random moves of rows in `columns`: 1e-7 of a column's spread plus a few units in
+    the last place, with random signs.
 
-    The unit is the distance between the 10 and the 90 % quantile of each column; the size of the
-    numbers if the quantiles agree.
+    The spread is the distance between the 10 and the 90 % quantile of the column, or the largest
+    absolute value if the quantiles are equal.
     """
     with np.errstate(invalid="ignore"):
         spread = np.subtract(*np.percentile(rows, [90, 10], axis=0))

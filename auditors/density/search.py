@@ -31,7 +31,9 @@ _LOG_SMALLEST = -745.2  # logarithm of the smallest positive number
 
 
 def sampled(mechanism: Any, dataset: Any, size: int, rng: Generator) -> FloatArray:
-    """Return `size` outputs as floats of shape (size, k)."""
+    """Return `size` outputs as floats of shape (size, k). Raise InvalidArgument if the outputs are
+    not rows of numbers.
+    """
     try:
         rows = np.asarray(mechanism.sample(dataset, size, rng), dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -127,7 +127,7 @@ class Event(ABC):
         return np.array([2, 0, 1])[self.guess(outputs)]
 
     def to_json(self) -> Json:
-        """Return the rule in plain JSON types; `reading.read_event` is the inverse."""
+        """Return the rule in plain JSON types; `rule_reader.read_event` is the inverse."""
         return {"kind": self.kind, "rule": to_jsonable(self)}
 
 

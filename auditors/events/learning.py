@@ -186,12 +186,12 @@ def best_interval(data: TrainingSet, claim: Claim, rounds: int) -> float:
 
 def best_one_sided(data: TrainingSet, goal: CertificateGoal) -> float:
     """Return the largest parameter that the later test would certify from values that occur on one
-    side only, in any column.
+    dataset only, in any column.
 
-    Such a value, as the name of one record, certifies more the more often it occurs, so a few
-    occurrences in a pilot count for the many in the test. Each half of the outputs tells which
-    values, and how often they occur, for the other half: a value that has no copy there, such as a
-    number with noise, counts nothing.
+    Such a value, for example the name of one record, certifies more the more often it occurs. So a
+    few occurrences in a pilot are scaled up to the rounds of the test. Each half of the outputs
+    selects the values and their frequencies for the other half: a value that has no copy there,
+    such as a number with noise, is not counted.
     """
     # not the structure: each set of keys is another one
     varying = [j for j in data.varying if j > 0]
@@ -366,8 +366,8 @@ def learn_simple(
 def _training_set(
     outputs1: Outputs, outputs0: Outputs, rounds: int
 ) -> tuple[TrainingSet, np.random.Generator]:
-    """Return the training set of both sides, without signs of zeros if they do not differ, and a
-    seeded random generator.
+    """Return the training set of the outputs on both datasets, without signs of zeros if they do
+    not differ, and a seeded random generator.
     """
     both = concatenate([outputs1, outputs0])
     if both.signs and not signs_may_differ(both, len(outputs1)):
@@ -389,11 +389,13 @@ def expected_certificate(
 
     The estimate is accurate enough to rank pairs, at a small part of the cost of `learn`. Half of
     the outputs order the other half, in three ways: by the one column that varies, by a model whose
-    priors are not tuned, and by the counts of repeated outputs. From few outputs, the estimate is
-    for about as many runs, unless the pair is `suspect` for another reason than its outputs, so
-    that an event that is rare in them may be real. The intervals of each column are compared too,
-    and the values that occur on one side only, or beside the only output of the other side. The
-    other arguments are those of `learn`.
+    priors are not tuned, and by the counts of repeated outputs. The intervals of each column are
+    compared too, and the values that occur on one dataset only, or beside the only output of the
+    other dataset.
+
+    With few outputs, the estimate is the certificate of a test with about as many runs, because an
+    event that is rare in them is often noise. If the pair is `suspect` for another reason than its
+    outputs, the estimate is for `rounds` runs. The other arguments are those of `learn`.
     """
     data, rng = _training_set(outputs1, outputs0, rounds)
     size = len(data.label)

@@ -241,8 +241,9 @@ class Leaves:
             self.extra(*codes)
 
     def row(self) -> list[float]:
-        """Return all columns of the row. Extra columns after the last non-NaN one are dropped,
-        unless loose columns follow.
+        """Return all columns of the row: numbers, extra columns, and loose columns, whose count
+        varies from output to output. Extra columns after the last non-NaN one are dropped if no
+        loose columns follow.
         """
         if not self.filled and not self.loose:
             return self.numbers

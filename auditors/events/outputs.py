@@ -148,7 +148,7 @@ def concatenate(parts: Sequence[Outputs]) -> Outputs:
 
 
 def encode(raw: Any, size: int) -> Outputs:
-    """Encode what a mechanism returned for `size` runs.
+    """Encode the return value of a mechanism for `size` runs.
 
     Raises
     ------
@@ -275,7 +275,7 @@ def _signs_correlate(
     values: FloatArray, zero: NDArray[np.bool_], minus: NDArray[np.bool_], ones: int
 ) -> bool:
     """Return whether correlations of signs of zeros, with each other or with large numbers, differ
-    between the sides.
+    between the datasets.
     """
     if minus.shape[1] > 64 or not minus.any():
         return False
@@ -309,7 +309,7 @@ def unrepeated_text_notes(*sides: Outputs) -> list[str]:
 
     A text consists of its numbers, which are columns, and the rest. A rest that occurs once in a
     sample does not predict other outputs. The texts of a column, or all keys of the dicts, are not
-    audited if more than a quarter of their rests occur once in a side's sample.
+    audited if more than a quarter of their rests occur once in the outputs on one dataset.
     """
     kinds = sorted({kind for side in sides for kind in _unrepeated_kinds(side)})
     return [
@@ -321,7 +321,7 @@ def unrepeated_text_notes(*sides: Outputs) -> list[str]:
 
 
 def _unrepeated_kinds(side: Outputs) -> Iterator[str]:
-    """Yield the kinds of text that hardly ever repeat in the outputs of one side."""
+    """Yield the kinds of text that hardly ever repeat in the outputs on one dataset."""
     codes, values = side.codes[:_MAX_COMPARED], side.values[:_MAX_COMPARED]
     columns: dict[tuple[str, int], list[NDArray[np.float64]]] = {}
     for code, held in side.texts.items():

@@ -515,7 +515,9 @@ class ScoreLaw:
     size: float
 
     def member(self, strength: float) -> tuple[FloatArray, FloatArray]:
-        """Return the masses (p, q) of the family member of this strength."""
+        """Return the masses (p, q) of the family member of this strength: the law with all privacy
+        losses about `strength` times as large.
+        """
         base = np.log(np.maximum(self.mass, 1e-300)) - np.logaddexp(self.loss / 2, -self.loss / 2)
         p, q = (base + sign * strength * self.loss / 2 for sign in (1.0, -1.0))
         return np.exp(p - logsumexp(p)), np.exp(q - logsumexp(q))
@@ -526,8 +528,8 @@ class ScoreLaw:
 
 
 def score_law(table: ScoreTable, claim: Claim, rng: np.random.Generator) -> ScoreLaw | None:
-    """Return the distribution of a score estimated from its training counts; None if one side has
-    no outputs.
+    """Return the distribution of a score estimated from its training counts; None if one dataset
+    has no outputs.
     """
     ones, zeros = float(table.ones.sum()), float(table.zeros.sum())
     if min(ones, zeros) == 0:
@@ -590,11 +592,12 @@ def _fit_cells(table: ScoreTable, part: NDArray[np.bool_], scale: float) -> Fit:
 def detectable(
     claim: Claim, law: ScoreLaw | None, rounds: int, alpha: float, power: float = 0.9
 ) -> float:
-    """Return the smallest claim parameter of a family member whose violation a test with `rounds`
-    rounds refutes with this power.
+    """Return the smallest claim parameter whose violation a test with `rounds` rounds refutes with
+    this power. The violations are the laws of the score with privacy losses scaled by a strength
+    (`ScoreLaw.member`).
 
-    The event is relearned in that test. The result is infinite if no member up to strength 1000 is
-    refuted.
+    The test is assumed to learn its event again. The result is infinite if no strength up to 1000
+    is refuted.
     """
     if law is None or not np.isfinite(law.loss).all():
         return math.inf

@@ -83,7 +83,7 @@ def fit_line(data: TrainingSet) -> LineScorer | None:
     """Return the scorer of the only column that varies, if it holds only finite numbers; otherwise
     None.
 
-    It has few degrees of freedom, which helps with small data and in extreme tails.
+    The scorer has few degrees of freedom, which helps with small data and in extreme tails.
     """
     if len(data.varying) != 1 or data.varying == [0]:
         return None
@@ -297,8 +297,9 @@ def fit_shift(data: TrainingSet, shift: FloatArray) -> list[ModelScorer]:
     """Return the log-odds of numbers that move by `shift` from D0 to D1 and have independent
     Laplace or normal noise.
 
-    Centers and spreads are those of the training outputs, so no weight is fitted. There is no
-    scorer for other numbers of columns, or if a number is missing.
+    Centers and spreads are those of the training outputs, so no weight is fitted. The list is empty
+    if `shift` has more entries than a row has numbers, or if a number that moves is missing or has
+    no spread.
     """
     width = data.matrix.shape[1] - 1
     at = np.flatnonzero(np.isfinite(shift) & (shift != 0)) + 1

@@ -36,14 +36,16 @@ class DeclaredFunction(Declared):
     """Base class of declared functions that `audit` audits without a sampler."""
 
     def called(self, name: str, *arguments: Any) -> Any:
-        """Return the value of a function of the file. Raise what the function raises."""
+        """Return the value of a function of the file. An exception of the function is raised here
+        too.
+        """
         return _value(self.calls.call(name, [arguments]))
 
     @abstractmethod
     def audit(
         self, *, seconds: float, seed: int = 0, visible_errors: bool = False
     ) -> tuple[Result, ...]:
-        """Return the results of the audit of the declaration's kind, which has these options."""
+        """Run the audit of this kind of declaration with these options, and return its results."""
 
 
 def _value(outcomes: Sequence[Any]) -> Any:
@@ -69,7 +71,7 @@ def with_guess(result: Result, guess: object) -> Result:
 class DeclaredTransformation(DeclaredFunction):
     """Transformation of TARGETS in a target file, with its stability map, input space and metrics.
 
-    Calls raise what the function raises; `apply_all` returns exceptions as outcomes.
+    An exception of the function is raised by the call; `apply_all` returns exceptions as outcomes.
     """
 
     KIND = "transformation"
@@ -98,7 +100,7 @@ class DeclaredTransformation(DeclaredFunction):
         )
 
     def stability_map(self, d_in: Any) -> Any:
-        """Return the value of the declared map. Raises what the function raises."""
+        """Return the value of the declared map. An exception of the function is raised here too."""
         return self.called(self.declaration["map"], d_in)
 
     def audit(

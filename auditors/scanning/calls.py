@@ -41,8 +41,8 @@ class Script:
 
 
 def lines_of(slot: Script, request: Json, seconds: float) -> tuple[list[Json], str]:
-    """Return the lines of JSON of a script after a request, and how it ended; empty if it ended
-    with the line ``{"done": true}``.
+    """Send a request to a script. Return the script's lines of JSON, and the reason why the script
+    stopped early; an empty text if its last line was ``{"done": true}``.
     """
     process, found = slot.start(0.0), list[Json]()
     deadline = time.monotonic() + seconds
@@ -71,7 +71,7 @@ def calls_of(
     kept: Sequence[Json] = (),
     seconds: float,
 ) -> tuple[list[Json], list[str]]:
-    """Return calls with what the experiments say, and remarks.
+    """Return calls with the results of the experiments on them, and remarks.
 
     Parameters
     ----------

@@ -83,9 +83,9 @@ class Site:
     file, line : Path, int
         Where it is.
     call : str
-        Dotted name of what is called; "?" stands for an object of unknown class.
+        Dotted name of the called function; "?" stands for an object of unknown class.
     law : str
-        Law of `recording.primitives.LAWS`.
+        Law of `mechanisms.wrappers.recording.primitives.LAWS`.
     scale : str
         Source of the scale; empty if none is given.
     function : str
@@ -112,7 +112,7 @@ class Function:
         Its module.
     file, line : Path, int
         Where it begins, with its decorators.
-    parameters : tuple of Parameter
+    parameters : tuple of FunctionParameter
         Without ``self`` and ``cls``.
     doc : str
         Docstring of the function, and of its class.
@@ -159,7 +159,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class NoiseMap:
-    """What the source says.
+    """Result of reading the source.
 
     Attributes
     ----------
@@ -182,7 +182,9 @@ class NoiseMap:
     remarks: tuple[str, ...] = ()
 
     def public(self) -> list[Function]:
-        """Return the public functions that reach a site, in the order of files."""
+        """Return the public functions that reach a site (a call that draws noise), in the order of
+        files.
+        """
         return [
             each for path, each in self.functions.items() if each.is_public and self.reached[path]
         ]
@@ -213,7 +215,7 @@ def noise_map(root: Path, files: Iterable[Path]) -> NoiseMap:
 
 def python_files(place: Path) -> list[Path]:
     """Return a file, or the Python files of a folder without tests, documentation and hidden
-    folders.
+    folders. Raise InvalidArgument if there are none.
     """
     if place.is_file():
         return [place]
@@ -239,7 +241,7 @@ def import_root(place: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What is known after some files: functions, sites, references, and classes."""
+    """Knowledge after some files: functions, sites, references, and classes."""
 
     functions: dict[str, Function] = field(default_factory=dict)
     sites: list[Site] = field(default_factory=list)
@@ -526,15 +528,8 @@ def _tables() -> tuple[dict[str, Json], dict[str, Json]]:
 
 
 def law_of(name: str, root: str = "") -> tuple[str, Json]:
-    """Return the law of a call and what is known of its arguments; the law is empty for a call that
-    draws no noise.
-
-    Examples
-    --------
-    >>> law_of("numpy.random.laplace")[0]
-    'laplace'
-    >>> law_of("?.normal", "self._rng")[0], law_of("?.sample", "frame")[0]
-    ('gaussian', '')
+    """Return the law of a call and the known facts on its arguments; the law is empty for a call
+    that draws no noise.
     """
     known, sources = _tables()
     last = name.rpartition(".")[2]

@@ -41,14 +41,14 @@ _REPLACE_ONE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What a call promises.
+    """Promise of a call.
 
     Attributes
     ----------
     claim : str
         For `parse_claim`; empty if none is stated.
     because : str
-        The words that state the claim; without a claim, what is missing.
+        The words that state the claim; without a claim, the missing part.
     """
 
     claim: str
@@ -118,7 +118,8 @@ def promise_of(
 
 
 def relation_of(doc: str) -> str:
-    """Return the relation that a docstring names; empty if it names none, or both.
+    """Return the relation that a docstring names; empty if the docstring names neither or both of
+    add-remove and replace-one.
 
     Examples
     --------

@@ -56,7 +56,7 @@ _PLACEHOLDERS = {
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a scan makes of one function that reaches noise.
+    """Result of a scan for one function that reaches noise.
 
     Attributes
     ----------
@@ -65,9 +65,9 @@ class Proposal:
     sites : tuple of Site
         The noise that it reaches.
     promise : Promise
-        Its claim; without a claim, what is missing.
+        Its claim; without a claim, the missing part.
     why : str
-        What a person must do before it can be audited; empty for a target.
+        Work for a person before the function can be audited; empty for a target.
     source : str
         Source of the target, without its attributes.
     domain : dict

@@ -153,7 +153,7 @@ def _column(expression: ast.AST) -> list[str]:
 
 
 def values_of(texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values of arguments by name, of those whose source is a literal."""
+    """Return the values of the arguments whose source is a literal, by name."""
     values = {}
     for name, text in texts.items():
         with contextlib.suppress(ValueError, SyntaxError, TypeError):
@@ -162,7 +162,7 @@ def values_of(texts: Mapping[str, str]) -> dict[str, Any]:
 
 
 def stated_bounds(values: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Return the bounds of data that arguments state; None without.
+    """Return the bounds of data that arguments state; None if they state none.
 
     Examples
     --------
@@ -186,9 +186,10 @@ def data_range(
     low: float,
     high: float,
 ) -> tuple[float, float]:
-    """Return a range of data, widened to what the scale of the noise is made for, and to the limits
-    of the code: beyond those above 2, so that values on both sides of each occur. No further than
-    the guards, unless the data are.
+    """Return a range of data that contains the known data, the sensitivity for which the noise is
+    scaled, and the limits in the code. The range extends beyond limits above 2, so that data on
+    both sides of each limit occur. The range ends at the guards, unless known data are outside of
+    them.
 
     Parameters
     ----------

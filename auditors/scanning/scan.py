@@ -68,12 +68,12 @@ print(json.dumps(found))
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """What is known before the audits.
+    """Result of a scan before the audits.
 
     Attributes
     ----------
     title : str
-        What was scanned.
+        Name of the scanned file, folder or package.
     found : NoiseMap
         Where noise is drawn.
     proposals : tuple of Proposal
@@ -81,7 +81,7 @@ class Scanned:
     root : Path
         Folder from which the code is imported.
     remarks : tuple of str
-        What could not be read or run.
+        Code that could not be read or run.
     """
 
     title: str
@@ -104,7 +104,7 @@ class ScanOutcome:
     why : str
         Why there is none.
     traced : str
-        What a trace shows.
+        Finding of a trace.
     """
 
     proposal: Proposal
@@ -244,7 +244,9 @@ def target_file(scan: Scanned, file: Path) -> str:
 
 
 def guess(proposal: Proposal) -> str:
-    """Return what is guessed about a claim."""
+    """Return a sentence on the claim that the scan guessed: the claim, its relation and the source
+    of both.
+    """
     return (
         f"the claim is {proposal.promise.claim} under {' and '.join(proposal.relations)}, read "
         f"from {proposal.promise.because}"
@@ -265,8 +267,8 @@ def audits(
     shown: Callable[[Proposal, str], None] = lambda *_: None,
 ) -> Iterator[ScanOutcome]:
     """Write the target file, and yield the outcome of each target within a time budget: traced
-    first, those whose trace exceeds the claim before the others. `shown` is called with what a
-    trace shows.
+    first, those whose trace exceeds the claim before the others. `shown` is called with each
+    proposal and the finding of its trace.
     """
     write_text(file, target_file(scan, file))
     now = read_clock(clock)

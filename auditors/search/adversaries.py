@@ -65,8 +65,8 @@ class FoundAdversary:
     pair : Pair
         The pair, among those tried, on which the adversary scores best.
     expected : float
-        The parameter that an audit of 200,000 rounds is expected to certify. It ranks adversaries
-        and certifies nothing.
+        The parameter that an audit of 200,000 rounds is expected to certify. The estimate ranks
+        adversaries and certifies nothing.
     tried : int
         Number of adversaries that were scored.
     """
@@ -173,7 +173,7 @@ def find_adversary(
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """What is searched, and the kinds of answers seen."""
+    """Subject of a search, and the kinds of answers so far."""
 
     mechanism: Any
     claim: Claim

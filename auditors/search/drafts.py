@@ -181,7 +181,9 @@ class Drafts:
         return int(self.rng.integers(2 * self.styles))
 
     def redrawn(self, row: FloatArray, size: int) -> FloatArray:
-        """Return a row with one other cell, at times at a distance that the code suggests."""
+        """Return a copy of a row with one cell drawn again. Sometimes the new value is at a
+        distance from the old one that occurs as a constant in the code.
+        """
         rng, found = self.rng, row.copy()
         column = int(rng.integers(self.width))
         if column < len(self.inner.columns) and len(self.steps) and rng.random() < 0.1:
@@ -193,7 +195,7 @@ class Drafts:
         return found
 
     def changed(self, draft: Draft) -> Draft:
-        """Return a draft with one other part."""
+        """Return a draft of a pair with one part changed at random."""
         rng, count = self.rng, len(draft.crowd)
         choice, crowd = rng.random(), draft.crowd.copy()
         if choice < 0.25:

@@ -46,8 +46,9 @@ def maximize(
     Parameters
     ----------
     score : callable
-        ``score(candidates)`` yields candidates with their scores, in any order. It takes as many
-        from the iterator at once as suits its runs. An infinite score ends the search.
+        ``score(candidates)`` yields candidates with their scores, in any order. `score` takes as
+        many candidates from the iterator at once as suits its runs. An infinite score ends the
+        search.
     space : callable
         ``space(best, rng)`` yields the candidates to try. `best` holds the best candidates so far,
         and changes during the search: later candidates may be changes of the best ones.
@@ -91,7 +92,7 @@ def shrunk(
     keeps: Callable[[T], bool],
     over: Callable[[], bool],
 ) -> T:
-    """Return the simplest item that is reached from `found` by steps that keep what was found.
+    """Return the simplest item that is reached from `found` by steps that keep the finding.
 
     Parameters
     ----------
@@ -100,7 +101,7 @@ def shrunk(
     simpler : callable
         Returns simpler items than the given one, the boldest simplification first.
     keeps : callable
-        Whether an item still shows what was found.
+        Whether an item still shows the finding.
     over : callable
         Whether the budget is spent.
 

@@ -25,7 +25,8 @@ from dpwitness.core.values.validation import (
 
 def pilot_score(mechanism: Any, claim: Claim, seed: int, pair: Pair) -> float:
     """Return the parameter that an event learned on a few runs is expected to certify, a cautious
-    estimate that is not a bound. All pairs use the same randomness.
+    estimate that is not a bound. All pairs use the same randomness. Raise InvalidArgument if the
+    mechanism does not return one output per run.
     """
     run = getattr(mechanism, "sample", mechanism)
     require_that(

@@ -153,7 +153,7 @@ def log_evidence(
 
 def log_e_value(claim: Claim, epochs: Sequence[Part], x: float, gamma: float) -> float:
     """Return ln E(x), the evidence against "the parameter of `claim` is at most x"; `gamma` is the
-    error of the frequency limits.
+    error of the frequency limits. Raise InvalidArgument if an epoch has no prior.
 
     Examples
     --------
@@ -174,7 +174,9 @@ def log_e_value(claim: Claim, epochs: Sequence[Part], x: float, gamma: float) ->
 
 
 def mixed_evidence(logs: ArrayLike) -> FloatArray:
-    """Return ln E of the epochs so far from the ln E_k of each, along the first axis."""
+    """Return ln E, the log of the evidence of all epochs together, from the log of the evidence of
+    each (along the first axis).
+    """
     found = np.asarray(logs, dtype=float)
     weights = np.array([epoch_weight(k) for k in range(len(found))]).reshape(
         -1, *[1] * (found.ndim - 1)
@@ -347,7 +349,7 @@ _EXCESS = 4.0 ** np.arange(-1, 10)
 
 
 def log_dependence(*sides: ArrayLike) -> float:
-    """Return the log-evidence that groups of runs have shares of their own.
+    """Return the log-evidence that the shares of the cells differ between groups of runs.
 
     If runs are independent, the result exceeds ln(1/alpha) with probability at most alpha.
 
@@ -403,7 +405,9 @@ def _before(values: FloatArray) -> FloatArray:
 
 
 def mean_evidence(logs: Sequence[float]) -> float:
-    """Return the log of the mean of evidence that may depend on each other."""
+    """Return the log of the mean of several values of evidence, given as logs. The values may
+    depend on each other.
+    """
     return float(logsumexp(logs) - math.log(len(logs)))
 
 

@@ -311,8 +311,8 @@ def split_batches(runs: int, rng: np.random.Generator) -> tuple[int, int, int]:
     """Return the number of coin-flip rounds in two batches of `runs` outputs, and how many outputs
     of D1 and of D0 they use.
 
-    N' = floor(2n - 12 sqrt(n/2)) coins need more than n outputs of one side with probability below
-    1e-32. Such draws are repeated.
+    N' = floor(2n - 12 sqrt(n/2)) coins need more than n outputs on one dataset with probability
+    below 1e-32. Such draws are repeated.
     """
     rounds = int(2 * runs - 12 * np.sqrt(runs / 2))
     ones = runs + 1

@@ -86,7 +86,7 @@ def exact_values(column: FloatArray) -> tuple[FloatArray, bool]:
 
 
 def two_knots(x: FloatArray, label: NDArray[np.bool_]) -> FloatArray:
-    """Return the medians of the two sides: the points where the log-ratio of a Laplace shift
+    """Return the medians on the two datasets: the points where the log-ratio of a Laplace shift
     changes its slope.
 
     If the medians coincide, return two points close to them.
@@ -120,7 +120,7 @@ def gap_endpoints(x: FloatArray) -> FloatArray:
 
 
 def total_variation(column: FloatArray, label: NDArray[np.bool_]) -> float:
-    """Return the total variation distance between the two sides in the values of a column."""
+    """Return the total variation distance between the two datasets in the values of a column."""
     keys, inverse = np.unique(np.where(np.isnan(column), np.inf, column), return_inverse=True)
     shares = [
         np.bincount(inverse[side], minlength=len(keys)) / max(1, int(np.count_nonzero(side)))
@@ -130,8 +130,8 @@ def total_variation(column: FloatArray, label: NDArray[np.bool_]) -> float:
 
 
 def rank_shift(x: FloatArray, label: NDArray[np.bool_]) -> FloatArray:
-    """Return the larger of two standardized differences between the sides for each column: of mean
-    ranks and of mean squared ranks.
+    """Return the larger of two standardized differences between the datasets for each column: of
+    mean ranks and of mean squared ranks.
     """
     ranks = np.argsort(np.argsort(x, axis=0), axis=0) / len(x) - 0.5
     result = [
@@ -142,7 +142,7 @@ def rank_shift(x: FloatArray, label: NDArray[np.bool_]) -> FloatArray:
 
 
 def median_shift(x: FloatArray, label: NDArray[np.bool_], *, clear: bool = False) -> FloatArray:
-    """Return the difference of the medians of both sides for each column, 0 if it overflows.
+    """Return the difference of the medians on both datasets for each column, 0 if it overflows.
 
     If `clear`, each difference is reduced by the largest that chance is expected to cause in any of
     the columns.

@@ -102,7 +102,7 @@ class LossLaw:
         return bracket(lambda e: bool(self.hockey_stick(e) > delta), 0.0, most, 64)[1]
 
     def swapped(self) -> LossLaw:
-        """Return the law of the same pair in the other order."""
+        """Return the law of the loss with P and Q exchanged."""
         extremes = None if self.extremes is None else (-self.extremes[1], -self.extremes[0])
         parts = tuple((part.swapped(), times) for part, times in self.parts)
         return LossLaw(
@@ -177,8 +177,8 @@ class EnclosedLaw:
     refine: Callable[[Sequence[float]], EnclosedLaw] | None = None
 
     def refined(self, losses: Sequence[float]) -> EnclosedLaw:
-        """Return the law with cells cut where the loss crosses each of `losses`, so that hockey
-        sticks are exact near there.
+        """Return the law with its cells cut where the loss crosses each of `losses`. Hockey-stick
+        divergences are exact near these epsilon values.
         """
         return self if self.refine is None else self.refine(losses)
 

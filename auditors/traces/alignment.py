@@ -266,7 +266,7 @@ class NoiseLaw:
         return 10 * _TOLERANCE * float(self.deviations().max(initial=0.0) + largest(self.constant))
 
     def same_noise(self, other: NoiseLaw) -> bool:
-        """Return whether the noise of both has the same law."""
+        """Return whether the noise in both outputs has the same law."""
         if self.columns.ndim != other.columns.ndim or self.constant.shape != other.constant.shape:
             return False
         scaled = [side.columns * side.noise.scales for side in (self, other)]

@@ -113,7 +113,9 @@ class Call:
 
     @property
     def free(self) -> bool:
-        """Whether the call draws noise without the data, which the code adds to something later."""
+        """Whether the call draws noise from arguments without the data; the code adds this noise to
+        a value later.
+        """
         alone = self.source or math.isnan(self.row["linf"])
         moves = self.row["linf"] > 0 or self.row["alone"]
         return self.law in LOCATION_LAWS and alone and not moves
@@ -130,7 +132,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """Losses of calls, collected by law."""
+    """Privacy losses of calls, collected by the law of their noise."""
 
     # (law, distance over scale) -> times
     epsilons: Counter[tuple[str, float]] = field(default_factory=Counter)
@@ -201,7 +203,9 @@ class Losses:
 
 
 def losses_of(call: Call) -> Losses:
-    """Return the losses of one call."""
+    """Return the privacy losses that the noise of one call leaves between the inputs on the two
+    datasets.
+    """
     same_input = not call.row["alone"] and call.row["inputs"] is None and not call.distance > 0
     return Losses() if same_input else _LOSSES.get(call.law, _declared_losses)(call)
 
@@ -304,7 +308,7 @@ class CallTable:
 
     @classmethod
     def of(cls, table: Json, scales: Mapping[tuple[str, str], float] | None = None) -> CallTable:
-        """Return the calls of a table that `recording.session.Session.replay` returns.
+        """Return the calls of a table that `RecordingSession.replay` returns.
 
         `scales` are the scales used inside primitives, by name and line, if not as declared.
         """

@@ -53,8 +53,8 @@ class PairEvidence:
     doubt: str = ""  # why the recorded calls do not account for the outputs; empty if they do
 
     def coupled(self) -> tuple[Finding, ...]:
-        """Return findings that rest on equal draws on both sides; the laws of the outputs need not
-        show them.
+        """Return findings that compare runs with equal draws on both datasets. The output laws of
+        the datasets need not differ.
         """
         return tuple(
             f
@@ -125,7 +125,9 @@ class PairEvidence:
 
 
 def aligned(runs: PairSession, evidence: PairEvidence, run: Run) -> tuple[PairEvidence, bool]:
-    """Try to align a recording with the other dataset. Return whether an alignment was found."""
+    """Search for an alignment of a recording: shifts of its noise draws with which the other
+    dataset gives the same output. Return whether an alignment was found.
+    """
     recorded, replayed = run
     shifted = partial(runs.replay, recorded, brief=True)
     found = align(shifted, recorded, replayed, evidence.calls)
@@ -149,7 +151,7 @@ def alignment_holds(
     runs: PairSession, evidence: PairEvidence, pairs: Sequence[Run]
 ) -> tuple[PairEvidence, bool]:
     """Return whether another recording has an alignment of the same size, or noise has the same
-    effect on both sides.
+    effect on both datasets.
 
     `evidence` is aligned by the first recording.
     """

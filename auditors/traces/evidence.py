@@ -51,7 +51,7 @@ class Finding:
     kind : str
         A key of `FINDINGS`.
     message : str
-        What was observed.
+        Observation in one sentence.
     where : str
         File and line of the call; empty for a finding that is not about a call.
     """
@@ -114,7 +114,7 @@ class TracedCall:
 
     @classmethod
     def from_json(cls, data: Json) -> Self:
-        """Return the calls that `to_json` wrote."""
+        """Return the call, or group of equal calls, that `to_json` wrote."""
         values: Json = {
             name: float(value) if cls.__annotations__[name] == "float" else value
             for name, value in data.items()
@@ -161,7 +161,7 @@ class TraceEvidence:
     findings : tuple of Finding
     calls : tuple of TracedCall
     runs : int
-        Number of traced runs. They are never counted by a test.
+        Number of traced runs. No test counts these runs.
     doubt : str
         Why the calls do not account for the outputs, so that the trace supports nothing; empty if
         they do.
@@ -193,8 +193,9 @@ class TraceEvidence:
         )
 
     def refuted_by_counts(self) -> Self:
-        """Return the evidence where the counts exceed the claim: then the traced runs do not show
-        all that the mechanism does.
+        """Return the evidence for an audit whose counts refute the claim: if the trace supported
+        the claim, the evidence gets a doubt, because the traced runs did not show all that the
+        mechanism does.
         """
         if self.verdict is not Verdict.SUPPORTED:
             return self
@@ -237,7 +238,9 @@ class TraceEvidence:
         return (*lines, *(str(finding) for finding in self.findings))
 
     def headline(self, claim: Claim) -> str:
-        """Return what the trace shows, and on which assumption, if it contradicts the claim."""
+        """Return one sentence for a trace that contradicts the claim: its finding and its
+        assumption.
+        """
         if not self.exceeds:
             return (
                 f"a traced run on the pair ({self.pair}) contradicts the accounting of the "
@@ -311,8 +314,8 @@ class FirstLook(Protocol):
 
 
 def explanations(result: Json) -> tuple[str, ...]:
-    """Return what the traced runs of an audit show, one line for each kind of call and each
-    finding; empty without a readable trace.
+    """Return the evidence of an audit's traced runs as text, one line for each kind of call and
+    each finding; empty without a readable trace.
     """
     try:
         return TraceEvidence.from_json(result["trace"]).explanation

@@ -35,8 +35,8 @@ class TraceResult(ClaimResult):
         The calls on the pair, first to last.
     loss : float
         Parameter of the claim's notion to which the losses of these calls compose, at the claim's
-        delta. It holds for this pair and this trace, and is exact where inputs are functions of
-        earlier noise. It is not a bound over other pairs. NaN where a law is not known.
+        delta. The loss holds for this pair and this trace, is exact where inputs are functions of
+        earlier noise, and is not a bound over other pairs. NaN where a law is not known.
     charged : float
         Loss that the library's own accountant recorded in this run; NaN if it has no known
         accountant.

@@ -124,8 +124,8 @@ class PairSession:
     """Runs on one pair: the dataset that is recorded, the dataset of the replays, and the claim on
     this pair.
 
-    The dataset with more records is recorded: then the draws for a record that is missing on the
-    other side can be left out.
+    The dataset with more records is recorded: then the draws for a record that is missing in the
+    other dataset can be left out.
     """
 
     recorder: SessionRecorder
@@ -166,7 +166,7 @@ class PairSession:
         return self.recorder.replay(recorded, self.second, shifts, left_out=left_out, brief=brief)
 
     def replay_own(self, recorded: Json, shifts: Any = None, *, brief: bool = False) -> Json:
-        """Replay a recording on the first dataset."""
+        """Replay a recording on the dataset on which it was recorded."""
         return self.recorder.replay(recorded, self.first, shifts, brief=brief)
 
 

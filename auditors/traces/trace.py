@@ -91,14 +91,15 @@ def trace(
     claim : Claim or str, optional
         The end-to-end claim. Default: ``mechanism.claim``.
     primitives : dict or list, optional
-        Primitives in addition to the known ones, as in `mechanisms.recording.primitives.Primitive`:
-        dotted names, or functions of a module, with their descriptions, such as ``{"mine.noise":
-        {"law": "laplace", "input": "value", "scale": "s / epsilon"}}``.
+        Primitives in addition to the known ones, as in
+        `mechanisms.wrappers.recording.primitives.Primitive`: dotted names, or functions of a
+        module, with their descriptions, such as ``{"mine.noise": {"law": "laplace", "input":
+        "value", "scale": "s / epsilon"}}``.
     domain : Domain, optional
         A domain, as an alternative to `pair`.
     pairs : int
         Number of pairs of a domain to compare; each pair costs two runs. Default: the first 8 of
-        the domain's catalogue. A search finds further pairs.
+        the domain's catalog. A search finds further pairs.
     confirm : bool
         Whether an `audit` tests findings on the pair, and on up to two others that look as bad.
         Without confirmation, the verdict is never VIOLATED.
@@ -119,7 +120,8 @@ def trace(
     Returns
     -------
     TraceResult
-        VIOLATED only if the audit certified a violation. `findings` lists what the trace shows.
+        VIOLATED only if the audit certified a violation. `findings` lists the differences and
+        defects that the trace shows.
 
     Raises
     ------

@@ -54,8 +54,8 @@ def identity_of(
     scores: Sequence[Score],
     **settings: Any,
 ) -> Identity:
-    """Return the parts by name: the target and its source, pairs, scores, settings, and versions of
-    code that affect counts.
+    """Return the parts that identify an audit, by name: the target and its source, pairs, scores,
+    settings, and versions of code that affect counts.
     """
     file = source_of(mechanism, target)
     parts: dict[str, Any] = {
@@ -148,7 +148,7 @@ JSON, ARCHIVE = b"J", b"Z"  # first byte, which tells the format
 
 
 def pack(span: Span) -> bytes:
-    """Return a span as bytes."""
+    """Return a span, the results of consecutive chunks, as bytes."""
     arrays: dict[str, Any] = {}
     head = {
         "last": span.last,
@@ -177,7 +177,8 @@ def pack(span: Span) -> bytes:
 
 
 def unpack(first: int, data: bytes) -> Span:
-    """Return the span that begins at chunk `first`, from its bytes.
+    """Return the span (the results of consecutive chunks) that begins at chunk `first`, from its
+    bytes.
 
     Raise ValueError, KeyError or TypeError if `data` are not the bytes of a span.
     """
@@ -328,8 +329,8 @@ class AuditLedger:
             return unpack(first, rows[0][4])
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise InvalidArgument(
-                f"store must be whole, got {self.store.path}: the chunks from {first} on of phase "
-                f"{stage.key[2]} cannot be read ({error})"
+                f"store must be undamaged, got {self.store.path}: the chunks from {first} on of "
+                f"phase {stage.key[2]} cannot be read ({error}); use another store"
             ) from None
 
     def write(self, stage: Stage, span: Span) -> None:
@@ -434,7 +435,7 @@ class AuditLedger:
             raise MechanismFailed(
                 f"the plan of this run is not that of {self.store.path}: phase {phase} "
                 f"had {rows[0][5]} rounds in chunks of {rows[0][6]}, "
-                f"and has {stage.rounds} in chunks of {stage.chunk}"
+                f"and has {stage.rounds} in chunks of {stage.chunk}; use another store"
             )
         self._stages.add(number)
         return number

@@ -129,7 +129,7 @@ class Measure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recomputed:
-    """What follows from the numbers of a written result."""
+    """Conclusions from the numbers of a written result."""
 
     # whether the verdict follows from the numbers
     determined: bool = False
@@ -151,9 +151,10 @@ class Kind:
         Table below the facts of a card: header, rows of plain text, and the numbers of the columns
         that are shown as code; None without rows.
     advice : dict
-        What to do by verdict, where a card says something else than for a black-box audit.
+        Advice by verdict, where it differs from the advice for a black-box audit.
     untested : callable
-        Sentences on what audits of this kind do not test, from their results in a report.
+        Sentences on the properties that audits of this kind do not test, from their results in a
+        report.
     topic : {"outputs", "sensitivity", "accounting", "utility"}
         Part of an evidence sheet.
     certifies : bool
@@ -181,7 +182,7 @@ class Kind:
         all kinds; None for a kind without witnesses.
     replay : callable or None
         ``replay(case, subject, options)`` runs a witness again: a `replay.Replay`, the mechanism or
-        function, and `replay.RunOptions`. Returns the result, a note on what was replayed, and
+        function, and `replay.RunOptions`. Returns the result, a note on the replayed part, and
         notes on the claim.
     again : str
         How a replay obtains the verdict.
@@ -238,7 +239,7 @@ def is_measured(result: Json) -> bool:
 
 
 def has_finding(result: Json) -> bool:
-    """Return whether a result shows what broke."""
+    """Return whether a result holds a finding: the input or output that breaks the claim."""
     return bool(result.get("finding"))
 
 

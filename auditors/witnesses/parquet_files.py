@@ -112,7 +112,9 @@ def _read_frame(reference: Json, folder: Path) -> Json:
         name, digest, hollow = reference["file"], reference["sha256"], reference["frame"]
         _REFERENCE_RULE({"file": name, "sha256": digest}, "parquet")
         if name != f"frame-{digest[:16]}.parquet" or not digest.isalnum():
-            raise InvalidArgument(f"parquet.file must be named by its content, got {name!r}")
+            raise InvalidArgument(
+                f"parquet.file must be frame-HASH.parquet with its own hash, got {name!r}"
+            )
         try:
             content = read_bytes(folder / name, most=2**28)
         except InvalidArgument as error:

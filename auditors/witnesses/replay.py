@@ -176,7 +176,7 @@ class Replay:
         return kind_of(self.raw)
 
     def describe(self) -> str:
-        """Return a one-line description of what will run."""
+        """Return a one-line description of the code that will run."""
         if not self.kind.runs:
             target = "the counts of the file: no training is run"
         elif self.plan is not None:
@@ -337,12 +337,14 @@ def prepare_replay(
     called: str = "",
     scores: Sequence[Any] | None = None,
 ) -> Replay:
-    """Read a witness and check its target against the trust rules. Nothing is imported or run."""
+    """Read a witness and check its target against the trust rules. Nothing is imported or run.
+    Raise InvalidArgument if the witness is damaged, or names no target that may run.
+    """
     require_type(
         "witness",
         witness,
         (str, os.PathLike, dict),
-        "be a path or what a witness file holds",
+        "be a path or the content of a witness file",
         "replay",
     )
     require_type("allow", allow, (str, list, tuple, set, frozenset), "be a list of names", "replay")

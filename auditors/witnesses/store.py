@@ -177,7 +177,8 @@ class Store:
             if not self.renewed:
                 raise InvalidArgument(
                     f"store must hold this audit or none of its name, got {self.path}, where "
-                    f"{name} has other content: {differences(entry.identity, identity)}"
+                    f"{name} has other content: {differences(entry.identity, identity)}; use "
+                    "another store or another name"
                 )
             self.drop(entry.id)
         return found
@@ -245,7 +246,7 @@ def open_store(path: str | os.PathLike[str]) -> Store:
         try:
             if not stat.S_ISREG(mode := os.fstat(lock).st_mode):
                 raise InvalidArgument(
-                    f"store must be a regular file, got {path}: is a {file_kind(mode)}"
+                    f"store must be a regular file, got {path}, which is a {file_kind(mode)}"
                 )
             _acquire_lock(lock, path)
             store = Store(path, _connect(path, "rw"), lock)
@@ -292,7 +293,9 @@ def _acquire_lock(lock: int, path: Path) -> None:
             who = "process {} on {}".format(
                 *connection.execute("SELECT process, host FROM writer").fetchone()
             )
-        raise InvalidArgument(f"store must be free, got {path}: {who} is at work on it") from None
+        raise InvalidArgument(
+            f"store must be free, got {path}: {who} is at work on it; wait, or use another store"
+        ) from None
 
 
 def _prepare(store: Store) -> None:
@@ -324,12 +327,14 @@ def _require_version(store: Store) -> None:
         )
     if version != VERSION:
         raise InvalidArgument(
-            f"store must be of version {VERSION}, got {store.path} of version {version}"
+            f"store must be of version {VERSION}, got {store.path} of version {version}; use "
+            "another store"
         )
     found = store.connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if found != "ok":
         raise InvalidArgument(
-            f"store must be whole, got {store.path}: {' '.join(str(found).split())}"
+            f"store must be undamaged, got {store.path}: {' '.join(str(found).split())}; use "
+            "another store"
         )
 
 

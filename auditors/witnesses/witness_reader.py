@@ -57,7 +57,7 @@ class Witness:
     raw: Json
 
     def describe(self) -> str:
-        """Return a note on what is replayed."""
+        """Return a note with the level (values or bits) and the certified bound of the witness."""
         return (
             f"replay of a witness at the {self.level} level that certified {self.claim.symbol} > "
             f"{self.bound:.4g}"
@@ -108,7 +108,9 @@ def naming_file(file: str) -> Iterator[None]:
 
 
 def read_pair(fields: Json, classes: Resolver | None = None) -> Pair:
-    """Return the pair of a witness, after checking that its datasets are neighbors."""
+    """Return the pair of a witness, after checking that its datasets are neighbors. Raise
+    InvalidArgument if they are not.
+    """
     d0, d1 = (from_jsonable(fields[key], f"pair.{key}", classes) for key in ("d0", "d1"))
     try:
         return Pair(d0, d1, fields["relation"], fields["why"])
@@ -210,7 +212,9 @@ FUNCTION = record({"kwargs": items(anything)}, target=text(1000, empty=False))
 
 
 def relation_rule(value: Any, path: str) -> str:
-    """Return the spelling of a neighboring relation, as a rule of the schemas."""
+    """Return the spelling of a neighboring relation, as a rule of the schemas. Raise
+    InvalidArgument if the relation is unknown.
+    """
     try:
         return str(parse_relation(text(500, empty=False)(value, path), path))
     except InvalidArgument as error:

@@ -137,7 +137,9 @@ Tables = list[NDArray[np.int64]]
 
 @dataclass(slots=True)
 class Segment:
-    """Results of consecutive chunks of one segment."""
+    """Results of consecutive chunks of rounds: counts of the events, stored outputs, and lost
+    rounds.
+    """
 
     # for each event, the number of outputs in each of its cells: (2, cells), D1 in row 0
     tables: Tables = field(default_factory=list)
@@ -179,7 +181,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Results of chunks first, ..., last - 1, by segment.
+    """Results of a run of consecutive chunks first, ..., last - 1, by segment (a part of a stage).
 
     If `raised`, the last chunk lost rounds, or the chunk after it did and was left out.
     """

@@ -82,7 +82,9 @@ def sha256_of(path: Path) -> str | None:
 
 
 def module_files(module: str, folder: Path) -> list[Path]:
-    """Return the files that importing a module would run, packages first. Nothing is imported."""
+    """Return the files that importing a module would run, packages first. Nothing is imported.
+    Raise InvalidArgument if the module does not exist or is built in.
+    """
     files, search, parent, name = list[Path](), None, "", ""
     for part in module.split("."):
         parent, name = name, f"{name}.{part}".strip(".")

@@ -254,7 +254,7 @@ def collect(future: Future[Any], stage: Stage, limit: float | None = None) -> An
 
 
 def explained(error: BaseException) -> str | None:
-    """Return a description of what happened to the workers, or None for an error of another kind.
+    """Return a description of the failure of the workers, or None for an error of another kind.
 
     Examples
     --------

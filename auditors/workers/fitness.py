@@ -157,7 +157,7 @@ def check_rows(sides: Sequence[Outputs], event: Event) -> None:
     beyond chance.
 
     The event may be learned from a random half of the rows, because their order is then still
-    exchangeable. That costs a factor of n + 1 for each dataset, the inverse of the least
+    exchangeable. The random half costs a factor of n + 1 for each dataset, the inverse of the least
     probability of the most probable number of guesses.
     """
     guesses = [event.guess(side.take(np.arange(min(len(side), 2**14)))) for side in sides]
@@ -224,8 +224,8 @@ def mark(outputs: Outputs) -> int | None:
 
 
 class RepeatDetector:
-    """Set of the marks seen so far, in constant memory: a full set keeps only the multiples of the
-    next power of 2.
+    """Set of the marks so far (hashes of the first rows of chunks), which detects repeated outputs.
+    The memory is constant: a full set keeps only the multiples of the next power of 2.
     """
 
     def __init__(self) -> None:

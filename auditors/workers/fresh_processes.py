@@ -87,8 +87,8 @@ class Memos:
 def memos_of(run: Callable[..., Any], datasets: Sequence[Any], seed: int, seconds: float) -> Memos:
     """Return the memos that a mechanism can reach; not all if this takes longer than `seconds`.
 
-    A dict, list or set is a memo if runs work without its content, and put something in again. Of
-    the attributes of an object, single ones may be memos.
+    A dict, list or set is a memo if runs work without its content and fill it again. Of the
+    attributes of an object, single ones may be memos.
     """
     reached = list(_reachable(run))
     caches = [

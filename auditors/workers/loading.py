@@ -57,7 +57,9 @@ def load_target(target: str, kwargs: Json | None = None) -> Any:
 
 
 def imported(place: str, target: str) -> Any:
-    """Import a module, or a file as a module, so that worker processes can import it too."""
+    """Import a module, or a file as a module, so that worker processes can import it too. Raise
+    InvalidArgument if there is no such module or file, or another module has the name of the file.
+    """
     if place.endswith(".py"):
         path = Path(place).resolve()
         if not path.is_file():
@@ -96,7 +98,9 @@ def _add_to_path(folder: Path) -> None:
 
 
 def named(module: Any, name: str, place: str) -> Any:
-    """Return the object with a dotted name in a module."""
+    """Return the object with a dotted name in a module. Raise InvalidArgument if the module has no
+    such object.
+    """
     found = module
     for part in name.split("."):
         if not hasattr(found, part):
@@ -108,8 +112,9 @@ def named(module: Any, name: str, place: str) -> Any:
 
 
 def built(found: Any, name: str, kwargs: Json) -> Any:
-    """Return an object of a class, a function bound to its keywords, or the mechanism of the form
-    that the name holds.
+    """Return the mechanism that a loaded object and its arguments make: an instance of a class, a
+    function with bound keywords, or a mechanism in the form that `name` ends with. Raise
+    InvalidArgument if the arguments do not fit.
     """
     _, form = split_form(name)
     if form:

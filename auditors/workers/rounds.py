@@ -202,7 +202,7 @@ class GlobalGeneratorLock:
     @contextmanager
     def seeding(self) -> Iterator[None]:
         """Hold the lock exclusively, for work that draws from the global generators; a thread may
-        hold it several times.
+        hold it several times. Raise RuntimeError in an abandoned task.
 
         An abandoned task that wakes up finds generators that others have used, and must not seed
         them.

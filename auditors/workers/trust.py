@@ -129,7 +129,9 @@ def _missing_permission(target: Json, allow: Sequence[str]) -> str | None:
 
 
 def split_target(target: str, what: str = "target") -> tuple[str, str]:
-    """Return PLACE and NAME of ``MODULE:NAME`` or ``FILE.py:NAME``."""
+    """Return PLACE and NAME of ``MODULE:NAME`` or ``FILE.py:NAME``. Raise InvalidArgument for
+    another form.
+    """
     place, _, name = target.rpartition(":")
     name, _ = split_form(name)
     if not place or not name:
@@ -347,7 +349,9 @@ class Trust:
             raise NeedsPermission(reason, f"{plan.place}:{plan.name}")
 
     def resolve_class(self, name: str, path: str) -> type:
-        """Import a dataset class that is not this project's, under the rules for targets."""
+        """Import a dataset class that is not this project's, under the rules for targets. Raise
+        InvalidArgument unless the name is that of a class that may be imported.
+        """
         if split_target(name, path)[0].partition(".")[0] == "dpwitness":
             raise InvalidArgument(
                 f"{path} must be one of this project's dataset classes, got {short_json(name)}"

@@ -141,8 +141,8 @@ class ObjectivePerturbationEnclosures(_RiskBalls, LineLawEnclosures):
         """Return the privacy loss in the plane for Gamma-length noise, and a radius; None for other
         pairs.
 
-        The loss can be bounded over boxes and over arcs beyond a circle. Beyond the radius b(w)
-        points nearly along -w.
+        The loss can be bounded over boxes and over arcs beyond a circle. Beyond the radius, the
+        noise b(w) that yields the output w points nearly along -w.
         """
         (first, noise), (second, _) = self._risk(d1), self._risk(d0)
         if noise.dimension != 2 or noise.kind != "gamma" or first.loss.name == "squared":

@@ -222,7 +222,7 @@ class RoundedNormalLaw(_Lattice):
     def loss_at(self, k: float, other: RoundedNormalLaw) -> Span:
         """Return float bounds on the log-ratio of the two masses at k.
 
-        The ratio of the masses is an average of the density ratios of the unrounded laws. It
+        The ratio of the masses is an average of the density ratios of the unrounded laws. The ratio
         therefore lies between the density ratios at k - 1/2 and k + 1/2.
         """
         if self.center == other.center:

@@ -25,7 +25,7 @@ class Profile(Protocol):
 
     def delta(self, epsilon: Ball) -> Ball:
         """Enclose, or bound from below, the hockey-stick divergence at `epsilon` >= 0, the larger
-        of both orders.
+        one of (P, Q) and (Q, P).
         """
 
     def renyi(self, order: Ball) -> Ball:

@@ -65,8 +65,8 @@ def differing(first: Sequence[Row], second: Sequence[Row]) -> Weighted:
 
 
 def shared(rows: Sequence[Row], gained: Weighted) -> Weighted:
-    """Return the records that both problems have: `rows` of the first, without the weights that it
-    has in addition.
+    """Return the records that both problems have. `rows` are the records of the first problem, and
+    `gained` those of its weights that the second problem lacks.
     """
     more = {(row.x, row.y): m for row, m in gained}
     left = [(row, m - more.get((row.x, row.y), arb(0))) for row, m in differing(rows, ())]

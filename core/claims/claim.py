@@ -37,7 +37,7 @@ NOTIONS: dict[str, type[Claim]] = {}  # kind -> class that parses the claims of 
 
 
 class Divergences(Protocol):
-    """Enclosures of the divergences of one order of a pair, by ball arithmetic
+    """Enclosures of the divergences of one ordered pair (P, Q) of output laws, by ball arithmetic
     (`auditors/density/proved`).
     """
 
@@ -117,7 +117,7 @@ class Claim(ABC):
 
     def on(self, pair: Any) -> Claim:
         """Return the claim on this pair of datasets: the claim itself, except for notions that
-        depend on the pair (`budgets`).
+        depend on the pair (`pair_budgets`).
         """
         return self
 
@@ -168,8 +168,8 @@ class Claim(ABC):
         return math.inf
 
     def enclosed(self, pair_order: Divergences) -> Span | None:
-        """Enclose the parameter of one order of a pair; None if no enclosure is known for the
-        notion.
+        """Enclose the parameter of one ordered pair (P, Q) of output laws; None if no enclosure is
+        known for the notion.
         """
         return None
 
@@ -192,7 +192,9 @@ class Claim(ABC):
         return self
 
     def trivial_parameter(self) -> float:
-        """Return the largest parameter at which the curve allows less than random guessing."""
+        """Return the largest parameter at which the curve g lies below g(q) = q somewhere, which
+        excludes even random guessing.
+        """
         return 0.0
 
     def tangents(self) -> Lines:
@@ -394,7 +396,8 @@ def _hint(text: str) -> str:
 
 
 def exact_claim(text: str, numbers: Sequence[float]) -> Claim:
-    """Return the claim with exactly these numbers, which its text rounds.
+    """Return the claim with exactly these numbers, which its text rounds. Raise InvalidArgument if
+    the text contradicts the numbers.
 
     No file is opened: the numbers of a curve are its points.
 

@@ -63,7 +63,9 @@ class PairClaim(Claim):
         return self.nominal.at_delta
 
     def for_canaries(self, owner: str) -> Claim:
-        """Return the form of the claim about nearest neighbors."""
+        """Return the claim that canaries test: the notion without a pair, about nearest
+        neighbors.
+        """
         return self.on(None).for_canaries(owner)
 
     def coarse(self) -> Claim:
@@ -176,8 +178,8 @@ class CoordinateDP(PairClaim):
     """Per-coordinate budgets: epsilon_i for vectors that differ in coordinate i only; for several
     coordinates, the sum of theirs.
 
-    The sum is not an additional promise: it follows by changing one coordinate after the other.
-    Personalized privacy (Jorgensen, Yu and Cormode 2015) is the same with people instead of
+    The sum is not an additional promise: the sum follows from changing one coordinate after the
+    other. Personalized privacy (Jorgensen, Yu and Cormode 2015) is the same with people instead of
     coordinates.
 
     Parameters
@@ -283,7 +285,8 @@ class GroupDP(PairClaim):
         require_type("claim", self.claim, Claim, "be a claim", "GroupDP")
         if isinstance(self.claim, PairClaim):
             raise InvalidArgument(
-                f"GroupDP: claim must be about single records, got {short_repr(str(self.claim))}"
+                f"GroupDP: claim must be about single records, such as pure:1, got "
+                f"{short_repr(str(self.claim))}"
             )
         self.claim.group(self.size)  # raises if the claim implies nothing for this size
 

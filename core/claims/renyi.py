@@ -52,14 +52,16 @@ def binary_renyi(order: FloatArray, p: FloatArray, q: FloatArray) -> FloatArray:
 
 
 class RenyiClaim(Claim):
-    """Bounds on Renyi divergences in both orders of the pair: D_a <= parameter * `divergence_at`(a)
-    for each order a of the notion.
+    """Bounds on the Renyi divergences D_a of P from Q and of Q from P: D_a <= parameter *
+    `divergence_at`(a) for each order a of the notion.
     """
 
     bounds_renyi: ClassVar[bool] = True
 
     def tradeoff(self, fpr: ArrayLike) -> FloatArray:
-        """Return g(q) by bisection on `parameter_at`, from above so that g is never too small."""
+        """Return the largest true-positive rates g(q) at the false-positive rates `fpr`, by
+        bisection on `parameter_at`, rounded up so that g is never too small.
+        """
         q = np.asarray(fpr, dtype=float)
         low, high = q.copy(), np.ones_like(q)
         for _ in range(80):
@@ -79,7 +81,9 @@ class RenyiClaim(Claim):
         return (max(low for low, _ in ends), max(high for _, high in ends)) if ends else None
 
     def gaussian_shift(self, parameter: float) -> float:
-        """Return the shift by D_a = a shift^2 / 2."""
+        """Return the shift over the standard deviation of Gaussian noise with this parameter, from
+        D_a = a shift^2 / 2.
+        """
         return math.sqrt(
             2
             * parameter
@@ -105,7 +109,7 @@ def _renyi_of_group(alpha: float, epsilon: float, size: int, claim: Claim) -> tu
 
 @dataclass(frozen=True, slots=True)
 class RDP(RenyiClaim):
-    """(alpha, epsilon)-Renyi DP: D_alpha(P || Q) <= epsilon, in both orders of the pair (Mironov
+    """(alpha, epsilon)-Renyi DP: D_alpha(P || Q) <= epsilon and D_alpha(Q || P) <= epsilon (Mironov
     2017).
 
     Parameters
@@ -156,8 +160,8 @@ class RDP(RenyiClaim):
 
 @dataclass(frozen=True, slots=True)
 class RenyiCurve(RenyiClaim):
-    """Renyi DP at several orders: D_a(P || Q) <= epsilon_a for each order a, in both orders of the
-    pair (Mironov 2017).
+    """Renyi DP at several orders: D_a(P || Q) <= epsilon_a and D_a(Q || P) <= epsilon_a for each
+    order a (Mironov 2017).
 
     The free parameter is a factor on all epsilons; the factor of the claim itself is 1.
 
@@ -202,7 +206,8 @@ class RenyiCurve(RenyiClaim):
             )
         if self.orders[0] <= 1 or any(b <= a for a, b in pairwise(self.orders)):
             raise InvalidArgument(
-                f"RenyiCurve: orders must be greater than 1 and rise, got {short_repr(self.orders)}"
+                "RenyiCurve: orders must be greater than 1 and increase, got "
+                f"{short_repr(self.orders)}"
             )
         require(self).positive("factor")
 

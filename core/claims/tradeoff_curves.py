@@ -130,8 +130,8 @@ class Curve(Claim):
             corners = _corners(self.coarse())  # the coarse curve is an upper bound
         if len(corners[0]) * size > _MAX_POINTS:
             raise InvalidArgument(
-                f"group: size must be at most {_MAX_POINTS // len(corners[0])} for {self}, "
-                f"got {size}"
+                f"group: size must be at most {_MAX_POINTS // len(corners[0])} for {self}, which "
+                f"has {len(corners[0])} points, got {size}"
             )
         found = corners
         for _ in range(size - 1):
@@ -181,7 +181,7 @@ class TradeoffCurve(Curve):
     is a stronger claim. If no convex curve passes through the points, their lower convex envelope
     is taken. In a plot of TPR against FPR this is the concave hull, because an attacker may choose
     between two tests at random. The neighboring relation is symmetric, so the curve is made
-    symmetric as well: if both orders of a pair satisfy f, they satisfy the larger of f and its
+    symmetric as well: if (P, Q) and (Q, P) both satisfy f, they satisfy the larger of f and its
     inverse (Dong, Roth and Su 2022, Proposition 2.4).
 
     Parameters

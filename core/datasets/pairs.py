@@ -115,7 +115,7 @@ class Pair:
         return remarks.get(parse_relation(self.relation).name, "")
 
     def swapped(self) -> Pair:
-        """Return the pair in the other order."""
+        """Return the pair with D0 and D1 exchanged."""
         return Pair(self.d1, self.d0, self.relation, self.why)
 
     def to_json(self) -> Json:

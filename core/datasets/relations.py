@@ -151,7 +151,7 @@ def parse_relation(text: object, owner: str = "Pair") -> ParsedRelation:
 
 def composed(relation: str, unit: str | None, k: int) -> str:
     """Return the text of a relation after adding a unit and a number k that were given as separate
-    arguments.
+    arguments. Raise InvalidArgument for an invalid unit or k.
     """
     if unit is not None and (not unit or set(unit) & set(",=+")):
         raise InvalidArgument(

@@ -108,7 +108,7 @@ class Domain(ABC):
         return (found for found in self.simplifications(pair) if found is not None)
 
     def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
-        """Yield what `simpler` yields, and None for candidates outside of the domain."""
+        """Yield the candidates of `simpler`, with None for candidates outside of the domain."""
         return iter(())
 
     @property
@@ -147,7 +147,9 @@ class PairSampler(Generic[D]):
         return self.random_pair(turn, (turn + turn // 4) % 2 == 0)
 
     def random_pair(self, turn: int, corners: bool) -> Pair | None:
-        """Return the random pair of a turn."""
+        """Return the random pair number `turn`; in `corners`, records are at the extremes of the
+        domain. None where the draw is not a pair of the domain.
+        """
         return self.domain.random_pair(self.rng, turn, corners)
 
     def renumbered(self, pair: Pair | None) -> Pair | None:
@@ -239,7 +241,7 @@ DIGITS = (1, 2, 3, 4, 6)  # numbers of digits tried in simpler pairs
 
 
 def chosen(*entries: tuple[object, A]) -> list[A]:
-    """Return the entries whose condition, in front of each, holds."""
+    """Return the entries of (condition, entry) pairs whose condition is true."""
     return [entry for applies, entry in entries if applies]
 
 

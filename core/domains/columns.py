@@ -212,7 +212,7 @@ def _pandas_text() -> str:
 
 def built(form: str, columns: Sequence[Column], values: Sequence[Values], owner: str) -> Any:
     """Return the columns as a data frame of a library, a dict of columns or a list of records,
-    depending on `form`.
+    depending on `form`. Raise InvalidArgument if the library is not installed.
     """
     names = [spec.name for spec in columns]
     if form == "records":

@@ -94,8 +94,8 @@ class LabelledBall(Domain):
         return np.asarray(scale * np.linalg.norm(x / scale[..., None], axis=-1))
 
     def pulled(self, x: FloatArray) -> FloatArray:
-        """Return `x`, or if |x| exceeds the radius its projection onto the boundary, such that |x|
-        in floats is at most the radius.
+        """Return `x`, or if |x| exceeds the radius its projection onto the boundary, so that |x| in
+        floats is at most the radius.
         """
         out = np.asarray(x, dtype=np.float64)
         largest = float(np.abs(out).max())
@@ -188,8 +188,8 @@ class LabelledBall(Domain):
         return self.pulled(self.radius * direction * (1.0 if corner else rng.random() ** (1 / d)))
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
-        """Return coordinates of a pair: the changed records and up to three different common
-        records with their multiplicities.
+        """Return coordinates of pairs for the `turn`-th start of a search: the changed records and
+        up to three different common records with their multiplicities.
         """
         d, others = self.dimension, self.size - 1
         distinct = min((1, 2, 0, 3)[turn % 4], others)

@@ -103,8 +103,8 @@ class Texts(Domain):
         return self.pair(first, [*crowd[:at], after, *crowd[at:]], f"{why}, {where}")
 
     def catalogue(self) -> Iterable[Pair | None]:
-        """Yield fixed pairs: a text of one repeated word, of all words or of none, among others
-        that are empty, equal or of all words.
+        """Yield fixed pairs: one text changes to or from one repeated word, all words or no words.
+        The common texts are empty, equal, of all words, or each of another word.
         """
         first, last = self.words[0], self.words[-1]
         every = " ".join((self.words * self.longest)[: self.longest])
@@ -305,8 +305,8 @@ class Graph(Domain):
         )
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
-        """Return coordinates of a pair: an edge exists where its number is positive. The changed
-        place is drawn.
+        """Return coordinates of pairs for the `turn`-th start of a search: an edge exists where its
+        number is positive. The changed place is drawn.
         """
         places = self.places
         node, other = (int(v) for v in rng.choice(self.nodes, 2, replace=False))
@@ -334,8 +334,8 @@ class Relation(Domain):
     Parameters
     ----------
     check : callable
-        ``check(d0, d1)`` returns True for neighbors, otherwise False or a text with the reason. It
-        must be symmetric.
+        ``check(d0, d1)`` returns True for neighbors, otherwise False or a text with the reason. The
+        check must be symmetric.
     generate : callable, optional
         ``generate(rng)`` returns two neighboring datasets. If `check` refuses such a pair, the
         audit raises an error that names the relation.

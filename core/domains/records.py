@@ -131,10 +131,10 @@ class Tabular(Domain):
         return self.pair(self.dataset(first), self.dataset(second), why)
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
-        """Return coordinates of a pair: a changed row among up to three different rows that fill
-        the rest.
+        """Return coordinates of pairs for the `turn`-th start of a search: a changed row among up
+        to three different rows that fill the rest.
 
-        On some turns the rest are equal rows at the bottom instead. Categories are drawn.
+        On some turns the rest are equal rows at the lower bounds instead. Categories are drawn.
         """
         ends = self.columns
         k, others = len(ends), self.size - 1

@@ -258,10 +258,14 @@ class Atom:
         wrong = [] if is_category else [v for v in self.categories if not self.contains(v)]
         require_rules(
             "Atom",
-            (not self.nan or self.dtype in FLOAT_TYPES, "nan must be False but for f32, f64", True),
+            (
+                not self.nan or self.dtype in FLOAT_TYPES,
+                "nan must be False except for f32 and f64",
+                True,
+            ),
             (
                 not self.zone or self.dtype == "datetime",
-                "zone must be False but for datetime",
+                "zone must be False except for datetime",
                 True,
             ),
             (

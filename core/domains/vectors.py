@@ -61,7 +61,7 @@ class Answers(Domain):
             (self.high - self.low >= 1, "high - low must be at least 1", self.high - self.low),
             (
                 math.ulp(end) <= 1,
-                "low and high must have floats at distance 1 between them",
+                "low and high must contain floats that differ by exactly 1",
                 bounds,
             ),
         )
@@ -142,7 +142,9 @@ class Answers(Domain):
         return self.pair(base, np.clip(base + step, self.low, self.high), why)
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
-        """Return coordinates of a pair: `length` base answers and `length` changes."""
+        """Return coordinates of pairs for the `turn`-th start of a search: `length` base answers
+        and `length` changes.
+        """
         n = self.length
 
         def decode(z: FloatArray) -> Pair | None:
@@ -272,7 +274,9 @@ class Counts(Domain):
         )
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
-        """Return coordinates of a pair: `length` counts and `length` steps."""
+        """Return coordinates of pairs for the `turn`-th start of a search: `length` counts and
+        `length` steps.
+        """
         n = self.length
 
         def decode(z: FloatArray) -> Pair | None:

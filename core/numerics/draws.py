@@ -32,10 +32,11 @@ class Draws:
     Parameters
     ----------
     fill : callable
-        ``fill(*arguments, out, rng)``, compiled with Numba. It writes independent outputs into the
-        rows of `out`, a C-contiguous float64 array of shape (rows, width), row after row. It must
-        not read the previous content of `out` and must keep no state between calls except that of
-        `rng`. Rows filled in blocks of a multiple of 32 must equal rows filled at once.
+        ``fill(*arguments, out, rng)``, compiled with Numba. The kernel writes independent outputs
+        into the rows of `out`, a C-contiguous float64 array of shape (rows, width), row after row.
+        The kernel must not read the previous content of `out` and must keep no state between calls
+        except that of `rng`. Rows filled in blocks of a multiple of 32 must equal rows filled at
+        once.
     arguments : tuple
         Numbers and arrays that depend on the dataset. The kernel must not write into them.
     width : int

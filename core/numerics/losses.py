@@ -48,19 +48,18 @@ class Loss:
 
     With r = u - y, h = `width`, s = `smoothing`, and everything multiplied by `scale`:
 
-    ================== ============================================ ======================== ================
-    name               value                                        Lipschitz in u           l'' at
-    most
-    ================== ============================================ ======================== ================
-    ``logistic``       log(1 + exp(-y u)), y = -1 or +1             1                        1/4
-    ``hinge``          max(0, 1 - y u), y = -1 or +1                1                        no
-    bound ``absolute``       abs(r)                                       1
-    no bound ``squared``        r^2                                          2 (max abs(u) + max
-    abs(y))  2 ``huber``          r^2/2 within h, h (abs(r) - h/2) outside     h
-    1 ``smoothed-huber`` the same, l'' falling linearly on h-s .. h+s h                        1
-    ``log-cosh``       h log cosh(r/h)                              1                        1/h
-    ``linear``         y u                                          max abs(y)               0
-    ================== ============================================ ======================== ================
+    ================== ======================================== ====================== ===========
+    name               value                                    Lipschitz in u         l'' at most
+    ================== ======================================== ====================== ===========
+    ``logistic``       log(1 + exp(-y u)), y = -1 or +1         1                      1/4
+    ``hinge``          max(0, 1 - y u), y = -1 or +1            1                      no bound
+    ``absolute``       abs(r)                                   1                      no bound
+    ``squared``        r^2                                      2 max(abs(u) + abs(y)) 2
+    ``huber``          r^2/2 within h, h (abs(r) - h/2) outside h                      1
+    ``smoothed-huber`` same, l'' falling linearly on h-s .. h+s h                      1
+    ``log-cosh``       h log cosh(r/h)                          1                      1/h
+    ``linear``         y u                                      max abs(y)             0
+    ================== ======================================== ====================== ===========
 
     Parameters
     ----------
@@ -84,7 +83,7 @@ class Loss:
     --------
     >>> Loss("huber").derivative(3.0, 1.0), Loss("logistic").smoothness
     (array(1.), 0.25)
-    """  # noqa: E501
+    """
 
     name: str
     width: float = 1.0
@@ -241,8 +240,8 @@ class Kernel:
     gamma : float
         Parameter of the radial kernel. Positive.
     function : callable, optional
-        ``f(x, z) -> float`` on two vectors, compiled with Numba's ``njit``. It must be symmetric
-        and positive semi-definite, which `gram` checks on the data.
+        ``f(x, z) -> float`` on two vectors, compiled with Numba's ``njit``. The function must be
+        symmetric and positive semi-definite, which `gram` checks on the data.
     feature_radius : float, optional
         R_phi of a custom kernel. Positive. Required for a custom kernel, since it cannot be
         computed from `function`.
@@ -271,7 +270,7 @@ class Kernel:
         ).positive("gamma")
         if (self.name == "custom") != (self.function is not None):
             raise InvalidArgument(
-                "Kernel: function must be given exactly for the custom kernel, got "
+                "Kernel: function must be given for the custom kernel and for no other, got "
                 f"{short_repr(self.function)} for {short_repr(self.name)}"
             )
         if self.name == "custom":

@@ -37,8 +37,8 @@ class TookTooLong(MechanismFailed):
 
 
 class AlwaysRaises(MechanismFailed):
-    """Error of a pair on which every run of both sides raises an exception; `rounds` is the number
-    of runs made.
+    """Error of a pair on which every run on both datasets raises an exception; `rounds` is the
+    number of runs made.
     """
 
     def __init__(self, message: str, rounds: int = 0) -> None:
@@ -79,9 +79,10 @@ class WhiteBox(Mechanism, Protocol):
 
 class ForeignMechanism(ABC):
     """Base class of mechanisms that run in separate processes, in another interpreter or as a
-    program (`dpwitness.mechanisms.foreign.Target`).
+    program (`dpwitness.Target`).
 
-    Audits need to know where a mechanism runs. They do not need the code that starts its processes.
+    Audits need to know where a mechanism runs. Audits do not need the code that starts its
+    processes.
     """
 
     file: str  # with the function `name`; empty for a program

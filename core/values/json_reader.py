@@ -6,8 +6,8 @@ numbers, texts and the number of elements are checked against limits before anyt
 field is checked against a rule::
 
     COUNTS = record(correct=integer(), wrong=integer(), rounds=integer(least=1))
-    COUNTS(data["counts"], "counts")        # counts.rounds must be a whole number, at least 1, got
-    "x"
+    COUNTS(data["counts"], "counts")
+    # InvalidArgument: counts.rounds must be a whole number, at least 1, got "x"
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ def _parse_float(digits: str) -> float:
 
 
 def object_without_duplicates(pairs: list[tuple[str, Any]]) -> Json:
-    """Return the JSON object of these pairs, as an `object_pairs_hook`. Raise ValueError if a name
-    occurs twice.
+    """Return the JSON object of these pairs, as an `object_pairs_hook`. Raise InvalidArgument if a
+    name occurs twice.
     """
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -154,7 +154,8 @@ def _check_length(item: Any) -> None:
 
 def read_json(path: str | Path, owner: str = "") -> Any:
     """Return the JSON value of a regular file, within the limits. Error messages name `owner` (the
-    reader) and the file.
+    reader) and the file. Raise InvalidArgument if the file cannot be read, is not JSON, or exceeds
+    a limit.
     """
     name = os.path.basename(os.fspath(path)) or os.fspath(path)
     try:
@@ -330,7 +331,9 @@ def record(optional: Mapping[str, Rule] | None = None, /, **required: Rule) -> R
 
 
 def present(rules: Mapping[str, Rule]) -> Rule:
-    """Return the rule of an object in which each field that has a rule is missing or keeps it."""
+    """Return the rule of an object in which each field that has a rule is missing or obeys its
+    rule.
+    """
 
     def rule(value: Any, path: str) -> Any:
         found = items(anything)(value, path)

@@ -157,9 +157,7 @@ def _build_structured(shape: Any, columns: Any, record: bool) -> Any:
 
 
 class Form(NamedTuple):
-    """How the values of one kind are taken apart into named parts, and how they are put
-    together.
-    """
+    """Rule that takes values of one kind apart into named parts, and puts them together again."""
 
     kind: str
     apart: Callable[[Any], Dict[str, Any]]  # noqa: UP006

@@ -267,7 +267,7 @@ def describe(
     every: bool = False,
 ) -> str:
     """Return a result as text: headline, then labeled lines; verdicts are marked for coloring
-    (`colors`).
+    (`terminal.mark_verdict`).
 
     `data` is ``result_json(result)``, `bits` whether a leak in low-order bits counts for the exit
     code, `next_step` the advice, and `report` the path of the report, if any. With `every`, and for
@@ -321,7 +321,7 @@ def _most_important_rows(
 
 def summary(entries: Sequence[reports.Entry]) -> str:
     """Return the answer of a report and its table, worst audit first; verdicts are marked
-    (`colors`).
+    (`terminal.mark_verdict`).
     """
     from dpwitness.reports.formats.html_format import text  # loads the templates of pages
 

@@ -68,7 +68,8 @@ def shortened(text: str) -> str:
 
 
 def dataset(name: str, text: str, *, arrays: bool = True) -> Any:
-    """Parse a dataset from JSON text, or read a Parquet or CSV file into a pandas frame.
+    """Parse a dataset from JSON text, or read a Parquet or CSV file into a pandas frame. Raise
+    InvalidArgument if the text cannot be parsed, or the file cannot be read.
 
     Lists of numbers, among which "NaN", "Infinity" and "-Infinity" count, become float64 arrays if
     `arrays` is true. Tagged values are decoded to their types. Other values are unchanged.
@@ -126,7 +127,9 @@ def _is_numeric(value: Any) -> bool:
 
 
 def keywords(text: str | None, option: str = "--kwargs") -> Json:
-    """Parse the JSON object of an option; an absent option is an empty object."""
+    """Parse the JSON object of an option; an absent option is an empty object. Raise
+    InvalidArgument for other JSON.
+    """
     if text is None:
         return {}
     value = _parse_json(option, text)
@@ -187,7 +190,9 @@ def _require(holds: bool, what: str, needed: str, found: object) -> None:
 
 
 def claim_of(args: argparse.Namespace, mechanism: Any) -> Any:
-    """Return the claim of the command line, combined with the metric of ``--distance``."""
+    """Return the claim of the command line, combined with the metric of ``--distance``. Raise
+    InvalidArgument if ``--distance`` is given for another claim.
+    """
     if args.distance is None:
         return args.claim
     claim = promised(mechanism, args.claim, "--distance")
@@ -198,7 +203,7 @@ def claim_of(args: argparse.Namespace, mechanism: Any) -> Any:
 
 def load_object(option: str, text: str, kwargs: Json | None = None, *, build: bool = True) -> Any:
     """Return the object at FILE.py:NAME; if `build` is true, a class is built with `kwargs`, and a
-    function is bound to them.
+    function is bound to them. Raise InvalidArgument if the object cannot be loaded.
 
     Errors name `option`, or the target if it is empty.
     """
@@ -340,7 +345,8 @@ def load(
     dataset: Any = None,
     form: str | None = None,
 ) -> tuple[Any, str, Json]:
-    """Return a mechanism, its display name, and its location for the witness file.
+    """Return a mechanism, its display name, and its location for the witness file. Raise
+    InvalidArgument if the target has another form, or options exclude each other.
 
     The mechanism runs in worker processes: of this interpreter, of `python` if given, or of the
     environment of an adapter. Mechanisms of dpwitness run in this process; so do all mechanisms if

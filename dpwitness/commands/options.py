@@ -83,6 +83,7 @@ _NODES = (ast.Expression, ast.BoolOp, ast.boolop, ast.UnaryOp, ast.Not, ast.Cons
 
 def matches(expression: str, name: str) -> bool:
     """Return whether `name` satisfies a boolean expression of substrings, as in pytest's ``-k``.
+    Raise InvalidArgument for another expression.
 
     Examples
     --------

@@ -21,7 +21,7 @@ class Command(NamedTuple):
 
     `run` is MODULE:FUNCTION in this folder; the function takes the parsed arguments and returns the
     exit code. A command `like` another takes the defaults of that command for the options that it
-    does not have, and `fixed` values. `actions` are commands of the command.
+    does not have, and `fixed` values. `actions` are subcommands.
     """
 
     run: str

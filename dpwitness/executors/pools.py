@@ -158,7 +158,8 @@ def local(count: int) -> Iterator[Executor]:
 @contextmanager
 def remote_cluster(address: str) -> Iterator[Executor]:
     """Yield an executor on the cluster of a running scheduler. At exit, idle interpreters of
-    targets end on its workers.
+    targets end on its workers. Raise InvalidArgument if no scheduler or worker answers, or versions
+    differ.
     """
     from distributed import Client
 
@@ -222,7 +223,9 @@ class DaskExecutor(Executor):
 
 
 def run_pickled(task: bytes) -> Any:
-    """Run a pickled function with its arguments, on a worker."""
+    """Run a pickled function with its arguments, on a worker. Raise MechanismFailed if the function
+    ends the process.
+    """
     function, args, kwargs = pickle.loads(task)
     try:
         return function(*args, **kwargs)

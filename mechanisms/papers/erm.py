@@ -260,7 +260,7 @@ def logistic_shift() -> float:
     """Return the largest shift of the logistic minimizer in d = 1, in units of 2/(n lambda) (claim
     CM-04).
 
-    It is the supremum over W of (sig(W) + max over v in [0, 1] of v sig(-W v))/2.
+    The shift is the supremum over W of (sig(W) + max over v in [0, 1] of v sig(-W v))/2.
     """
     w = np.linspace(0.0, 40.0, 4001)[:, None]
     v = np.linspace(0.0, 1.0, 2001)[None, :]
@@ -309,9 +309,9 @@ class ObjectivePerturbation(ObjectivePerturbationEnclosures):
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
         """Return the exact log-density at each row of `outputs`: (size,).
 
-        It is that of the noise at b(w) = -grad F(w), plus log det Hess F(w), the Jacobian of the
-        change of variables b -> w, which the papers omit. For the Huber loss the value holds almost
-        everywhere, because its Hessian jumps.
+        The log-density is that of the noise at b(w) = -grad F(w), plus log det Hess F(w), the
+        Jacobian of the change of variables b -> w, which the papers omit. For the Huber loss the
+        value holds almost everywhere, because its Hessian jumps.
         """
         problem, noise = self._risk(dataset)
         b, determinant = noise_for_minimizers(
@@ -523,7 +523,7 @@ class KernelLearner:
 
     def worst_pair(self, surplus: int = 1) -> Pair:
         """Return the worst known neighboring pair: W6, whose datasets differ in the sign of one
-        label.
+        label. Raise InvalidArgument unless 1 <= surplus <= n.
 
         `surplus` records are (R e1, largest label), and the rest lie at the origin. With the
         absolute loss and the linear kernel, w* = surplus L R e1/(lambda n) moves by exactly 2 L

@@ -212,7 +212,9 @@ class PrivateFTRL:
         ]
 
     def log_density_ball(self, boxes: Sequence[Box], dataset: LinearCosts) -> list[Ball]:
-        """Return enclosures of the log-mass of the actions in each box, for oblivious costs."""
+        """Return enclosures of the log-mass of the actions in each box, for oblivious costs. Raise
+        EnclosureUnavailable with an adversary.
+        """
         if self.adversary is not None:
             raise EnclosureUnavailable(
                 "PrivateFTRL: no enclosure with an adversary, whose costs are known as floats only"
@@ -253,7 +255,7 @@ class PrivateFTRL:
         if bad >= 0:
             raise InvalidArgument(
                 f"PrivateFTRL: adversary must keep costs in [-{self.bound!r}, "
-                f"{self.bound!r}], it left it in round {bad + 1}"
+                f"{self.bound!r}], got a cost outside in round {bad + 1}"
             )
         return np.asarray(logs)
 

@@ -235,8 +235,8 @@ class GLMObjectivePerturbation(_GLM, ObjectivePerturbation):
     Releases the argmin of the regularized risk plus <b, theta>/n. The other fields are those of
     every model in this file. `noise` is ``gamma``, density proportional to exp(-epsilon |b| / (2 L
     R)), or ``gaussian``, N(0, 4 (L R)^2 (log(1/delta) + epsilon) / epsilon^2 I). `regularization`
-    defaults to the paper's 2 c_2 R^2 / epsilon with |l''| <= c_2. It must be given for the linear
-    loss, for which this is 0.
+    defaults to the paper's 2 c_2 R^2 / epsilon with |l''| <= c_2. The value must be given for the
+    linear loss, for which the default is 0.
 
     Parameters
     ----------

@@ -150,7 +150,8 @@ class TestDataIndependentLearner(LearnerMechanism):
 
     @property
     def net(self) -> FloatArray:
-        """Return the points of the net, a cubic lattice of covering radius nu.
+        """Return the points of the net, a cubic lattice of covering radius nu. Raise
+        InvalidArgument if the net has too many points.
 
         The outer points are projected onto the ball. The projection does not increase the covering
         radius.
@@ -161,8 +162,8 @@ class TestDataIndependentLearner(LearnerMechanism):
         half_width = math.ceil((radius + nu) / side)
         if (2 * half_width + 1) ** d > 64 * _MAX_NET_POINTS:
             raise InvalidArgument(
-                f"{type(self).__name__}: spacing must keep the net at {_MAX_NET_POINTS} "
-                f"points, got nu = {nu:.6g} in {d} dimensions"
+                f"{type(self).__name__}: spacing must be larger: the net may have at most "
+                f"{_MAX_NET_POINTS} points, got more at spacing {nu:.6g} in {d} dimensions"
             )
         lattice = side * np.array(
             list(itertools.product(range(-half_width, half_width + 1), repeat=d)), dtype=np.float64
@@ -175,8 +176,8 @@ class TestDataIndependentLearner(LearnerMechanism):
         )
         if len(points) > _MAX_NET_POINTS:
             raise InvalidArgument(
-                f"{type(self).__name__}: spacing must keep the net at {_MAX_NET_POINTS} "
-                f"points, got {len(points)}"
+                f"{type(self).__name__}: spacing must be larger: the net may have at most "
+                f"{_MAX_NET_POINTS} points, got {len(points)} at spacing {nu:.6g}"
             )
         return points
 
@@ -247,10 +248,10 @@ class TestDataIndependentLearner(LearnerMechanism):
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
         """Return the exact log-density of full transcripts.
 
-        It is the sum over rounds of the terms for the point, the side of the threshold, and the
-        answer. Points have a density in the ball, or a mass in the net. The answers of bottoms are
-        public and carry counting measure. For answers or weights alone there is no closed form, and
-        the method does not exist.
+        The log-density is the sum over rounds of the terms for the point, the side of the
+        threshold, and the answer. Points have a density in the ball, or a mass in the net. The
+        answers of bottoms are public and carry counting measure. For answers or weights alone there
+        is no closed form, and the method does not exist.
         """
         return self._replay(
             output_rows(outputs, self.rounds * self._block, type(self).__name__),

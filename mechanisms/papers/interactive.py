@@ -57,8 +57,8 @@ class PrivateInteractivePrediction(LearnerMechanism):
     test_points : (T, d) array, optional
         z_1, ..., z_T, public and fixed. Give either these or `rule` and `horizon`.
     rule : numba-compiled function, optional
-        ``rule(t, points, answers, weights, z)`` chooses test point t adaptively. It writes the
-        point into `z`, given the first t rows of `points`, `answers` and `weights` (alpha).
+        ``rule(t, points, answers, weights, z)`` chooses test point t adaptively. The rule writes
+        the point into `z`, given the first t rows of `points`, `answers` and `weights` (alpha).
     horizon : int, optional
         T, if a rule is given.
     constants : {"printed", "theorem9", "repaired"}
@@ -105,8 +105,8 @@ class PrivateInteractivePrediction(LearnerMechanism):
         if self._updates() < 1:
             if self.constants == "repaired":
                 raise InvalidArgument(
-                    f"{owner}: n lambda epsilon C must allow at least one update, got B = "
-                    f"{self._updates():.6g}"
+                    f"{owner}: n, lambda, epsilon or C must be larger, to allow at least one "
+                    f"update, got B = {self._updates():.6g} updates"
                 )
             warnings.warn(
                 f"{owner}: B = {self._updates():.6g} is below 1; one update is made anyway, and "
@@ -235,7 +235,7 @@ class PrivateInteractivePrediction(LearnerMechanism):
         if bad >= 0:
             raise InvalidArgument(
                 f"{type(self).__name__}: rule must choose points with |phi(z)| at most "
-                f"{self.learner.radius!r}, it did not in round {bad + 1}"
+                f"{self.learner.radius!r}, got a larger norm in round {bad + 1}"
             )
         return np.asarray(logs)
 

@@ -120,8 +120,8 @@ class LogisticOutputPerturbation(_Logistic, OutputPerturbation):
     def truth(self) -> Truth:
         """Return the true privacy loss (claim CM-05).
 
-        It is infinite for the printed noise in d >= 2; otherwise it is the rate times the largest
-        shift of the minimizer over all n and lambda.
+        The loss is infinite for the printed noise in d >= 2; otherwise the loss is the rate times
+        the largest shift of the minimizer over all n and lambda.
         """
         safe = self.grid > 0
         noise = radial_noise(self.noise, 1.0, self.dimension)
@@ -212,8 +212,8 @@ class LogisticObjectivePerturbation(_Logistic, ObjectivePerturbation):
     def truth(self) -> Truth | None:
         """Return the true privacy loss (claim CM-06), or None in d = 1, where it is unknown.
 
-        It is infinite for the printed noise in d >= 2. For ``gamma`` it is the exact supremum over
-        all n at this n lambda.
+        The loss is infinite for the printed noise in d >= 2. For ``gamma`` it is the exact supremum
+        over all n at this n lambda.
         """
         safe = self.grid > 0
         if radial_noise(self.noise, 1.0, self.dimension).singular:
@@ -273,7 +273,7 @@ class ConvexObjectivePerturbation(ObjectivePerturbation, PureMechanism):
     epsilon : float
         Epsilon that the paper claims. Positive, finite.
     kappa : float
-        Bound on |grad_w l|. Positive. It is checked for the loss and for every record.
+        Bound on |grad_w l|. Positive. The bound is checked for the loss and for every record.
     loss : Loss
         l, a function of <w, x> and y. Must be smooth.
     penalty : QuadraticPenalty
@@ -320,7 +320,7 @@ class ConvexObjectivePerturbation(ObjectivePerturbation, PureMechanism):
     def truth(self) -> Truth | None:
         """Return the true privacy loss (claim CM-07), or None if it is unknown.
 
-        It is infinite for the printed noise in d >= 2, and the loss of a shift of b for linear
+        The loss is infinite for the printed noise in d >= 2, and that of a shift of b for linear
         losses.
         """
         safe = self.grid > 0
@@ -389,7 +389,8 @@ class ConvexObjectivePerturbation(ObjectivePerturbation, PureMechanism):
 
 
 def hypercube(n: int, dimension: int, gamma: float, rng: np.random.Generator) -> LabelledVectors:
-    """Return n records of the distribution D_d(gamma) of CM08 section 3.1.
+    """Return n records of the distribution D_d(gamma) of CM08 section 3.1. Raise InvalidArgument
+    unless gamma is in (0, 1).
 
     From a random corner of {-1, 1}^d, x_1 is multiplied by gamma and the other coordinates by
     sqrt((1 - gamma^2)/(d - 1)). The label is sign(x_1). Every record has norm 1 (claim CM-10).

@@ -131,11 +131,12 @@ class PrivateRidge(PureMechanism, SampledByDraws, ObjectivePerturbationEnclosure
         )
 
     def worst_pair(self, where: Literal["tail", "bulk"] = "tail") -> Pair:
-        """Return the worst known neighboring pair: W12 (`tail`) or W13 (`bulk`).
+        """Return the worst known neighboring pair: W12 (`tail`) or W13 (`bulk`). Raise
+        InvalidArgument if W13 needs more records.
 
         W12: a zero record and (e1, Y), with all other records zero. W13: (e1, Y) and (e1/2, -Y),
         with small other records. In W13 the common records have x = t e1 and y = -Y with (n - 1) t
-        = 50. They shift the noise that yields beta = -B e1.
+        = 50. These records shift the noise that yields beta = -B e1.
         """
         require_one_of("where", where, ["tail", "bulk"], "PrivateRidge.worst_pair")
         unit, bound, others = axis(self.dimension), self.label_bound, self.records - 1
@@ -174,8 +175,9 @@ class PrivateRidge(PureMechanism, SampledByDraws, ObjectivePerturbationEnclosure
 
         Printed form: with respect to volume, from b = 2 (Q beta - M) and its Jacobian det(2 Q).
         Repaired form: the same inside Theta, and minus infinity outside. On the sphere |beta| = B
-        the density is with respect to area (for p = 1, the mass of an endpoint). It is an integral
-        over the multiplier of the constraint. A mechanism with a grid has no such method.
+        the density is with respect to area (for p = 1, the mass of an endpoint). The density there
+        is an integral over the multiplier of the constraint. A mechanism with a grid has no such
+        method.
         """
         values, basis, target = self._spectrum(dataset)
         rows = output_rows(outputs, self.dimension, "PrivateRidge") @ basis

@@ -56,8 +56,8 @@ _MAX_ROWS = 1_000_000
 class SimplexMinimiser(NamedTuple):
     """A minimizer over the simplex and its error bound.
 
-    `error` bounds |theta - theta*|_1. It is the spread of the gradient divided by lambda, since the
-    objective is lambda-strongly convex in the 1-norm.
+    `error` bounds |theta - theta*|_1. The bound is the spread of the gradient divided by lambda,
+    since the objective is lambda-strongly convex in the 1-norm.
     """
 
     log_theta: FloatArray
@@ -188,7 +188,7 @@ class SimplexSampling:
 
         The worst pair makes one coordinate as rare as n - 1 records can, and flips the sign of its
         cost relative to the rest. Per draw the loss is log(theta_1/theta_1') at odds e^(h +- a)/(p
-        - 1), with a = 2 L R/lambda and h = -(n - 1) a. It tends to 4 L R/lambda (JT-10).
+        - 1), with a = 2 L R/lambda and h = -(n - 1) a. The loss tends to 4 L R/lambda (JT-10).
         """
         if self.loss.name != "linear" or not self.claim.is_pure:
             return None
@@ -384,8 +384,8 @@ def minimise_over_simplex(
     if error <= 1e-10:
         return SimplexMinimiser(logs, error)
     raise ConvergenceError(
-        f"SimplexSampling: the minimiser over the simplex is certified to {error:.3g} only "
-        f"after {most_steps} steps"
+        f"SimplexSampling: the minimiser over the simplex has an error of up to {error:.3g} "
+        f"after {most_steps} steps, and at most 1e-10 is allowed"
     )
 
 

@@ -113,8 +113,8 @@ class TestDataDependentLearner(LearnerMechanism):
     def truth(self) -> Truth | None:
         """Return the true epsilon where it is known, otherwise None.
 
-        It is known for one released answer, the linear kernel, and a loss that attains the
-        sensitivity. Then epsilon = e + 2 log(1 - delta) with e = |z| S/(R nu).
+        The true epsilon is known for one released answer, the linear kernel, and a loss that
+        attains the sensitivity. Then epsilon = e + 2 log(1 - delta) with e = |z| S/(R nu).
         """
         kernel_learner = self.learner
         if (

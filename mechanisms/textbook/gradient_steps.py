@@ -115,8 +115,8 @@ class GradientSteps:
     records : int
         Largest number of records in a dataset.
     update : callable, optional
-        ``update(gradients, rng)`` receives gradients of shape (n, dimension), before clipping. It
-        returns the output of `steps` steps: `steps` times `dimension` numbers, in units of
+        ``update(gradients, rng)`` receives gradients of shape (n, dimension), before clipping. The
+        function returns the output of `steps` steps: `steps` times `dimension` numbers, in units of
         gradients, before division by the batch size and before the learning rate.
 
     Examples
@@ -152,7 +152,7 @@ class GradientSteps:
     @property
     def calls_user(self) -> bool:
         """Return whether the outputs come from a function of the user, which may draw from global
-        generators or keep what it returns.
+        generators or keep a reference to its return value.
         """
         return self.update is not None
 

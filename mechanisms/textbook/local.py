@@ -316,7 +316,7 @@ class Rappor(_BloomReport):
         require(self).probability("f", zero=True)
         if self.q > 1:
             raise InvalidArgument(
-                f"Rappor: f must be at most 2 / (1 + e^(epsilon / 2h)), got {self.f!r}"
+                f"Rappor: f must be at most 2 / (1 + e^(epsilon / (2 hashes))), got {self.f!r}"
             )
 
     @property

@@ -145,8 +145,8 @@ class ExponentialMechanism(_Selection):
 
         Index i gains epsilon/2 itself and ln(S / S') through the normalizer S = e^(epsilon q_i / 2)
         + R. As q_i rises by 1 and the rest fall by 1, S / S' = (r + 1) / (r e^(epsilon/2) +
-        e^(-epsilon/2)), r = e^(epsilon q_i / 2) / R. This decreases in r, so the supremum has q_i =
-        low and the others high. The supremum tends to epsilon as high - low grows.
+        e^(-epsilon/2)), r = e^(epsilon q_i / 2) / R. The ratio decreases in r, so the supremum has
+        q_i = low and the others high. The supremum tends to epsilon as high - low grows.
         """
         half = self.epsilon / 2
         r = math.exp(-half * (self.high - self.low)) / (self.queries - 1)

@@ -213,7 +213,7 @@ def bound(
 
 def parts(dataset: Any, label: Optional[int], labeled: bool = False) -> Tuple[Any, Any]:
     """Return X and y of a dataset; y is None without labels. With `labeled`, the last column of an
-    array is y.
+    array is y. Raise MechanismFailed if required labels are missing.
     """
     fields = dataset
     if not isinstance(dataset, dict):

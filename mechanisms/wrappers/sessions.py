@@ -43,7 +43,8 @@ class Adversary:
     rounds : int
         Total number of queries.
     usual : str
-        Kind of answer (`answer_kind`) that keeps the stage. If empty, every answer does.
+        Kind of answer (`answer_kind`) after which the stage continues. If empty, the stage
+        continues after every answer.
 
     Raises
     ------
@@ -73,7 +74,13 @@ class Adversary:
                 f"got {short_repr(self.stages)}"
             )
         require_integer("rounds", self.rounds, "Adversary", most=_MOST_ROUNDS)
-        require_type("usual", self.usual, str, "be a kind of answer as text", "Adversary")
+        require_type(
+            "usual",
+            self.usual,
+            str,
+            "be the text of a kind of answer, as answer_kind returns it",
+            "Adversary",
+        )
 
     def __call__(self, answers: List[Any]) -> Any:
         """Return the next query; None at the end."""
@@ -100,7 +107,7 @@ class Adversary:
 
 def as_adversary(given: Any, owner: str = "interactive") -> Any:
     """Return the adversary for a list of queries, the JSON object of an `Adversary`, or a function
-    of the answers.
+    of the answers. Raise InvalidArgument for anything else.
     """
     if isinstance(given, dict):
         if not {"stages", "rounds"} <= set(given) <= {"stages", "rounds", "usual"}:
@@ -285,7 +292,9 @@ def interactive(
 
 
 def transcript(session: Any, dataset: Any, rng: Any, adversary: Any) -> List[Any]:
-    """Return the list of answers of a session to an adversary."""
+    """Return the list of answers of a session to an adversary. Raise MechanismFailed if the session
+    lacks a method.
+    """
     for name in ("start", "ask"):
         if not callable(getattr(session, name, None)):
             raise MechanismFailed(

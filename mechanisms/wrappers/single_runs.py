@@ -201,7 +201,8 @@ def fresh(
     Parameters
     ----------
     factory : callable
-        Class or function that makes the object. It receives randomness by the names of `one_run`.
+        Class or function that makes the object. The factory receives randomness by the argument
+        names that `one_run` lists.
     method : str or callable, optional
         The name of the method to run, or ``f(object, dataset)``. By default the object itself is
         called.
@@ -271,7 +272,7 @@ def from_estimator(
     time_limit: float = 60.0,
     **arguments: Any,
 ) -> PerRun:
-    """Return a mechanism that fits a new estimator in each run and releases what it learned.
+    """Return a mechanism that fits a new estimator in each run and releases its learned attributes.
 
     Parameters
     ----------

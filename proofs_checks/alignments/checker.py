@@ -133,7 +133,7 @@ def execute(
     draw: Draw,
     emit: Emit,
 ) -> None:
-    """Run statements on one side where `guard` holds; `names` is changed."""
+    """Run statements in one of the two runs where `guard` holds; `names` is changed."""
     for statement in block:
         active = terms.both(guard, terms.negate(names[BREAK]))
         if terms.impossible(active):
@@ -159,7 +159,7 @@ class Coupling:
 
     Parameters
     ----------
-    program : Program
+    program : LoopProgram
     alignment : Alignment
     terms : Numbers or Formulas
     fresh : callable
@@ -181,8 +181,8 @@ class Coupling:
         }
 
     def step(self, segment: int, state: State) -> RunSegment:
-        """Run a segment (for the loop: one iteration) on both sides: left first, then right with
-        the moved noise.
+        """Run a segment (for the loop: one iteration) in both runs: the left run first, then the
+        right run with the moved noise.
 
         A ``break`` ends all later iterations, and has no effect on the segment after the loop.
         """
@@ -262,7 +262,7 @@ class Obligations:
 
     Parameters
     ----------
-    program : Program
+    program : LoopProgram
     direction : (int, int)
         Range of q' - q.
     alignment : Alignment

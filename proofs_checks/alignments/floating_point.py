@@ -33,8 +33,8 @@ _ROUNDING = 1e-9
 
 
 def number_problem(program: LoopProgram) -> str:
-    """Return what is wrong with the numbers of a program: a divisor that is not positive, or an
-    integer that may be too large; or "".
+    """Return a description of the first problem with the numbers of a program: a divisor that is
+    not positive, or an integer that may be too large; "" without one.
     """
     for name in sorted(program.positive & {*program.defaults}):
         if not program.defaults[name] > 0:
@@ -101,7 +101,7 @@ def _magnitude(node: ast.expr, sizes: Mapping[str, int]) -> int:
 
 
 def is_positive(literal: Any) -> bool:
-    """Return whether a literal is a positive number that floating point holds."""
+    """Return whether a literal is a positive number in the range of floating-point numbers."""
     return type(literal) in (int, float) and 0 < literal < MOST
 
 
@@ -145,7 +145,7 @@ def _is_exact(node: ast.expr, scale: Monomial, names: Mapping[str, Any]) -> bool
 
 
 class Sign(Flag):
-    """What holds of a number with probability 1."""
+    """Property of a number that holds with probability 1."""
 
     UNKNOWN = 0
     PLUS = auto()  # the sign bit is not set: 0.0 or a positive number
@@ -158,7 +158,7 @@ _NOISE = {"laplace": Sign.NONZERO | Sign.NO_MINUS_ZERO, "exponential": _ANY}
 
 
 def zero_problem(program: LoopProgram) -> str:
-    """Return which returned number may be -0.0, and what to do about it; or ""."""
+    """Return a message if a returned number may be -0.0: the number, and a remedy; "" otherwise."""
     signs = _signs_of_variables(program)
     appended = (s.value for s in program.statements if isinstance(s, Append))
     for each in (*program.returns, *appended):

@@ -322,12 +322,12 @@ class Numbers:
 
     @staticmethod
     def number(value: float) -> Any:
-        """Return a literal."""
+        """Return a number unchanged."""
         return value
 
     @staticmethod
     def constant(value: float, kind: str) -> Any:
-        """Return a parameter, a query or noise."""
+        """Return the value of a parameter, a query or noise unchanged."""
         return value
 
     @staticmethod
@@ -372,7 +372,7 @@ class Formulas:
         )
 
     def number(self, value: Any) -> Any:
-        """Return a literal."""
+        """Return a Python number or truth value as a z3 constant."""
         if isinstance(value, bool):
             return self.z3.BoolVal(value)
         if isinstance(value, int):
@@ -394,7 +394,9 @@ class Formulas:
 
 
 def value(node: ast.expr, names: Mapping[str, Any], terms: Any) -> Any:
-    """Return the value of an expression. ``left.x`` reads the name ``left.x``."""
+    """Return the value of an expression. ``left.x`` reads the name ``left.x``. Raise Untyped for an
+    expression outside the subset.
+    """
     match node:
         case ast.Constant(value=literal):
             return terms.number(literal)

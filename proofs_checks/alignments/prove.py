@@ -102,7 +102,7 @@ class ProofResult(Result):
         For each direction of the change, the moves of the noise calls in words, and the loop
         invariants. Empty without a proof.
     assumptions : tuple of str
-        What the proof takes for granted.
+        Assumptions of the proof.
     tried : int
         Number of alignments of the template.
     audit : AuditResult or None
@@ -365,12 +365,16 @@ class Exact(Numbers):
 
     @staticmethod
     def number(value: float) -> Any:
-        """Return a literal; 0.1 is a tenth."""
+        """Return a number without rounding: a float becomes the fraction that its text states, as
+        0.1 a tenth.
+        """
         return Fraction(repr(value)) if isinstance(value, float) else value
 
     @staticmethod
     def constant(value: float, kind: str) -> Any:
-        """Return a parameter, a query or noise."""
+        """Return the value of a parameter, a query or noise without rounding, if its kind is
+        ``real``.
+        """
         return Fraction(repr(value)) if kind == "real" else value
 
     @staticmethod

@@ -55,7 +55,7 @@ Terms = list[tuple[int, ast.expr]]
 
 
 def alignments(program: LoopProgram) -> list[Alignment]:
-    """Return the members of the template, simple ones first."""
+    """Return the candidate alignments of a program, simple ones first."""
     options = []
     sites = [statement.site for statement in walk(program.body) if isinstance(statement, Append)]
     for segment, noise in program.noises:

@@ -67,8 +67,9 @@ _HEAP_TYPE = 1 << 9  # flag of a class that is not built in
 
 
 def tree_of(function: Any) -> ast.FunctionDef:
-    """Return the syntax tree of a plain function with the decorator `provable`, whose text is that
-    of the code that runs.
+    """Return the syntax tree of a plain function with the decorator `provable`. Raise
+    InvalidArgument for another object, and if the text in the file is not that of the code that
+    runs.
     """
     name = getattr(function, "__name__", function)
     if (
@@ -95,7 +96,8 @@ def tree_of(function: Any) -> ast.FunctionDef:
     # all that decides how the code runs is equal
     if found != [_content(code)]:
         raise InvalidArgument(
-            f"prove: the text of {name} has changed since the function was imported"
+            f"prove: the text of {name} has changed since the function was imported; import the "
+            "function again"
         )
     _check_defaults(function, tree)
     return tree
@@ -151,8 +153,8 @@ def defaults_of(function: Any) -> dict[str, Any]:
 
 
 def unmodelled(node: ast.AST, place: ast.AST) -> Iterator[tuple[ast.AST, str]]:
-    """Yield the place of each syntax that is not modelled, and the rule; `place` is the place of
-    what contains the node.
+    """Yield (node, message) for each syntax that is not modelled. `place` is the closest
+    surrounding node that has a line number.
     """
     place = node if hasattr(node, "lineno") else place
     outside = f"`{shown(place)}` is outside the provable subset"

@@ -156,9 +156,9 @@ def any_budget_is_private(
     """Where B < 1 one update is made all the same, and e ~ 1/sqrt(B) has no bound (witness W8).
 
     C is chosen so that B = `updates`. A dataset whose prediction lies as far out as C allows, and
-    so beyond the threshold, is held against the one with a label turned over: a single answer is a
-    Laplace mechanism of loss e, and its delta is 1 - exp((epsilon - e)/2). Its law is integrated
-    exactly.
+    so beyond the threshold, is compared with the same dataset with one label turned over: a single
+    answer is a Laplace mechanism of loss e, and its delta is 1 - exp((epsilon - e)/2). Its law is
+    integrated exactly.
     """
     mechanism = interactive(
         MANY,

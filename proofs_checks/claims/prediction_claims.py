@@ -323,8 +323,8 @@ def the_displays_add_up(effort: Effort) -> Evidence:
     reach=2.0,
 )
 def the_box_is_that_of_its_theorem(n_lambda: Ball) -> Enclosure:
-    """All but S / (L R^2) cancels: the ratio is n lambda S / (L R^2). It is 2: the box adds half
-    the noise that the theorem asks for.
+    """All but S / (L R^2) cancels: the ratio is n lambda S / (L R^2). The ratio is 2: the box adds
+    half the noise that the theorem asks for.
 
     (Theorem 9 prints sqrt(BS), which has the units of no privacy parameter. With slack of JK-07's
     size neither is a leak.)

@@ -356,8 +356,8 @@ def price_constant(p: int, radius: float, label_bound: float) -> float:
     reach=1.0,
 )
 def price_of_privacy_is_bounded(share: Ball) -> Enclosure:
-    """J is quadratic with Hessian 2 A, A = Sigma + lambda I, and with A_k = A + k I
-    beta_priv - beta_lambda = A_k^-1 (b / (2 n) - k beta_lambda).
+    """J is quadratic with Hessian 2 A, A = Sigma + lambda I, and with A_k = A + k I: beta_priv -
+    beta_lambda = A_k^-1 (b / (2 n) - k beta_lambda).
 
     E b b^T = (p + 1) (2 zeta / epsilon)^2 I, since |b| is Gamma(p) with E|b|^2 = p (p + 1) / c^2.
     So the price is (p + 1) (2 zeta / epsilon)^2 / (4 n^2) tr(A A_k^-2) + k^2 beta_lambda.A A_k^-2

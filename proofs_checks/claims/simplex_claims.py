@@ -103,7 +103,7 @@ def draw_from_a_smooth_minimiser(x: Ball) -> Enclosure:
     """The module's bound against the printed one: with s = sqrt(1 + x) the excess is -s (s - 1) /
     (1 + s^2).
 
-    It holds for all x, also below 1. For large x the print wastes a factor of sqrt(x).
+    The bound holds for all x, also below 1. For large x the print wastes a factor of sqrt(x).
     """
 
     def form(x: Ball) -> Ball:
@@ -266,7 +266,7 @@ def pure_form_draws_more(records: Ball, epsilon: Ball, delta: Ball, actions: Bal
     """m_pure = epsilon lambda / (4 + 2x) = 8 log(1/delta) sqrt(m_approximate): the ratio is
     sqrt(m_approximate) / (8 log(1/delta)).
 
-    It rises in n, epsilon, delta and falls in p; so the corner of each cell decides.
+    The ratio rises in n, epsilon, delta and falls in p; so the corner of each cell decides.
     """
     high = square_root_of_draws(
         records.upper(), epsilon.upper(), delta.upper(), actions.lower()
@@ -285,8 +285,8 @@ def pure_form_draws_more(records: Ball, epsilon: Ball, delta: Ball, actions: Bal
     formula="excess = O(n^(-1/3))",
 )
 def excess_by_records(effort: Effort) -> Evidence:
-    """Four features, each wrong on another part of the data; logistic loss, epsilon = 10 and the
-    pure m, as the other is 0 here (JT-13).
+    """Four features, each wrong on another part of the data; logistic loss, epsilon = 10 and the m
+    of pure DP, because the m of (epsilon, delta)-DP is 0 here (JT-13).
 
     Mean excess over fresh data of the released frequencies, against the best point of the simplex.
     """

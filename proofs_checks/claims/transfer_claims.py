@@ -197,8 +197,8 @@ def the_fit_is_twice_as_close(effort: Effort) -> Evidence:
     """What gives the projection of w*'s noisy predictions to a convex set that holds the true ones:
     <b - u, 0 - u> <= 0, |u|^2 <= <u, b>.
 
-    It is reached where the phi(z_t) are orthonormal, C is the whole space, and all |b_t| are equal:
-    there u = b.
+    The bound is reached where the phi(z_t) are orthonormal, C is the whole space, and all |b_t| are
+    equal: there u = b.
     """
     it = KernelLearner(Loss("absolute"), 1.0, 4, 4)
     noise = np.array([[1.0, -1.0, 1.0, -1.0]])  # noisy answers for w* = 0
@@ -312,8 +312,8 @@ def _points(n: float) -> int:
 
 
 def _transfer_error(n: int, rng: np.random.Generator) -> float:
-    """Return the mean of |<what - w*, z>| over the unit circle, (2/pi) |what - w*|, in one run with
-    w* = e1.
+    """Return the mean of |<w_hat - w*, z>| over the unit circle, (2/pi) |w_hat - w*|, in one run
+    with w* = e1.
     """
     angle = rng.uniform(0, 2 * math.pi, _points(n))
     points = np.column_stack([np.cos(angle), np.sin(angle)])

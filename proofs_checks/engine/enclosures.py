@@ -165,8 +165,8 @@ def enclose(ball: Ball, at: float | None = None) -> Enclosure:
 
 
 def at_most(ball: Ball) -> Enclosure:
-    """Return the enclosure of an excess with a known upper bound only. It can prove that a claim
-    holds, not that it fails or is tight.
+    """Return the enclosure of an excess with a known upper bound only. The enclosure can prove that
+    a claim holds, not that the claim fails or is tight.
     """
     return Enclosure(-1.0, enclose(ball).upper)
 
@@ -427,11 +427,11 @@ def gaussian_excess(
     """Enclose the excess, exact delta / delta - 1, of Gaussian noise of variance v (shift /
     epsilon)^2.
 
-    Here v = per_log log(1/delta) + per_epsilon epsilon + constant, so mu = epsilon / sqrt(v) and a
-    = sqrt(v) - mu / 2. After cancellation, log(exact / delta) = (1 - per_log/2) log(1/delta) + (1 -
-    per_epsilon) epsilon / 2 - constant / 2 - mu^2 / 8
-    - log sqrt(2 pi) + log(m(a) - m(a + mu)). The last difference falls in a, since m is convex, and
-      rises in mu.
+    Here v = per_log log(1/delta) + per_epsilon epsilon + constant, mu = epsilon / sqrt(v), a =
+    sqrt(v) - mu / 2, and m is the Mills ratio. After cancellation, log(exact / delta) is (1 -
+    per_log/2) log(1/delta) + (1 - per_epsilon) epsilon / 2, minus the sum of constant / 2, mu^2 / 8
+    and log sqrt(2 pi), plus log(m(a) - m(a + mu)). The last term falls in a, since m is convex, and
+    rises in mu.
     """
 
     def variance_at(epsilon: Ball, delta: Ball) -> Ball:

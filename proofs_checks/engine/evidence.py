@@ -121,8 +121,8 @@ def case(value: float) -> float:
 
 
 def exact_delta(mechanism: Any, pair: Pair | None, epsilon: float) -> Enclosure:
-    """Enclose delta(epsilon) of a pair, the larger of both orders, from the exact law of the
-    privacy loss; None for the mechanism's worst pair.
+    """Enclose delta(epsilon) of a pair, the larger one of (D0, D1) and (D1, D0), from the exact law
+    of the privacy loss; None for the mechanism's worst pair.
 
     Raises
     ------

@@ -320,8 +320,8 @@ def density(t):
 
 
 def bisect(holds, low, high, width):
-    """Return a point at which `holds` is true, close to where it begins; true at `high`, which
-    rises from `low`.
+    """Return a point within `width` of the smallest one at which `holds` is true. `holds` is false
+    below that point and true from there to `high`.
     """
     while high - low > width:
         middle = (low + high) // 2
@@ -450,7 +450,7 @@ def renyi_allowed(entries, total):
 
 def chance(n, k, a, c, error):
     """Return `tail` in units of 1 / ONE, with as many digits as a comparison with the error needs.
-    The odds are rounded up to them.
+    The odds are rounded up to this number of digits.
     """
     bits = min(BITS, 128 + BITS - error.bit_length())
     shift = max(0, max(a, c).bit_length() - bits)
@@ -593,7 +593,10 @@ def refutes(claim, x, stages, alpha, rule=None):
 
 def p_values(claim, x, stage, gamma, several, error):
     """Return upper bounds on the probabilities of more right guesses than in the stage and of at
-    least as many, if the parameter is x.
+    least as many, if the claim's parameter is x.
+
+    `gamma` is the error of the limit on the frequency of guesses, `several` is true if the stages
+    are combined, and `error` is the level at which a bound is of interest.
     """
     right, guesses = stage["correct"], stage["correct"] + stage["wrong"]
     total = (
@@ -752,8 +755,8 @@ def require_fields(value, path, form):
 
 
 def decode_claim(text, numbers):
-    """Return kind, numbers and parameter of a claim from its text; `numbers` are the same doubles,
-    and mean their shortest decimals.
+    """Return kind, numbers and parameter of a claim from its text; `numbers` are its numbers as
+    doubles, and each is read as its shortest decimal.
     """
     kind, _, rest = text.partition(":")
     if kind not in FORMS:
@@ -1000,8 +1003,8 @@ def decode_rule(value, names):
 
 
 def decode_entries(value, field, form, lengths):
-    """Return the entries of an array of a rule. `lengths` holds those of sides by name, and learns
-    the new ones.
+    """Return the entries of an array of a rule. `lengths` holds the known lengths of named sides,
+    and gets the new ones.
     """
     (dtype, shape, entries), sides, within = decode_array(value), form.sides.split(), form.within
     is_right = dtype == form.dtype and len(shape) == len(sides)
@@ -1128,8 +1131,8 @@ def decode_cells(event, counts, kind):
 
 
 def effort(claim, stages):
-    """Return an upper limit on the time of three tests of the counts, in units of which a second
-    has at least 50,000.
+    """Return an upper limit on the work of three tests of a claim's counts in all `stages`. One
+    second of computing is at least 50,000 units of work.
     """
     found, left = (
         len(stages) * (6500 if claim[0] == "zcdp" else 1500 + 3 * len(claim[1])),

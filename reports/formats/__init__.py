@@ -11,7 +11,7 @@ class Format(NamedTuple):
     """A format: the suffix of its file, and MODULE:FUNCTION in this folder.
 
     The function takes the document, and, if the format has `plots`, also the entries and the album.
-    It returns a text, or a JSON value.
+    The function returns a text, or a JSON value.
     """
 
     suffix: str

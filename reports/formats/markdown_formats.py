@@ -209,7 +209,8 @@ def sheet(document: Json) -> str:
     Returns
     -------
     str
-        The Markdown text: one table for each part of the publication, then what was not tested.
+        The Markdown text: one table for each part of the publication, then the properties that were
+        not tested.
     """
     results = document["results"]
     lines = [

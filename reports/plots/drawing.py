@@ -141,7 +141,7 @@ def inline_svg(svg: str, name: str, text: str) -> str:
     Parameters
     ----------
     svg : str
-        SVG text from `album.Album.svg`.
+        SVG text from `Album.svg`.
     name : str
         Prefix of the element ids, unique in the page.
     text : str

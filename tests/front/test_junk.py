@@ -71,7 +71,7 @@ def test_junk_ends_in_one_line(seed):
         ),
         (
             lambda: dpw.replay(3),
-            "replay: witness must be a path or what a witness file holds, got 3",
+            "replay: witness must be a path or the content of a witness file, got 3",
         ),
         (lambda: dpw.PureDP("1"), "PureDP: epsilon must be positive and finite, got '1'"),
         (lambda: dpw.PureDP(10**400), "PureDP: epsilon must be positive and finite, got 1000"),

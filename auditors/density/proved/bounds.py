@@ -91,8 +91,8 @@ class ClosedForm(EnclosedOrder):
 
 @dataclass(frozen=True, slots=True)
 class LargestLossBounds(EnclosedOrder):
-    """One order of a pair of which only the largest loss L is enclosed. Other divergences are
-    bounded from above by L.
+    """One ordered pair (P, Q) of output laws, of which only the largest loss L is enclosed. Other
+    divergences are bounded from above by L.
     """
 
     cells: Cells

@@ -30,7 +30,9 @@ _ZCDP_ORDERS = [1 + 10 ** (k / 8) for k in range(-24, 33)]
 
 
 class EnclosedOrder(ABC):
-    """One order of a pair, with enclosures of its divergences."""
+    """Enclosures of the divergences of one order of a pair: of P, the law on one dataset, from Q,
+    the law on the other.
+    """
 
     @abstractmethod
     def hockey_stick(self, epsilon: float, relative: float = 1e-7, absolute: float = 0.0) -> Span:
@@ -121,7 +123,7 @@ class Cell:
     box: Box = ()
 
     def turned(self) -> Cell:
-        """Return the cell for the other order of the pair."""
+        """Return the cell with D1 and D0 exchanged."""
         return Cell(self.q, self.p, (-self.loss[1], -self.loss[0]), self.box)
 
     def outer(self) -> Ball:
@@ -151,8 +153,8 @@ class Cells(EnclosedOrder):
     largest: Span | None = None
 
     def turned(self) -> Cells:
-        """Return the cells for the other order of the pair. Later refinements of the two are
-        independent.
+        """Return the cells with D1 and D0 exchanged. Later refinements of one do not change the
+        other.
         """
         cut = self.split
         turned = (
@@ -165,14 +167,18 @@ class Cells(EnclosedOrder):
         return sum((c.p for c in self.leaves), arb(0)), sum((c.q for c in self.leaves), arb(0))
 
     def hockey_stick(self, epsilon: float, relative: float = 1e-7, absolute: float = 0.0) -> Span:
-        """Enclose delta(epsilon), refined to the given width."""
+        """Enclose the hockey-stick divergence at `epsilon`, in an interval of at most the given
+        relative or absolute width where time permits.
+        """
         factor = arb(epsilon).exp()
         return self._refined_sum(
             lambda cell: hockey_stick_contribution(cell, epsilon, factor), relative, absolute
         )
 
     def renyi(self, order: float, relative: float = 1e-7) -> Span:
-        """Enclose the Renyi divergence, refined to the given relative width."""
+        """Enclose the Renyi divergence of this order, in an interval of at most the given relative
+        width where time permits.
+        """
         top = max((cell.loss[1] for cell in self.leaves), default=0.0)
         # subtracted from the exponents to keep sums near 1
         shift = arb(top) if math.isfinite(top) else arb(0)

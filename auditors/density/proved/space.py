@@ -112,7 +112,7 @@ def cells_of_draw(p: list[Ball], q: list[Ball], seconds: float) -> Cells:
 
 
 def sample_and_check_balls(mechanism: Any, d1: Any, d0: Any) -> FloatArray:
-    """Return sampled outputs of both sides. Raise BadOracle if a float log-density there lies
+    """Return sampled outputs on both datasets. Raise BadOracle if a float log-density there lies
     outside its ball.
     """
     rng = np.random.default_rng(np.random.SeedSequence(0, spawn_key=(0xBA11,)))
@@ -228,7 +228,7 @@ class Product(EnclosedOrder):
         return cls(parts, leaves, sums[::-1], max(filter(math.isfinite, widths), default=0.0))
 
     def turned(self) -> Product:
-        """Return the product for the other order of the pair."""
+        """Return the product with D1 and D0 exchanged."""
         known = {id(part): part.turned() for part in self.parts}
         leaves = [cell.turned() for cell in self.leaves]
         return Product.of(tuple(known[id(part)] for part in self.parts), leaves)

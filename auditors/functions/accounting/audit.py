@@ -83,11 +83,11 @@ class Game(Question):
         """
 
     def compared(self, points: Iterator[Point]) -> Iterator[FigureComparison]:
-        """Yield the comparison at each point."""
+        """Yield the comparison of the claimed with the true probability at each point."""
         return map(self.comparison, points)
 
     def comparison(self, at: Point) -> FigureComparison:
-        """Return the comparison at one point."""
+        """Return the comparison of the claimed with the true probability at one point."""
         try:
             exact, problems = self.exact(at)
         except Unavailable:
@@ -134,7 +134,8 @@ class CanaryGame(Game):
             value = at.get(key)
             require_that(
                 type(value) in (int, float) and rule(value),
-                f"at.{key} must be in the range of a law of scores, got {short_repr(value)}",
+                f"at.{key} must be in its range (canaries 1 to 30, mu in (0, 30], threshold in "
+                f"[-30, 30], significance and delta in (0, 1)), got {short_repr(value)}",
             )
 
     def exact(self, at: Point) -> tuple[float, list[str]]:
@@ -395,10 +396,11 @@ def audit_accountant(
         Poisson sampling, one record added or removed), without-replacement-gaussian (sigma, q,
         steps; one record replaced) or with-replacement-gaussian (sigma, draws, records, steps; one
         record replaced). Sigma is the noise's standard deviation over the distance by which one
-        record moves the sum. With "gaussian-canaries", the function is a tool that returns a lower
-        confidence bound on epsilon from `in_scores`, `out_scores`, `significance` and `delta`. With
-        "privacy-filter", the function is a filter: it returns the number of mechanisms that it
-        admits, from the lists `epsilons` and `deltas`, under the budget `epsilon` and `delta`.
+        record moves the sum, q the sampling rate, and rdp the Rényi divergence at order0. With
+        "gaussian-canaries", the function is a tool that returns a lower confidence bound on epsilon
+        from `in_scores`, `out_scores`, `significance` and `delta`. With "privacy-filter", the
+        function is a filter: it returns the number of mechanisms that it admits, from the lists
+        `epsilons` and `deltas`, under the budget `epsilon` and `delta`.
     returns : {"epsilon", "delta", "rdp", "zcdp", "mu", "noise", "lower-epsilon", "admitted"}
         Figure that the accountant returns: epsilon at `delta`, delta at `epsilon`, Rényi divergence
         at `order`, rho of zero-concentrated privacy, mu of Gaussian privacy, or the noise (sigma,
@@ -407,9 +409,9 @@ def audit_accountant(
         epsilon. For a filter, the figure is the delta of the budget, and the exact figure is that
         of the mechanisms that an adaptive adversary gets.
     parameters : dict, optional
-        Parameter of the mechanism or of the figure that each argument of the function is. Default:
-        the function's own argument names. Parameters that the function does not take have their
-        defaults: one step, sensitivity 1, delta 0.
+        Dict from the names of the function's arguments to parameters of the mechanism or of the
+        figure. Default: the function's own argument names. Parameters that the function does not
+        take have their defaults: one step, sensitivity 1, delta 0.
     ranges : dict, optional
         Lowest and highest value of parameters to search, for example ``{"q": (0.001, 0.1)}``.
         Default: wide ranges.

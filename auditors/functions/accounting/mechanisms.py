@@ -77,8 +77,8 @@ class Composed:
 
 
 def compose(line: Line, base: Profile, steps: int) -> Composed:
-    """Return the profile of `steps` independent steps of one pair on the line; `base` is the
-    profile of one step.
+    """Return the privacy profile of `steps` independent steps. `line` is the pair of output laws of
+    one step, on the real line, and `base` is the profile of one step.
     """
     with ctx.workprec(128):
         # a coarse grid, from the losses of a few outputs
@@ -309,8 +309,8 @@ def _steps(law: tuple[float, ...], steps: int) -> Profile:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Profile of several subsampled steps. The grid is built only if a hockey-stick divergence is
-    needed.
+    """Privacy profile of several subsampled steps. The grid of losses for their composition is
+    built only if a hockey-stick divergence is needed.
     """
 
     law: tuple[float, ...]

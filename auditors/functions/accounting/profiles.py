@@ -184,9 +184,9 @@ class RenyiBound:
     """Profile of all mechanisms whose Rényi divergence of one order, in both directions, is at most
     `bound`.
 
-    It is bounded from below by mechanisms that satisfy the bound: pairs of two outputs, which are
-    the worst ones up to the direction (Asoodeh, Liao, Calmon, Kosut and Sankar 2021), and normal
-    noise.
+    The profile is bounded from below by mechanisms that satisfy the bound: pairs of two outputs,
+    which are the worst ones up to the direction (Asoodeh, Liao, Calmon, Kosut and Sankar 2021), and
+    normal noise.
     """
 
     order: float
@@ -387,7 +387,7 @@ def poisson(q: float, sigma: float) -> Mixture:
 
 def with_replacement(draws: int, records: int, sigma: float) -> Mixture:
     """Return the pair of `draws` draws with replacement from `records` records, for a record that
-    is replaced.
+    is replaced. Raise Unavailable if a record is drawn too often on average.
 
     The weights are binomial. Multiples with a total weight below 2^-140 are left out, and the last
     weight is widened by that total.

@@ -77,8 +77,8 @@ OWNER = "audit_accountant"
 class FigureComparison:
     """Figure of the accountant at one point, and the exact figure, which is a rigorous lower bound.
 
-    The exact epsilon is 0 if it is not positive. With a negative figure, it is the exact one,
-    negative too. Without a comparison, `exact` is NaN, and `failures` has the problems of failed
+    The exact epsilon is 0 if it is not positive. Only with a negative figure, a negative exact
+    epsilon is kept. Without a comparison, `exact` is NaN, and `failures` has the problems of failed
     calls, or the exact figure is unavailable.
     """
 
@@ -105,7 +105,7 @@ class FigureComparison:
 
 @dataclass(frozen=True, slots=True)
 class SearchState:
-    """State of a search: the lowest and the highest figure, violations, and what was skipped.
+    """State of a search: the lowest and the highest figure, violations, and the skipped points.
 
     `rounding` counts figures that are too low by no more than rounding, at most by `deficit`;
     `negative` counts negative epsilons that are not too low.
@@ -146,7 +146,9 @@ class SearchState:
 
 
 class Question(ABC):
-    """What a search asks of an accountant: points to try, and the comparison of its figures."""
+    """Question of a search to an accountant: the points to try, and the comparison of its figures
+    with exact figures.
+    """
 
     __slots__ = ()
     # parameters whose values may be made simpler; none of a game
@@ -158,10 +160,12 @@ class Question(ABC):
 
     @abstractmethod
     def compared(self, points: Iterator[Point]) -> Iterator[FigureComparison]:
-        """Yield comparisons at points, for which the accountant is called in batches."""
+        """Yield comparisons of the accountant's figure with the exact figure at points; the
+        accountant is called in batches.
+        """
 
     def comparison(self, at: Point) -> FigureComparison:
-        """Return the comparison at one point."""
+        """Return the comparison of the accountant's figure with the exact figure at one point."""
         return next(iter(self.compared(iter([at]))))
 
     @abstractmethod
@@ -192,7 +196,9 @@ class FigureQuestion(Question):
             yield _near(best[0].candidate, self.parameters, rng) if near else at
 
     def require_point(self, at: Point) -> None:
-        """Raise InvalidArgument unless all parameters are near their ranges."""
+        """Raise InvalidArgument unless all parameters are within a factor of 1000 of their ranges
+        (100 for whole numbers above), and in the range in which the figure is defined.
+        """
         known = {parameter.name: parameter for parameter in self.parameters}
         require_that(
             set(at) == set(known),
@@ -215,8 +221,8 @@ class FigureQuestion(Question):
         )
 
     def compared(self, points: Iterator[Point]) -> Iterator[FigureComparison]:
-        """Yield comparisons. Of figures that take libraries little time, more are computed, and the
-        suspect ones are compared.
+        """Yield comparisons with the exact figure. For quick figures (RDP and zCDP), a larger batch
+        is computed, and only the most suspicious figures of the batch are compared.
         """
         size = _BATCH * (4 if self.returns in ("rdp", "zcdp") else 1)
         while batch := list(itertools.islice(points, size)):
@@ -439,10 +445,10 @@ def _require_inside(parameter: Parameter, value: Any) -> None:
     # parameters of a witness may lie outside of the default ranges by these factors
     lowest = max(parameter.low / 1e3, parameter.least)
     highest = min(parameter.high * (100 if parameter.kind == "integer" else 1e3), parameter.most)
+    form = {"list": "1 to 48 numbers", "integer": "a whole number"}.get(parameter.kind, "a number")
     require_that(
         right and whole and all(x == parameter.default or lowest <= x <= highest for x in values),
-        f"at.{parameter.name} must lie near [{parameter.low:g}, {parameter.high:g}], got "
-        f"{short_repr(value)}",
+        f"at.{parameter.name} must be {form} in [{lowest:g}, {highest:g}], got {short_repr(value)}",
     )
 
 
@@ -453,8 +459,9 @@ def question_of(
     parameters: Any = None,
     ranges: Any = None,
 ) -> tuple[FigureQuestion, Mapping[str, str]]:
-    """Return the question of an audit, and the parameter of each argument of the function. Raise
-    InvalidArgument if they do not fit.
+    """Return the validated question of an audit (mechanism, figure, parameters and function), and
+    the mechanism's parameter for each argument of the function. Raise InvalidArgument if they do
+    not fit.
     """
     require_one_of("mechanism", mechanism, (*MECHANISMS, *GAME_FIGURES), OWNER)
     figures = [key for key in FIGURES if key not in GAME_FIGURES.values()]

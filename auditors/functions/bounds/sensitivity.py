@@ -83,7 +83,7 @@ class SensitivityResult(FunctionResult):
     progress : tuple of (int, float)
         Number of evaluations and best ratio, at each improvement.
     skipped : int
-        Number of evaluations at which a solver did not converge. They are ignored.
+        Number of evaluations at which a solver did not converge. Such evaluations are ignored.
     name, subject, bound, norm, norm_used, seed
         Arguments of `dpwitness.audit_sensitivity`; `norm` is the name of the norm `norm_used`.
     evaluations : int

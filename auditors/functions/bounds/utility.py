@@ -291,8 +291,8 @@ class Scaling(UtilityClaim):
         span = values[-1] / values[0] if values else 0.0
         require_that(
             len(values) >= 4 and span >= 64.0 * (1 - 1e-12),
-            "grid must hold at least 4 different values that span at least 64x, got "
-            f"{len(values)} spanning {span:.6g}x",
+            "grid must have at least 4 different values, the largest at least 64 times the "
+            f"smallest, got {len(values)} with the factor {span:.6g}",
             "Scaling",
         )
         object.__setattr__(self, "grid", tuple(values))

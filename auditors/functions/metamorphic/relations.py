@@ -354,7 +354,11 @@ class _Rounding(Exception):
 def first_broken(
     compare: Compare, cases: Cases, rounding: str = "", error: float = 0.0
 ) -> RelationOutcome:
-    """Return the first case that breaks a relation, at this probability of a false finding."""
+    """Run `compare` on each case and return the first one that breaks the relation.
+
+    `error` is the probability of a false finding; `rounding` is the note if outputs differ by
+    rounding only.
+    """
     failed, notes = 0, tuple[str, ...]()
     for number, case in enumerate(cases, 1):
         try:

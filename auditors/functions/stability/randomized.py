@@ -82,8 +82,8 @@ def _output(transformation: Any, dataset: Any, *_: Any) -> Any:
 
 
 def is_kept(found: FoundInputs, tested: Comparisons) -> bool:
-    """Return whether the outcomes of a transformation that looks deterministic show another finding
-    in some fresh state.
+    """Return whether a transformation that looks deterministic keeps state: a finding that exceeds
+    the map has another excess in a fresh state.
     """
     return found.excess.kind == EXCEEDS and any(
         tested.excess(found.d_in, outcomes) != found.excess
@@ -179,8 +179,8 @@ def find_law(
     """Return the first pair of inputs that a test refutes, the last test, and why there is no
     verdict; an empty text if there is one.
 
-    At most `_TESTED` tests share the error. Pairs that few runs show beyond the map are trained,
-    and tested if more runs show the same.
+    At most `_TESTED` tests share the error. If a few runs of a pair exceed the map, an event is
+    trained on more runs of the pair, and tested if these exceed the map too.
     """
     deadline, source, test = time.monotonic() + seconds, iter(groups), None
     left = _TESTED

@@ -151,7 +151,9 @@ class StabilityResult(FunctionResult):
 
     @property
     def source_of(self) -> Any:
-        """The function that was run; for a declared transformation, that which it applies."""
+        """The function that was run; for a declared transformation, the function that its
+        declaration names.
+        """
         declaration = getattr(self.subject, "declaration", None)
         if declaration is None:
             return self.subject

@@ -54,7 +54,9 @@ class Excess(NamedTuple):
 
 
 def compared(metric: Metric, bound: Exact, first: Any, second: Any) -> Excess:
-    """Return what two outcomes show, in exact arithmetic where their distance is near the bound."""
+    """Return whether the distance of two outcomes exceeds the bound, and by how much, in exact
+    arithmetic where their distance is near the bound.
+    """
     kinds = [side.kind for side in (first, second) if isinstance(side, FailedRun)]
     if UNFINISHED in kinds:
         return Excess(UNFINISHED)
@@ -80,7 +82,9 @@ def compared(metric: Metric, bound: Exact, first: Any, second: Any) -> Excess:
 
 @dataclass(frozen=True, slots=True)
 class FoundInputs:
-    """Two inputs within the distance `d_in`, their outcomes, and what these show."""
+    """Two inputs within the distance `d_in`, their outcomes, and the excess of the outcomes over
+    the bound.
+    """
 
     first: Any
     second: Any
@@ -159,11 +163,11 @@ class Comparisons:
             self.ratio = max(self.ratio, excess.ratio)
 
     def excess(self, d_in: Any, outcomes: Sequence[Any]) -> Excess:
-        """Return what two outcomes of inputs at a distance show."""
+        """Return the excess of two outcomes over the bound for inputs at this distance."""
         return compared(self.metric, self.bounds[d_in], *outcomes)
 
     def shown(self, first: Any, second: Any, d_in: Any) -> FoundInputs:
-        """Run two inputs, and return what their outcomes show."""
+        """Run two inputs, and return them with the excess of their outcomes."""
         left, right = self.run([first, second])
         return FoundInputs(first, second, d_in, (left, right), self.excess(d_in, (left, right)))
 

@@ -114,7 +114,7 @@ def sent_as(dataset: Any) -> Sent:
 
 
 def dataset_json(value: Any) -> Any:
-    """Return a dataset in JSON.
+    """Return a dataset in JSON. Raise MechanismFailed for an object without a JSON form.
 
     Arrays and tuples become lists, frames dicts of columns, graphs nodes and edges. NaN, infinities
     and dates become texts.
@@ -388,7 +388,8 @@ class Program(Process):
 
     def answer(self, size: int, deadline: float) -> Any:
         """Return the next answer, to a batch of `size` runs: array, list or exception. Raise
-        MechanismFailed if it has `failed`.
+        MechanismFailed if it has `failed`. Raise ProtocolViolation for an answer of another kind or
+        size.
         """
         head = parse_message(self.line(HEADER, deadline, "an answer"), "an answer")
         if "failed" in head:

@@ -335,7 +335,8 @@ def _import_duckdb() -> Any:
 
 
 def columns_of(dataset: Any) -> dict[str, list[Any]]:
-    """Return a dataset as columns of plain values, with None for missing values.
+    """Return a dataset as columns of plain values, with None for missing values. Raise
+    MechanismFailed for a dataset that is not a table.
 
     The dataset is a frame, columns, records, or an array (columns c0, c1, ...).
     """

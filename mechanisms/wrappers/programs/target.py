@@ -11,22 +11,21 @@ Its targets are functions ``name(dataset, size, rng)`` with an attribute `claim`
     TESTED = ">=0.6.6,<0.7"              # optional: other versions are run with a warning
     INSTALL = "pip install diffprivlib"  # optional: shown if the library is missing
 
-    def laplace(dataset, size, rng):     # returns an array (size,) or (size, k), or a list of
-    `size` outputs of any type; may raise
+    def laplace(dataset, size, rng):     # an array (size,) or (size, k), or a list of outputs
         ...
 
-    laplace.claim = "pure:1"             # text for `parse_claim`, or a function without arguments
-    that returns this text laplace.domain = {"kind": "Records", "size": 1, "low": 0.0, "high": 1.0,
-    "relation": "replace-one"} laplace.seeded = True                # optional: False if the library
-    cannot take a seed laplace.expected_failures = {}       # optional: names of checks that are
-    known to fail, with the reason laplace.primitives = {"mine.add_noise": {"law": "laplace",
-    "input": "value"}}   # optional: noise functions that `trace` records laplace.expected_findings
-    = {}       # optional: kinds of findings of a trace that are not faults, with the reason
+    laplace.claim = "pure:1"             # text for `parse_claim`, or a function that returns it
+    laplace.domain = {"kind": "Records", "size": 1, "low": 0.0, "high": 1.0}
+    laplace.seeded = True                # optional: False if the library cannot take a seed
+    laplace.expected_failures = {}       # optional: checks that are known to fail, with reasons
+    laplace.primitives = {"mine.add_noise": {"law": "laplace", "input": "value"}}
+                                         # optional: noise functions that `trace` records
+    laplace.expected_findings = {}       # optional: kinds of findings of a trace that are not
+                                         # faults, with reasons
     laplace.batch = 64                   # optional: most runs in one batch, for slow targets
     laplace.trials = 20_000              # optional: default number of runs of one audit
-    laplace.guessed = "..."              # optional: what a scan has guessed; a violation is then
-    SUSPECT laplace.features = np.abs            # optional: statistics of outputs that may separate
-    the datasets, for events
+    laplace.guessed = "..."              # optional: guess of a scan; a violation is then SUSPECT
+    laplace.features = np.abs            # optional: statistics of outputs, for events
 
 `domain` names a class of `dpwitness.core.domains` and its arguments. Datasets are passed as
 NumPy arrays, lists, tuples, dicts and scalars; a dataset class of dpwitness is passed as the dict
@@ -341,7 +340,9 @@ class Target(ForeignMechanism):
 
     @property
     def domain(self) -> domains.Domain | None:
-        """Declared domain, built from its kind and arguments."""
+        """Declared domain, built from its kind and arguments. Raise TargetError for a user-defined
+        class.
+        """
         found = self.describe()["domain"]
         if found is not None and "own" in found:
             raise TargetError(

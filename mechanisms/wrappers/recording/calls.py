@@ -202,7 +202,7 @@ class RaisedText(str):
 
 
 def table(then: Any, now: Any) -> dict[str, Any]:
-    """Return the inputs of each call on both sides, column by column; numbers are NaN where there
+    """Return the inputs of each call in both runs, column by column; numbers are NaN where there
     are none.
     """
     names: dict[str, int] = {}
@@ -362,7 +362,9 @@ def output_difference(first: Any, second: Any) -> str:
 
 
 def differences(recorder: Any) -> list[dict[str, Any]]:
-    """Return the first difference of each kind, primitive and place."""
+    """Return the differences of a replay from its recording: the first one of each kind, primitive
+    and place.
+    """
     found: dict[Any, dict[str, Any]] = {}
     for kind, index, text in recorder.differences:
         made = recorder if kind != "fewer calls" or recorder.played is None else recorder.played

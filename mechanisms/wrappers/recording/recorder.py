@@ -81,7 +81,9 @@ class Recorder:
         self.lost = False  # whether the calls no longer follow the record
 
     def call(self, made: BoundPrimitive, args: Any, kwargs: Any) -> Any:
-        """Return the output of a call: drawn and recorded, or replayed."""
+        """Return the output of a call: drawn and recorded, or replayed. Raise Stopped beyond the
+        limits of calls and time.
+        """
         primitive, inside = made.primitive, here.inside
         if inside is not None:  # only the outermost primitive is recorded as a call
             output = made.original(*args, **kwargs)

@@ -101,7 +101,7 @@ class RecordingSession:
     def __enter__(self) -> RecordingSession:
         # seconds to wait for the end of a session of another thread
         if not lock.acquire(timeout=600.0):
-            raise RuntimeError("another trace in this process does not end")
+            raise RuntimeError("another trace in this process has not ended after 600 s")
         try:
             self._patch_generators()
             self._patch_all()

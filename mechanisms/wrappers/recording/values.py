@@ -212,7 +212,7 @@ def _as_floats(value: Any) -> Any:
 def shift(a: Any, b: Any) -> Any:
     """Return |a - b| for each number, as float64 (n,); None if there are no numbers to compare.
 
-    A difference is infinite where only one side is a number.
+    A difference is infinite where only one of the two values is a number.
 
     Examples
     --------

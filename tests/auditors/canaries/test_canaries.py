@@ -183,7 +183,7 @@ BAD = {
     ),
     "on both sides": (
         {"ids_in": range(40), "ids_out": range(39, 79)},
-        "ids_out must name each canary once, on one side, got 39 again",
+        "ids_out must name each canary once, as included or as left out, got 39 again",
     ),
     "ids of one side": ({"ids_in": range(40)}, "must be given both or not at all"),
     "a shared coin": ({"groups": [0] * 40 + [1] * 40}, "groups must not share a coin"),

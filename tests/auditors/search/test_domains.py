@@ -370,7 +370,7 @@ def test_a_domain_holds_pairs_of_its_own_relation_and_bounds():
         ),
         (
             lambda: Answers(1, 2.0**60, 2.0**61),
-            "Answers: low and high must have floats at distance 1 between them",
+            "Answers: low and high must contain floats that differ by exactly 1",
         ),
     ],
 )

@@ -182,7 +182,7 @@ def test_svt3_truth_is_reached_and_never_exceeded():
         ),
         (
             lambda: m.Rappor(1.0, f=0.99),
-            "Rappor: f must be at most 2 / (1 + e^(epsilon / 2h)), got 0.99",
+            "Rappor: f must be at most 2 / (1 + e^(epsilon / (2 hashes))), got 0.99",
         ),
         (
             lambda: m.SparseVector(1.0, variant=7),

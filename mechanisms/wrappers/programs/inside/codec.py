@@ -170,7 +170,7 @@ def _pack_array(value: Any, blobs: Blobs | None) -> Message:
 def bare(value: Any) -> bool:
     """Return whether the text of an object contains no information on its content.
 
-    This is so if its class does not define a text, or if the text is a memory address.
+    The text contains none if its class does not define a text, or if the text is a memory address.
     """
     if isinstance(value, Opaque):
         return value.bare

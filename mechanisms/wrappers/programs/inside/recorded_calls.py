@@ -152,7 +152,9 @@ class Sources:
         return f"numpy.array({self.source(value.tolist())}{dtype})"
 
     def name_of(self, value: Any) -> str:
-        """Return the dotted name by which a class or function can be imported."""
+        """Return the dotted name by which a class or function can be imported. Raise Unwritable if
+        it cannot be imported, or is defined by a test.
+        """
         module = str(getattr(value, "__module__", None) or "numpy")
         name = str(getattr(value, "__qualname__", value.__name__))
         found: Any = sys.modules.get(module)
@@ -177,7 +179,8 @@ def _listed_columns(frame: Any) -> Json:
 
 
 class CallKeeper:
-    """Keeps the calls of wanted functions, which it replaces by functions that report.
+    """Recorder of the calls of wanted functions. These functions are replaced by functions that
+    report their calls.
 
     Parameters
     ----------
@@ -299,7 +302,9 @@ class CallKeeper:
 
 
 def plain_function(module: Any, name: str) -> Any:
-    """Return the function of a qualified name as it was defined, below decorators."""
+    """Return the function of a qualified name as it was defined, below decorators. Raise TypeError
+    for an object that is not a Python function, or that is compiled from its code.
+    """
     found = module
     for part in name.split("."):
         found = vars(found)[part] if isinstance(found, type) else getattr(found, part)
@@ -353,8 +358,8 @@ class KeptCall:
         """Return the numbers and texts of the output with this seed and with changed arguments,
         after `limit` seconds at most.
 
-        The generators that the function's module holds get the seed too, and those that the call
-        makes without a seed; without `held`, they go on.
+        The seed is also given to generators in the function's module, and to generators that the
+        call makes without a seed. Without `held`, the generators of the module keep their state.
         """
         global_generators.seed([seed, 1, 2, 3])
         for value in list(vars(sys.modules[self.found["module"]]).values()) if held else ():
@@ -453,8 +458,8 @@ _FLATTENED: Tuple[Tuple[Any, Callable[[Any, int], List[Any]]], ...] = (
 
 
 def experiment(found: Json) -> Json:
-    """Return what is learned about a call: whether it is random and takes a seed, and the argument
-    that holds the data.
+    """Return the findings of experiments on a call: whether its output is random, whether it takes
+    a seed, and the argument that holds the data.
     """
     call = KeptCall(found)
     # the first run may draw more than others, and take longer: it imports, compiles, fills memos
@@ -504,8 +509,8 @@ def _is_sized(value: Any) -> bool:
 
 
 def completed(found: Json) -> Json:
-    """Return what `experiment` learns about a made-up call, with the columns that its frame lacks,
-    as errors name them.
+    """Return the findings of `experiment` on a made-up call. Its frame gets the columns that it
+    lacks, which are read from the errors.
     """
     # errors name at most 6 columns of a made-up frame
     for _ in range(6):

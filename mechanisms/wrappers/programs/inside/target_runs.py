@@ -312,7 +312,7 @@ class DatasetCache:
 
     def copy(self, header: codec.Message, blobs: codec.Blobs) -> tuple[Any, Any]:
         """Return a fresh copy of a request's dataset, and its state before the run; None for the
-        state if it is no longer checked.
+        state if it is no longer checked. Raise UnusableTarget if a frame cannot be built here.
         """
         key: int | None = header.get("key")
         if "data" in header:

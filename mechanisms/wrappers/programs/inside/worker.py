@@ -17,7 +17,7 @@ the answers:
 - ``declarations``: declared
 - ``call``, with name, keywords, calls (lists of arguments) and marker (path): outcomes
 - ``trace``, with step: ``open`` (name, kwargs, entries, limit), a method of
-  `recording.session.Session` with its arguments, or ``close``: value
+  `RecordingSession` with its arguments, or ``close``: value
 
 An answer with ``error`` describes a fault of the target. An answer with ``failed`` is the reason
 why there is no output. A batch that raises is not run again: its answer is ``raised``. With

@@ -112,10 +112,11 @@ def test_runs_that_do_not_converge_are_an_error():
     [
         (
             lambda: Scaling(1.0, (1, 2, 64)),
-            "grid must hold at least 4 different values that span at least 64x, got 3 spanning 64x",
+            "grid must have at least 4 different values, the largest at least 64 times the "
+            "smallest, got 3 with the factor 64",
         ),
-        (lambda: Scaling(1.0, (1, 2, 4, 8)), "got 4 spanning 8x"),
-        (lambda: Scaling(1.0, ()), "got 0 spanning"),
+        (lambda: Scaling(1.0, (1, 2, 4, 8)), "got 4 with the factor 8"),
+        (lambda: Scaling(1.0, ()), "got 0 with the factor 0"),
         (
             lambda: Scaling(1.0, (1, 4, 16, 64), transform=math.log),
             r"transform\(1\) must be positive and finite, got 0.0",
