@@ -12,23 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.functions.accounting.audit import GAMES, AccountantResult, compare_at
-from dpwitness.auditors.functions.accounting.search import question_of, read_point
+from dpwitness.auditors.functions.accountant_search import question_of, read_point
+from dpwitness.auditors.functions.accountants import GAMES, AccountantResult, compare_at
 from dpwitness.auditors.functions.declared_targets import (
     DeclaredAccountant,
     DeclaredRelations,
     DeclaredTransformation,
     library_notes,
 )
-from dpwitness.auditors.functions.metamorphic.audit import (
-    RELATIONS,
-    MetamorphicResult,
-    check_relation,
-)
-from dpwitness.auditors.functions.stability.audit import map_values
-from dpwitness.auditors.functions.stability.metrics import Incomparable, metric_named
-from dpwitness.auditors.functions.stability.randomized import STATE, LawTest, is_kept, try_pairs
-from dpwitness.auditors.functions.stability.result import (
+from dpwitness.auditors.functions.metamorphic import RELATIONS, MetamorphicResult, check_relation
+from dpwitness.auditors.functions.stability import map_values
+from dpwitness.auditors.functions.stability_laws import STATE, LawTest, is_kept, try_pairs
+from dpwitness.auditors.functions.stability_metrics import Incomparable, metric_named
+from dpwitness.auditors.functions.stability_result import (
     StabilityResult,
     concluded,
     format_number,
@@ -36,7 +32,7 @@ from dpwitness.auditors.functions.stability.result import (
     read_outcome,
     written,
 )
-from dpwitness.auditors.functions.stability.search import (
+from dpwitness.auditors.functions.stability_search import (
     EXCEEDS,
     INCOMPARABLE,
     LAW,
@@ -82,7 +78,7 @@ from dpwitness.core.values.validation import (
     require_that,
 )
 from dpwitness.core.values.wording import count, dataset, figure
-from dpwitness.mechanisms.wrappers.programs.declared import ABORTS, RAISES, declarations
+from dpwitness.mechanisms.wrappers.programs.declared import ABORTS, RAISES
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
 _UNPROVED = "no change is needed on this evidence, which does not prove the claim"
@@ -226,11 +222,7 @@ _METAMORPHIC_FACTS = (
         for side, field in (("input", "case"), ("output", "outputs"))
         for i, each in enumerate(r.get(field) or [])
     ],
-    line(
-        "probability of a false finding",
-        lambda r: figure(r["error"], 3) if r.get("error") else "0: an exact comparison",
-        has_finding,
-    ),
+    line("probability of a false finding", lambda r: "0: an exact comparison", has_finding),
     line("budget", lambda r: f"{count(r.get('tried'))} cases"),
 )
 
@@ -259,32 +251,18 @@ def _rerun_relation(case: Replay, mechanism: Any, options: RunOptions) -> Metamo
         from_jsonable(item, f"case[{i}]", case.trust.resolve_class)
         for i, item in enumerate(raw["case"])
     )
-    chosen = {
-        "seed": options.seed,
-        "output_metric": raw.get("output_metric"),
-        "name": case.mechanism_name(mechanism),
-    }
-    return check_relation(relation, _declared_subject(mechanism, relation), [inputs], chosen)
-
-
-def _declared_subject(mechanism: Any, relation: str) -> Any:
-    """Return the function of a witness of this relation; if the witness names an entry of TARGETS,
-    the function in that entry.
-    """
-    if not isinstance(mechanism, Target):
-        return mechanism
-    known = declarations(
-        mechanism.file, mechanism.python, mechanism.time_limit, mechanism.memory_limit
-    )
-    if mechanism.name not in known:
-        return mechanism
-    found, key = DeclaredRelations(mechanism, known[mechanism.name]), RELATIONS[relation].subject
-    require_that(
-        key in found.declaration,
-        f"{mechanism.name} must declare {key!r} in TARGETS, as it did when the witness was written",
-        "replay",
-    )
-    return found.subject(key)
+    subject = mechanism
+    if isinstance(mechanism, Target):
+        found, key = DeclaredRelations.of(mechanism), RELATIONS[relation].subject
+        require_that(
+            key in found.declaration,
+            f"{mechanism.name} must declare {key!r} in TARGETS, as it did when the witness was "
+            "written",
+            "replay",
+        )
+        subject = found.subject(key)
+    name = case.mechanism_name(mechanism)
+    return check_relation(relation, subject, [inputs], raw.get("output_metric"), options.seed, name)
 
 
 def _rerun_pair(case: Replay, mechanism: Any, options: RunOptions) -> StabilityResult:

@@ -72,7 +72,7 @@ _INTERNAL = {
         "Affine Distances Levels Places Products ProjectedRamps Ramps SignedLog Sorted Trees "
         "WhitenedDistances"
     ),
-    "auditors.functions.bounds.utility": "FailureBound MeanBound Scaling",
+    "auditors.functions.utility": "FailureBound MeanBound Scaling",
 }
 _EXPORTED_BY = {"core": "mechanisms"}
 _MODULE = {

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from flint import arb, ctx, fmpz_poly
 
-from dpwitness.auditors.functions.accounting.profiles import (
+from dpwitness.auditors.functions.accountant_profiles import (
     Composition,
     DiscreteGaussian,
     Mixture,

@@ -25,9 +25,9 @@ from typing import Any, ClassVar
 import numpy as np
 from flint import arb, ctx, fmpz
 
-from dpwitness.auditors.functions.accounting.mechanisms import FIGURES, GAME_FIGURES, Point
-from dpwitness.auditors.functions.accounting.profiles import Composition, Unavailable
-from dpwitness.auditors.functions.accounting.search import (
+from dpwitness.auditors.functions.accountant_figures import FIGURES, GAME_FIGURES, Point
+from dpwitness.auditors.functions.accountant_profiles import Composition, Unavailable
+from dpwitness.auditors.functions.accountant_search import (
     OWNER,
     Call,
     FigureComparison,

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from dpwitness.auditors.functions.stability.metrics import Exact, as_float
-from dpwitness.auditors.functions.stability.randomized import LawTest
-from dpwitness.auditors.functions.stability.search import (
+from dpwitness.auditors.functions.stability_laws import LawTest
+from dpwitness.auditors.functions.stability_metrics import Exact, as_float
+from dpwitness.auditors.functions.stability_search import (
     EXCEEDS,
     FAILED,
     INCOMPARABLE,

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.functions.accounting.mechanisms import (
+from dpwitness.auditors.functions.accountant_figures import (
     FIGURES,
     GAME_FIGURES,
     MECHANISMS,
@@ -28,7 +28,7 @@ from dpwitness.auditors.functions.accounting.mechanisms import (
     exact_figure,
     is_below,
 )
-from dpwitness.auditors.functions.accounting.profiles import Unavailable
+from dpwitness.auditors.functions.accountant_profiles import Unavailable
 from dpwitness.auditors.search.maximize import Budget, Scored, maximize, shrunk
 from dpwitness.auditors.workers.descriptions import constants_of
 from dpwitness.core.values.json_reader import Json

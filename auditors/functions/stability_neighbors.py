@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.functions.stability.metrics import Incomparable, Metric, as_float
+from dpwitness.auditors.functions.stability_metrics import Incomparable, Metric, as_float
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.datasets.records import exact
 from dpwitness.core.domains import Domain

@@ -13,8 +13,8 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from dpwitness.auditors.functions.stability.metrics import METRICS, metric_named, rounds
-from dpwitness.auditors.functions.stability.neighbors import neighbors_of
+from dpwitness.auditors.functions.stability_metrics import METRICS, metric_named, rounds
+from dpwitness.auditors.functions.stability_neighbors import neighbors_of
 from dpwitness.core.datasets.records import exact
 from dpwitness.core.domains.spaces import DTYPES
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable

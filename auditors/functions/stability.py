@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.functions.stability.metrics import (
+from dpwitness.auditors.functions.stability_laws import STATE, find_law, is_kept
+from dpwitness.auditors.functions.stability_metrics import (
     Exact,
     Incomparable,
     exact,
     metric_named,
     plain,
 )
-from dpwitness.auditors.functions.stability.neighbors import neighbors_of
-from dpwitness.auditors.functions.stability.randomized import STATE, find_law, is_kept
-from dpwitness.auditors.functions.stability.result import StabilityResult, concluded, format_number
-from dpwitness.auditors.functions.stability.search import (
+from dpwitness.auditors.functions.stability_neighbors import neighbors_of
+from dpwitness.auditors.functions.stability_result import StabilityResult, concluded, format_number
+from dpwitness.auditors.functions.stability_search import (
     Comparisons,
     same_outcome,
     search,

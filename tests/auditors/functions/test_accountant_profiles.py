@@ -8,7 +8,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from dpwitness.auditors.functions.accounting.mechanisms import MECHANISMS, exact_figure
+from dpwitness.auditors.functions.accountant_figures import MECHANISMS, exact_figure
 
 
 def exact(returns, mechanism, **at):
