@@ -11,8 +11,7 @@ from typing import Any
 
 from dpwitness.auditors.functions.accountants import AccountantResult, audit_accountant
 from dpwitness.auditors.functions.metamorphic import audit_metamorphic
-from dpwitness.auditors.functions.stability import audit_stability
-from dpwitness.auditors.functions.stability_result import StabilityResult
+from dpwitness.auditors.functions.stability import StabilityResult, audit_stability
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.domains import Domain, build_domain

@@ -21,17 +21,17 @@ from dpwitness.auditors.functions.declared_targets import (
     library_notes,
 )
 from dpwitness.auditors.functions.metamorphic import RELATIONS, MetamorphicResult, check_relation
-from dpwitness.auditors.functions.stability import map_values
-from dpwitness.auditors.functions.stability_laws import STATE, LawTest, is_kept, try_pairs
-from dpwitness.auditors.functions.stability_metrics import Incomparable, metric_named
-from dpwitness.auditors.functions.stability_result import (
+from dpwitness.auditors.functions.stability import (
     StabilityResult,
     concluded,
     format_number,
+    map_values,
     read_number,
     read_outcome,
     written,
 )
+from dpwitness.auditors.functions.stability_laws import STATE, LawTest, is_kept, try_pairs
+from dpwitness.auditors.functions.stability_metrics import Incomparable, metric_named
 from dpwitness.auditors.functions.stability_search import (
     EXCEEDS,
     INCOMPARABLE,

@@ -315,17 +315,6 @@ class Atom:
             return self.nan
         return self.range is None or bool(self.range[0] <= value <= self.range[1])
 
-    def within(self, other: Atom) -> bool:
-        """Return whether all values belong to `other` too."""
-        if (self.dtype, self.zone) != (other.dtype, other.zone):
-            return False
-        ends = self.categories if self.dtype == "category" else self.range
-        return (
-            self.nullable <= other.nullable
-            and self.nan <= other.nan
-            and (other.range is None if ends is None else all(map(other.contains, ends)))
-        )
-
     def values(self, hints: Sequence[Any] = ()) -> list[Any]:
         """Return adversarial values: first missing values and the ends of the range, then `hints`,
         which are values to try in addition, and the limits of other types.
@@ -510,15 +499,6 @@ class InputSpace:
         if self.form == "frame":
             return dict(zip(self.columns, columns, strict=True))
         return columns[0][0] if self.form == "scalar" else columns[0]
-
-    def within(self, other: InputSpace) -> bool:
-        """Return whether all datasets belong to `other` too."""
-        return (
-            self.form == other.form
-            and list(self.columns) == list(other.columns)
-            and other.size in (None, self.size)
-            and all(atom.within(other.columns[name]) for name, atom in self.columns.items())
-        )
 
     def to_json(self) -> Json:
         """Return the space as JSON, the inverse of `space_of`."""

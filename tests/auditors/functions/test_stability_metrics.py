@@ -19,7 +19,7 @@ from dpwitness.core.datasets.records import exact
 from dpwitness.core.domains.spaces import DTYPES
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.stability import Atom, FrameOf, ScalarOf, Step, VectorOf, space_of
+from dpwitness.stability import Atom, FrameOf, ScalarOf, VectorOf, space_of
 
 
 def distance(name, first, second, strict=False):
@@ -210,7 +210,6 @@ def test_values_survive_json_and_are_adversarial(dtype):
         lambda: space_of({"type": "vector", "dtype": "i8", "sise": 3}),
         lambda: space_of({"type": "scalar", "dtype": "i8", "size": 3}),
         lambda: space_of([1]),
-        lambda: Step(sum, abs, 3, "symmetric", "absolute"),
         lambda: neighbors(ScalarOf(Atom("i8")), "symmetric", (1,)),
         lambda: neighbors(VectorOf(Atom("str")), "l1", (1,)),
         lambda: neighbors(VectorOf(Atom("i8")), "user:x", (1,)),
