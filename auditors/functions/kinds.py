@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.functions.accountant_search import question_of, read_point
-from dpwitness.auditors.functions.accountants import GAMES, AccountantResult, compare_at
+from dpwitness.auditors.functions.accountant_figures import GAME
+from dpwitness.auditors.functions.accountant_search import question_of
+from dpwitness.auditors.functions.accountants import AccountantResult, compare_at
 from dpwitness.auditors.functions.declared_targets import (
     DeclaredAccountant,
     DeclaredRelations,
@@ -57,7 +58,7 @@ from dpwitness.auditors.witnesses.kinds import (
 from dpwitness.auditors.witnesses.replay import Replay, RunOptions
 from dpwitness.auditors.witnesses.result import named
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.auditors.witnesses.witness_reader import EXTENDED, FUNCTION, either
+from dpwitness.auditors.witnesses.witness_reader import EXTENDED, FUNCTION
 from dpwitness.auditors.workers.trust import Trust
 from dpwitness.core.domains.spaces import space_of
 from dpwitness.core.values.json_codec import from_jsonable
@@ -196,14 +197,14 @@ def _recompute_accountant(result: Json) -> Recomputed:
     verdict = result["verdict"]
     if (
         verdict == "ERROR"
-        or result.get("mechanism") in GAMES
+        or result.get("mechanism") == GAME
         or not isinstance(result.get("figure"), int | float)
     ):
         return Recomputed()
     question, _ = question_of(
         lambda: math.nan, result.get("mechanism"), result.get("returns"), result.get("parameters")
     )
-    at = read_point(result.get("at") or {})
+    at = result.get("at") or {}
     violated = verdict in ("VIOLATED", "SUSPECT")
     if question.violated(float(result["figure"]), at) is not violated:
         raise_contradiction(
@@ -428,7 +429,7 @@ ACCOUNTANT = function_kind(
             "mechanism": text(100, empty=False),
             "returns": text(20, empty=False),
             "parameters": items(text(200)),
-            "at": items(either(list, listing(number(), 1, 100), number())),
+            "at": items(number()),
             "figure": EXTENDED,
             "exact": EXTENDED,
         },
