@@ -219,7 +219,7 @@ GOOD = {
         (
             m.TestDataIndependentLearner,
             {"learner": RADIAL, "epsilon": 1e6},
-            "sampler must be 'net' for the rbf kernel, got 'exact'",
+            "learner must have the linear kernel, got rbf",
         ),
     ],
 )
