@@ -456,8 +456,8 @@ def audit_stability(
         Set of the inputs: a `VectorOf`, `ScalarOf` or `FrameOf`, or a domain of mechanisms.
     input_metric, output_metric : str
         ``symmetric``, ``insert-delete``, ``change-one``, ``hamming``, ``discrete``, ``absolute``,
-        ``l1``, ``l2``, ``linf``, ``user:COLUMN``, ``by:COLUMN:symmetric``, ``per-group:METRIC``
-        (the largest distance of a group), ``per-group-sum:METRIC`` or ``per-group-count:METRIC``.
+        ``l1``, ``l2``, ``linf``, ``by:COLUMN:symmetric`` (the largest distance of a group of rows)
+        or ``per-group-sum:METRIC`` (of the output: the sum of the distances of its groups).
     d_in : sequence of numbers
         Distances of inputs to audit.
     seconds : float
