@@ -36,7 +36,7 @@ from dpwitness.auditors.events.event import best_expected_renyi_bound
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.core.claims import GDP, Claim, promised
-from dpwitness.core.claims.renyi import ORDERS
+from dpwitness.core.claims.notions import ORDERS
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import (

@@ -65,7 +65,7 @@ _EXCLUDED = {
 _INTERNAL = {
     "mechanisms.papers.logistic": "QuadraticPenalty",
     "core.numerics.noise": "SphericalNoise",
-    "core.claims.accounting": "AccountedDP",
+    "core.claims.tradeoff_curves": "AccountedDP",
     "auditors.events.event": "Binned Restricted",
     "auditors.events.rules": "Atoms Intervals Lattice LowBits Threshold WeightedScore",
     "auditors.events.features": (
