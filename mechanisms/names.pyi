@@ -5,7 +5,6 @@ from .papers.ftrl import PrivateFTRL as PrivateFTRL
 from .papers.glm import GLMObjectivePerturbation as GLMObjectivePerturbation
 from .papers.glm import GLMOutputPerturbation as GLMOutputPerturbation
 from .papers.independent import TestDataIndependentLearner as TestDataIndependentLearner
-from .papers.interactive import PredictionSession as PredictionSession
 from .papers.interactive import PrivateInteractivePrediction as PrivateInteractivePrediction
 from .papers.interactive import hold_gap as hold_gap
 from .papers.logistic import ConvexObjectivePerturbation as ConvexObjectivePerturbation
