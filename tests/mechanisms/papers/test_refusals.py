@@ -134,7 +134,6 @@ GOOD = {
             {"lambda_rule": "log"},
             "lambda_rule must be one of 'printed', 'with_log_p', got 'log'",
         ),
-        (m.PrivateFTRL, {"adversary": print}, "adversary must be compiled with numba.njit"),
         (
             m.SimplexSampling,
             {"regularization": 0.0},
