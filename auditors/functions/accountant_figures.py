@@ -365,7 +365,7 @@ MECHANISMS: Mapping[str, Reference] = {
 }
 
 
-RELATIVE = 1e-9  # a figure may be below the exact one by this fraction
+_RELATIVE = 1e-9  # a figure may be below the exact one by this fraction
 _BITS = PRECISION + 64
 _EPSILON, _DELTA = (
     Parameter("epsilon", 1e-3, 30),
@@ -446,7 +446,7 @@ GAME, GAME_FIGURE = "gaussian-canaries", "lower-epsilon"
 
 def allowed_error(returns: str, figure: float) -> float:
     """Return the deficit of a figure that is rounding in double precision."""
-    return max(RELATIVE * abs(figure), FIGURES[returns].rounding) if math.isfinite(figure) else 0.0
+    return max(_RELATIVE * abs(figure), FIGURES[returns].rounding) if math.isfinite(figure) else 0.0
 
 
 def is_below(returns: str, value: float, reference: Reference, at: Point) -> bool:

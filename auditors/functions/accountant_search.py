@@ -20,7 +20,6 @@ from dpwitness.auditors.functions.accountant_figures import (
     GAME,
     GAME_FIGURE,
     MECHANISMS,
-    RELATIVE,
     Parameter,
     Point,
     Reference,
@@ -86,7 +85,6 @@ class FigureComparison:
     score: float = math.inf  # small for a figure that is low in comparison with the exact one
     violated: bool = False
     loose: bool = False
-    deficit: float = 0.0  # of a figure that is too low by rounding
     failures: tuple[str, ...] = ()
 
     @property
@@ -103,9 +101,7 @@ class FigureComparison:
 
 @dataclass(frozen=True, slots=True)
 class SearchState:
-    """State of a search: the lowest and the highest figure, violations, and what was skipped.
-
-    `rounding` counts figures that are too low by no more than rounding, at most by `deficit`;
+    """State of a search: the lowest and the highest figure, violations, and what was skipped;
     `negative` counts negative epsilons that are not too low.
     """
 
@@ -113,8 +109,6 @@ class SearchState:
     highest: FigureComparison | None = None
     violation: FigureComparison | None = None
     compared: int = 0
-    rounding: int = 0
-    deficit: float = 0.0
     negative: int = 0
     failures: tuple[str, ...] = ()  # problems of failed calls, at most three
     unavailable: int = 0
@@ -136,8 +130,6 @@ class SearchState:
             lowest=new if lower else self.lowest,
             highest=new if higher else self.highest,
             violation=new if new.violated and self.violation is None else self.violation,
-            rounding=self.rounding + (new.deficit > 0),
-            deficit=max(new.deficit, self.deficit),
             negative=self.negative + (new.exact < 0 and not new.violated),
             compared=self.compared + 1,
         )
@@ -245,13 +237,8 @@ class FigureQuestion(Question):
         score = (figure + rounding) / (exact + rounding) if figure >= 0 else new.ratio
         # a figure is loose only if its excess is a multiple of rounding in double precision
         loose = figure - exact > 1000 * rounding and exact > 0 and new.ratio < math.inf
-        rounded = deficit > RELATIVE * abs(exact) and not violated
         return replace(
-            new,
-            score=score if math.isfinite(exact) else 1.0,
-            violated=violated,
-            loose=loose,
-            deficit=deficit if rounded else 0.0,
+            new, score=score if math.isfinite(exact) else 1.0, violated=violated, loose=loose
         )
 
 

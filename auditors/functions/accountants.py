@@ -401,12 +401,6 @@ def _notes(found: SearchState, returns: str) -> tuple[str, ...]:
         )
     elif found.failed:
         notes.append(f"{found.failed} calls failed and were skipped: {'; '.join(found.failures)}")
-    if found.rounding:
-        notes.append(
-            f"figures below the exact ones by rounding: {found.rounding}, by at most "
-            f"{found.deficit:.2g} (rounding in double precision explains up to "
-            f"{FIGURES[returns].rounding:g})"
-        )
     if found.negative:
         notes.append(
             f"negative figures that are not too low: {found.negative} (delta is at least "
