@@ -45,8 +45,8 @@ _SLACK = 1e-9  # relative difference of two floating-point numbers that is calle
 
 
 def difference(first: Any, second: Any) -> float:
-    """Return the difference of two outputs: 0 if equal, at most 1e-9 if equal up to rounding, 1 or
-    more otherwise.
+    """Return the difference of two outputs: 0 if equal, 1e-9 if equal up to rounding, else
+    infinity.
     """
     failures = [each.name for each in (first, second) if isinstance(each, FailedRun)]
     if failures:
@@ -93,19 +93,17 @@ def _frame(value: Any) -> str:
 
 
 def _of_scalars(first: Any, second: Any) -> float:
-    """Return the relative difference of two numbers; other values are equal or not."""
+    """Return the difference of two scalars; that of two numbers may be rounding."""
     if isinstance(first, float | np.floating) and isinstance(second, float | np.floating):
         a, b = float(first), float(second)
         if a == b or (math.isnan(a) and math.isnan(b)):
             return 0.0
-        apart = (
-            abs(a - b) / max(abs(a), abs(b)) if math.isfinite(a) and math.isfinite(b) else math.inf
-        )
-        return apart if apart <= _SLACK else max(apart, 1.0)
+        return _SLACK if math.isclose(a, b, rel_tol=_SLACK) else math.inf
     try:
-        return 0.0 if to_jsonable(first) == to_jsonable(second) else math.inf
+        same = to_jsonable(first) == to_jsonable(second)
     except InvalidArgument:
-        return 0.0 if repr(first) == repr(second) else math.inf
+        same = repr(first) == repr(second)
+    return 0.0 if same else math.inf
 
 
 def concatenated(parts: Sequence[Any]) -> Any:
