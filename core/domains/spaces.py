@@ -7,7 +7,7 @@ from __future__ import annotations
 import datetime
 import math
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -194,11 +194,6 @@ _DURATIONS = (
         datetime.timedelta(days=-106752),
     ),
 )
-_ZONES = (
-    datetime.UTC,
-    *(datetime.timezone(datetime.timedelta(minutes=minutes)) for minutes in (840, -720, 345)),
-)
-
 _EDGES: dict[str, tuple[Any, ...]] = {
     "bool": (False, True),
     **dict.fromkeys(NUMBER_TYPES, _INTEGERS),
@@ -231,8 +226,6 @@ class Atom:
         Whether NaN is a value of a float type.
     categories : tuple
         All values of a ``category``. For another dtype, values that the search tries in addition.
-    zone : bool
-        Whether a ``datetime`` has a time zone, as an offset from UTC.
 
     Raises
     ------
@@ -245,11 +238,10 @@ class Atom:
     nullable: bool = False
     nan: bool = False
     categories: tuple[Any, ...] = ()
-    zone: bool = False
 
     def __post_init__(self) -> None:
         require_one_of("dtype", self.dtype, DTYPES, "Atom")
-        for name in ("nullable", "nan", "zone"):
+        for name in ("nullable", "nan"):
             require_type(name, getattr(self, name), bool, "be True or False", "Atom")
         object.__setattr__(self, "categories", tuple(self.categories))
         if self.bounds is not None:
@@ -259,11 +251,6 @@ class Atom:
         require_rules(
             "Atom",
             (not self.nan or self.dtype in FLOAT_TYPES, "nan must be False but for f32, f64", True),
-            (
-                not self.zone or self.dtype == "datetime",
-                "zone must be False but for datetime",
-                True,
-            ),
             (
                 not is_category or self.categories,
                 "categories must list the values of a category",
@@ -295,12 +282,12 @@ class Atom:
         return _RANGES.get(self.dtype) if self.bounds is None else self.bounds
 
     def _has_type(self, value: Any) -> bool:
-        """Return whether a value has the Python type of the dtype, its precision and time zone."""
+        """Return whether a value has the type and precision of the dtype, and no time zone."""
         kind: type = type(value)
         return (
             kind is _CLASSES[self.dtype]
             and (self.dtype != "f32" or value != value or to_f32(value) == value)
-            and (getattr(value, "tzinfo", None) is not None) is self.zone
+            and getattr(value, "tzinfo", None) is None
         )
 
     def contains(self, value: Any) -> bool:
@@ -327,10 +314,17 @@ class Atom:
         elif self.range is not None and self.dtype in NUMBER_TYPES:
             inner = [low + 1, high - 1, (low + high) // 2]
         floats = [float(each) for each in hints if type(each) is int and abs(each) < 2**53]
-        edges: Iterable[Any] = _EDGES[self.dtype]
-        if self.zone:
-            edges = [moment.replace(tzinfo=zone) for moment in edges for zone in _ZONES]
-        found = [None, math.nan, low, high, *inner, *self.categories, *hints, *floats, *edges]
+        found = [
+            None,
+            math.nan,
+            low,
+            high,
+            *inner,
+            *self.categories,
+            *hints,
+            *floats,
+            *_EDGES[self.dtype],
+        ]
         if self.dtype == "f32":
             found = [to_f32(value) if isinstance(value, float) else value for value in found]
         return list({exact(value): value for value in found if self.contains(value)}.values())
@@ -362,8 +356,7 @@ class Atom:
         duration = datetime.timedelta(days=days, microseconds=microseconds)
         if self.dtype == "duration":
             return duration
-        moment = datetime.datetime(1970, 1, 1, tzinfo=rng.choice(_ZONES)) + duration
-        moment = moment if self.zone else moment.replace(tzinfo=None)
+        moment = datetime.datetime(1970, 1, 1) + duration
         return moment if self.dtype == "datetime" else getattr(moment, self.dtype)()
 
     def simpler(self, value: Any) -> Iterator[Any]:
@@ -387,7 +380,6 @@ class Atom:
             "bounds": None if self.bounds is None else to_jsonable(list(self.bounds)),
             "nullable": self.nullable,
             "nan": self.nan,
-            **({"zone": True} if self.zone else {}),
             **({"categories": to_jsonable(list(self.categories))} if self.categories else {}),
         }
 
@@ -396,7 +388,7 @@ def _atom_of(found: Json, owner: str) -> Atom:
     """Return the element type from its JSON form; dates and times may be ISO texts. Raise
     InvalidArgument if the form is invalid.
     """
-    known = ("dtype", "bounds", "nullable", "nan", "categories", "zone")
+    known = ("dtype", "bounds", "nullable", "nan", "categories")
     unknown = [key for key in found if key not in known]
     keys = f"an element type has the keys {', '.join(known)}"
     require_rules(

@@ -173,12 +173,7 @@ def test_neighbors_are_in_the_space_and_within_their_distance(space, metric, d_i
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_values_survive_json_and_are_adversarial(dtype):
-    for options in (
-        {},
-        {"nullable": True},
-        *([{"nan": True}] if dtype[0] == "f" else []),
-        *([{"zone": True}] if dtype == "datetime" else []),
-    ):
+    for options in ({}, {"nullable": True}, *([{"nan": True}] if dtype[0] == "f" else [])):
         one = atom(dtype, **options)
         values = one.values()
         assert (
@@ -201,7 +196,6 @@ def test_values_survive_json_and_are_adversarial(dtype):
         lambda: Atom("f64", bounds=(1, 0)),
         lambda: Atom("f64", bounds=("a", "b")),
         lambda: Atom("category"),
-        lambda: Atom("date", zone=True),
         lambda: Atom("i8", categories=(1.5,)),
         lambda: VectorOf("i8"),
         lambda: VectorOf(Atom("i8"), -1),
