@@ -21,9 +21,9 @@ from .domains.labelled_ball import LabelledBall as LabelledBall
 from .domains.objects import Graph as Graph
 from .domains.objects import Relation as Relation
 from .domains.objects import Texts as Texts
+from .domains.records import Costs as Costs
 from .domains.records import Records as Records
-from .domains.rows import Costs as Costs
-from .domains.rows import Rows as Rows
+from .domains.records import Rows as Rows
 from .domains.vectors import Answers as Answers
 from .domains.vectors import Counts as Counts
 from .numerics.losses import Kernel as Kernel

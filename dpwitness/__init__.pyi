@@ -15,9 +15,9 @@ from .auditors.canaries.audit import audit_canaries as audit_canaries
 from .auditors.checks.runner import check_mechanism as check_mechanism
 from .auditors.checks.runner import parametrize_with_checks as parametrize_with_checks
 from .auditors.density.certify import certify as certify
-from .auditors.functions.bounds.sensitivity import audit_sensitivity as audit_sensitivity
-from .auditors.functions.bounds.utility import audit_utility as audit_utility
-from .auditors.functions.stability.audit import audit_stability as audit_stability
+from .auditors.functions.sensitivity import audit_sensitivity as audit_sensitivity
+from .auditors.functions.stability import audit_stability as audit_stability
+from .auditors.functions.utility import audit_utility as audit_utility
 from .auditors.traces.trace import trace as trace
 from .auditors.witnesses.replay import replay as replay
 from .auditors.witnesses.verdicts import Verdict as Verdict

@@ -1,7 +1,6 @@
 """Stability audits of transformations: input spaces, results, and the audit."""
 
-from dpwitness.auditors.functions.stability.audit import Step, audit_chains, audit_stability
-from dpwitness.auditors.functions.stability.result import StabilityResult
+from dpwitness.auditors.functions.stability import StabilityResult, audit_stability
 from dpwitness.core.domains.spaces import Atom, FrameOf, InputSpace, ScalarOf, VectorOf, space_of
 from dpwitness.mechanisms.wrappers.programs.declared import FailedRun
 
@@ -12,9 +11,7 @@ __all__ = [
     "InputSpace",
     "ScalarOf",
     "StabilityResult",
-    "Step",
     "VectorOf",
-    "audit_chains",
     "audit_stability",
     "space_of",
 ]

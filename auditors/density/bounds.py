@@ -28,7 +28,7 @@ from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw
 from dpwitness.auditors.statistics.mean_limits import Stakes, lower_mean
 from dpwitness.core.claims import Claim
-from dpwitness.core.claims.renyi import ORDERS
+from dpwitness.core.claims.notions import ORDERS
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import InvalidArgument

@@ -21,7 +21,8 @@ from dpwitness.auditors.density.routes import loss_law
 from dpwitness.auditors.events.event import best_expected_renyi_bound
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.core.claims import Claim, promised
+from dpwitness.core.claims import GDP, Claim, promised
+from dpwitness.core.claims.notions import ORDERS
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import require_integer, require_probability, require_type

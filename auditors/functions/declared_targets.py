@@ -5,18 +5,13 @@ which run in worker processes of the file's interpreter.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpwitness.auditors.functions.accounting.audit import AccountantResult, audit_accountant
-from dpwitness.auditors.functions.metamorphic.audit import (
-    RELATIONS,
-    RelationOptions,
-    audit_metamorphic,
-)
-from dpwitness.auditors.functions.stability.audit import audit_stability
-from dpwitness.auditors.functions.stability.result import StabilityResult
+from dpwitness.auditors.functions.accountants import AccountantResult, audit_accountant
+from dpwitness.auditors.functions.metamorphic import audit_metamorphic
+from dpwitness.auditors.functions.stability import StabilityResult, audit_stability
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.domains import Domain, build_domain
@@ -25,11 +20,9 @@ from dpwitness.mechanisms.wrappers.programs.declared import Declared, note_on_li
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.programs.worker_process import borrowed_worker
 
-# keys that name functions
-_SUBJECTS = tuple(dict.fromkeys(relation.subject for relation in RELATIONS.values()))
-_OPTIONS = tuple(
-    key for key in RelationOptions.__annotations__ if key not in ("confidence", "seed", "name")
-)
+# arguments of `audit_metamorphic`: functions by name, and other values
+_SUBJECTS = ("function", "noise", "parallel")
+_OPTIONS = ("unordered", "row_wise", "output_metric")
 
 
 class DeclaredFunction(Declared):
@@ -183,31 +176,21 @@ class DeclaredRelations(DeclaredFunction):
     """
 
     KIND = "metamorphic"
-    KEYS = (*_SUBJECTS, "map", "input", "domain", *_OPTIONS, "guessed", "notes")
-    FUNCTIONS = (*_SUBJECTS, "map")
+    KEYS = (*_SUBJECTS, *_OPTIONS, "input", "domain", "guessed", "notes")
+    FUNCTIONS = _SUBJECTS
 
     def subject(self, key: str) -> Any:
-        """Return the function that a key names: a mechanism, mechanisms by epsilon, or a function
-        whose exceptions are raised here.
-        """
-        named = replace(self.target, name=str(self.declaration[key]))
-        if key == "mechanism":
-            return named
-        if key == "at_epsilon":
-            return _Subject(self.target, lambda e: replace(named, kwargs={"epsilon": e}))
-        return _Subject(self.target, lambda *arguments: self.called(named.name, *arguments))
+        """Return the function that a key names, whose exceptions are raised here."""
+        return _Subject(self, self.declaration[key])
 
     @property
     def domain(self) -> Domain | InputSpace | None:
-        """Declared input space, or declared domain of mechanisms; by default the domain of the
-        mechanism that is named.
-        """
+        """Declared input space, or declared domain of mechanisms."""
         if "input" in self.declaration:
             return space_of(self.declaration["input"], f"{self.target.name}: input")
         if "domain" in self.declaration:
             return build_domain(self.declaration["domain"], self.target.name)
-        name = self.declaration.get("mechanism") or self.declaration.get("at_epsilon")
-        return None if name is None else replace(self.target, name=name).domain
+        return None
 
     def audit(
         self, *, seconds: float = 0.0, seed: int = 0, visible_errors: bool = False
@@ -217,7 +200,6 @@ class DeclaredRelations(DeclaredFunction):
         return audit_metamorphic(
             **{key: self.subject(key) for key in _SUBJECTS if key in declared},
             **{key: declared[key] for key in _OPTIONS if key in declared},
-            stability_map=self.subject("map") if "map" in declared else None,
             domain=self.domain,
             seed=seed,
             name=self.target.name,
@@ -226,17 +208,21 @@ class DeclaredRelations(DeclaredFunction):
 
 @dataclass(frozen=True, eq=False)
 class _Subject:
-    """Function that a declaration names; witnesses record its target."""
+    """Function that a declaration names; witnesses record the declaration's target."""
 
-    target: Target
-    function: Callable[..., Any]
+    declared: DeclaredRelations
+    function: str
+
+    @property
+    def target(self) -> Target:
+        return self.declared.target
 
     @property
     def __name__(self) -> str:
         return self.target.name
 
     def __call__(self, *arguments: Any) -> Any:
-        return self.function(*arguments)
+        return self.declared.called(self.function, *arguments)
 
 
 DECLARED: Mapping[str, type[DeclaredFunction]] = {

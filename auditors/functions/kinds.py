@@ -12,31 +12,28 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.functions.accounting.audit import GAMES, AccountantResult, compare_at
-from dpwitness.auditors.functions.accounting.search import question_of, read_point
+from dpwitness.auditors.functions.accountant_figures import GAME
+from dpwitness.auditors.functions.accountant_search import question_of
+from dpwitness.auditors.functions.accountants import AccountantResult, compare_at
 from dpwitness.auditors.functions.declared_targets import (
     DeclaredAccountant,
     DeclaredRelations,
     DeclaredTransformation,
     library_notes,
 )
-from dpwitness.auditors.functions.metamorphic.audit import (
-    RELATIONS,
-    MetamorphicResult,
-    check_relation,
-)
-from dpwitness.auditors.functions.stability.audit import map_values
-from dpwitness.auditors.functions.stability.metrics import Incomparable, metric_named
-from dpwitness.auditors.functions.stability.randomized import STATE, LawTest, is_kept, try_pairs
-from dpwitness.auditors.functions.stability.result import (
+from dpwitness.auditors.functions.metamorphic import RELATIONS, MetamorphicResult, check_relation
+from dpwitness.auditors.functions.stability import (
     StabilityResult,
     concluded,
     format_number,
+    map_values,
     read_number,
     read_outcome,
     written,
 )
-from dpwitness.auditors.functions.stability.search import (
+from dpwitness.auditors.functions.stability_laws import STATE, LawTest, is_kept, try_pairs
+from dpwitness.auditors.functions.stability_metrics import Incomparable, metric_named
+from dpwitness.auditors.functions.stability_search import (
     EXCEEDS,
     INCOMPARABLE,
     LAW,
@@ -61,7 +58,7 @@ from dpwitness.auditors.witnesses.kinds import (
 from dpwitness.auditors.witnesses.replay import Replay, RunOptions
 from dpwitness.auditors.witnesses.result import named
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.auditors.witnesses.witness_reader import EXTENDED, FUNCTION, either
+from dpwitness.auditors.witnesses.witness_reader import EXTENDED, FUNCTION
 from dpwitness.auditors.workers.trust import Trust
 from dpwitness.core.domains.spaces import space_of
 from dpwitness.core.values.json_codec import from_jsonable
@@ -82,7 +79,7 @@ from dpwitness.core.values.validation import (
     require_that,
 )
 from dpwitness.core.values.wording import count, dataset, figure
-from dpwitness.mechanisms.wrappers.programs.declared import ABORTS, RAISES, declarations
+from dpwitness.mechanisms.wrappers.programs.declared import ABORTS, RAISES
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
 _UNPROVED = "no change is needed on this evidence, which does not prove the claim"
@@ -200,14 +197,14 @@ def _recompute_accountant(result: Json) -> Recomputed:
     verdict = result["verdict"]
     if (
         verdict == "ERROR"
-        or result.get("mechanism") in GAMES
+        or result.get("mechanism") == GAME
         or not isinstance(result.get("figure"), int | float)
     ):
         return Recomputed()
     question, _ = question_of(
         lambda: math.nan, result.get("mechanism"), result.get("returns"), result.get("parameters")
     )
-    at = read_point(result.get("at") or {})
+    at = result.get("at") or {}
     violated = verdict in ("VIOLATED", "SUSPECT")
     if question.violated(float(result["figure"]), at) is not violated:
         raise_contradiction(
@@ -226,11 +223,7 @@ _METAMORPHIC_FACTS = (
         for side, field in (("input", "case"), ("output", "outputs"))
         for i, each in enumerate(r.get(field) or [])
     ],
-    line(
-        "probability of a false finding",
-        lambda r: figure(r["error"], 3) if r.get("error") else "0: an exact comparison",
-        has_finding,
-    ),
+    line("probability of a false finding", lambda r: "0: an exact comparison", has_finding),
     line("budget", lambda r: f"{count(r.get('tried'))} cases"),
 )
 
@@ -259,32 +252,18 @@ def _rerun_relation(case: Replay, mechanism: Any, options: RunOptions) -> Metamo
         from_jsonable(item, f"case[{i}]", case.trust.resolve_class)
         for i, item in enumerate(raw["case"])
     )
-    chosen = {
-        "seed": options.seed,
-        "output_metric": raw.get("output_metric"),
-        "name": case.mechanism_name(mechanism),
-    }
-    return check_relation(relation, _declared_subject(mechanism, relation), [inputs], chosen)
-
-
-def _declared_subject(mechanism: Any, relation: str) -> Any:
-    """Return the function of a witness of this relation; if the witness names an entry of TARGETS,
-    the function in that entry.
-    """
-    if not isinstance(mechanism, Target):
-        return mechanism
-    known = declarations(
-        mechanism.file, mechanism.python, mechanism.time_limit, mechanism.memory_limit
-    )
-    if mechanism.name not in known:
-        return mechanism
-    found, key = DeclaredRelations(mechanism, known[mechanism.name]), RELATIONS[relation].subject
-    require_that(
-        key in found.declaration,
-        f"{mechanism.name} must declare {key!r} in TARGETS, as it did when the witness was written",
-        "replay",
-    )
-    return found.subject(key)
+    subject = mechanism
+    if isinstance(mechanism, Target):
+        found, key = DeclaredRelations.of(mechanism), RELATIONS[relation].subject
+        require_that(
+            key in found.declaration,
+            f"{mechanism.name} must declare {key!r} in TARGETS, as it did when the witness was "
+            "written",
+            "replay",
+        )
+        subject = found.subject(key)
+    name = case.mechanism_name(mechanism)
+    return check_relation(relation, subject, [inputs], raw.get("output_metric"), options.seed, name)
 
 
 def _rerun_pair(case: Replay, mechanism: Any, options: RunOptions) -> StabilityResult:
@@ -450,7 +429,7 @@ ACCOUNTANT = function_kind(
             "mechanism": text(100, empty=False),
             "returns": text(20, empty=False),
             "parameters": items(text(200)),
-            "at": items(either(list, listing(number(), 1, 100), number())),
+            "at": items(number()),
             "figure": EXTENDED,
             "exact": EXTENDED,
         },

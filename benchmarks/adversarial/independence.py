@@ -19,7 +19,6 @@ from dpwitness import audit, audit_outputs
 from dpwitness.auditors.audit.watch import WatchedTarget, watch
 from dpwitness.auditors.witnesses.store import open_store
 from dpwitness.benchmarks.adversarial.attack import PAIR, Attack, Outcome, false_alarm, seed_of
-from dpwitness.metamorphic import more_epsilon_spreads_no_more
 from dpwitness.stability import Atom, VectorOf, audit_stability
 
 Mechanism = Callable[..., Any]
@@ -234,27 +233,11 @@ def kept_by_transformation(rng: Generator) -> str:
     return false_alarm(result, "a transformation that keeps its noise")
 
 
-def in_relation(rng: Generator) -> str:
-    """Compare the spread at epsilon and at twice the epsilon, where each call has a scale of its
-    own.
-    """
-    strength = float(np.exp(rng.uniform(0.0, 1.5)))
-
-    def at_epsilon(epsilon: float) -> Mechanism:
-        return lambda dataset, size, draws: (
-            draws.gamma(1.0 / strength) * draws.laplace(0.0, 1.0 / epsilon, size)
-        )
-
-    found = more_epsilon_spreads_no_more(at_epsilon, [(1.0, np.zeros(1))], seed=seed_of(rng))
-    return f"{found.finding}, a scale of strength {strength:.2f} per call" if found.finding else ""
-
-
 ATTACKS = (
     Attack("runs that depend on each other: fixed plan", partial(in_plan, False), _ALPHA, 40),
     Attack("runs that depend on each other: sequential", partial(in_plan, True), _ALPHA, 20),
     Attack("runs that depend on each other: watch", in_watch, _ALPHA, 8),
     Attack("runs that depend on each other: given outputs", in_given_outputs, _ALPHA, 40),
-    Attack("runs that depend on each other: a relation of spreads", in_relation, 1e-4, 40),
     Attack("noise that a process keeps", kept_noise, _ALPHA, 25),
     Attack("noise that a process keeps: transformations", kept_by_transformation, 0.0, 8),
 )

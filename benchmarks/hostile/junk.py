@@ -22,8 +22,8 @@ import dpwitness as dpw
 from dpwitness import mechanisms as m
 from dpwitness.auditors.audit.audit import OtherSettings
 from dpwitness.auditors.density.search import worst_output
-from dpwitness.auditors.functions.bounds.sensitivity import sensitivity_at
-from dpwitness.auditors.functions.bounds.utility import FailureBound, MeanBound, Scaling
+from dpwitness.auditors.functions.sensitivity import sensitivity_at
+from dpwitness.auditors.functions.utility import FailureBound, MeanBound, Scaling
 from dpwitness.core.datasets.pairs import RELATIONS
 from dpwitness.core.values.validation import InvalidArgument, short_repr
 from dpwitness.mechanisms.textbook.zoo import paper_zoo

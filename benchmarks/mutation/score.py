@@ -113,7 +113,7 @@ REASONS: tuple[tuple[str, str, str, str], ...] = (
         "",
         "a sign that the other constraints imply",
     ),
-    ("aggregation_claims.printed_averaging_loses_one_step", "b > 0", "", "B enters by its square"),
+    ("ridge_claims.printed_averaging_loses_one_step", "b > 0", "", "B enters by its square"),
     (
         "ridge_claims.excess_risk_is_a_square",
         "t * t / 2",
@@ -134,7 +134,7 @@ REASONS: tuple[tuple[str, str, str, str], ...] = (
         "each of the three cases attains the bound: one of them is enough",
     ),
     (
-        "regret_claims.steady_regret",
+        "simplex_claims.steady_regret",
         "",
         "",
         "the second term vanishes at these costs; the first is the regret",
@@ -152,19 +152,19 @@ REASONS: tuple[tuple[str, str, str, str], ...] = (
         "the supremum is the same in every dimension above one",
     ),
     (
-        "independent_claims.draw_obligations",
+        "prediction_claims.draw_obligations",
         "If(value >= 0",
         "",
         "both sizes change their sign, which exchanges the datasets",
     ),
     (
-        "independent_claims.the_substitution_is_right",
+        "prediction_claims.the_substitution_is_right",
         "norm = ",
         "",
         "a factor cancels: only what the ratio depends on is claimed",
     ),
     (
-        "regret_claims.regret_of_the_leader",
+        "simplex_claims.regret_of_the_leader",
         "Box(v=",
         "",
         "probabilities: the largest variance lies in the middle, and wider ranges add none",

@@ -17,7 +17,7 @@ from dpwitness.benchmarks.twins import Arguments
 from dpwitness.core.domains import Domain
 from dpwitness.core.domains.frames import Table
 from dpwitness.core.domains.objects import Texts
-from dpwitness.core.domains.rows import Rows
+from dpwitness.core.domains.records import Rows
 from dpwitness.mechanisms.textbook.gradient_steps import GradientSteps
 from dpwitness.mechanisms.wrappers.programs.sql import Query
 from dpwitness.mechanisms.wrappers.single_runs import one_run

@@ -16,8 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dpwitness.auditors.functions.accounting.audit import AccountantResult, compare_at
-from dpwitness.auditors.functions.accounting.search import plain
+from dpwitness.auditors.functions.accountants import AccountantResult, compare_at
 from dpwitness.auditors.functions.declared_targets import DeclaredAccountant
 from dpwitness.auditors.scanning.scan import located, mapped
 from dpwitness.auditors.witnesses.verdicts import Verdict
@@ -155,7 +154,7 @@ def _finding(found: AccountantResult) -> Json:
             "mechanism": found.mechanism,
             "returns": found.returns,
             "parameters": dict(found.parameters),
-            "at": plain(found.at),
+            "at": dict(found.at),
         }
     return row
 

@@ -20,8 +20,7 @@ import numpy as np
 from dpwitness.benchmarks.twins import Arguments
 from dpwitness.core.domains import Domain
 from dpwitness.core.domains.frames import Table
-from dpwitness.core.domains.records import Records
-from dpwitness.core.domains.rows import Rows
+from dpwitness.core.domains.records import Records, Rows
 
 Row = dict[str, Any]
 Query = Callable[..., float]

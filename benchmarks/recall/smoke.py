@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.functions.accounting.search import points, question_of
+from dpwitness.auditors.functions.accountant_search import points, question_of
 from dpwitness.auditors.functions.declared_targets import DeclaredAccountant, DeclaredTransformation
-from dpwitness.auditors.functions.stability.metrics import metric_named
-from dpwitness.auditors.functions.stability.neighbors import neighbors_of
+from dpwitness.auditors.functions.stability_metrics import metric_named
+from dpwitness.auditors.functions.stability_neighbors import neighbors_of
 from dpwitness.auditors.search.catalogue import pairs_for
 from dpwitness.benchmarks.installation import install
 from dpwitness.benchmarks.recall.corpus import Entry, Release

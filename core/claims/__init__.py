@@ -2,12 +2,10 @@
 and the text form of all notions.
 """
 
-from dpwitness.core.claims.accounting import DPSGD
-from dpwitness.core.claims.basic_notions import GDP, ApproxDP, PureDP
 from dpwitness.core.claims.claim import Claim, exact_claim, exact_text, parse_claim, promised
+from dpwitness.core.claims.notions import GDP, RDP, ZCDP, ApproxDP, PureDP, RenyiCurve, binary_renyi
 from dpwitness.core.claims.pair_budgets import CoordinateDP, GroupDP, MetricDP, PairClaim, resolved
-from dpwitness.core.claims.renyi import RDP, ZCDP, RenyiCurve, binary_renyi
-from dpwitness.core.claims.tradeoff_curves import Curve, TradeoffCurve
+from dpwitness.core.claims.tradeoff_curves import DPSGD, Curve, TradeoffCurve
 
 __all__ = [
     "DPSGD",

@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 
 from numpy.typing import ArrayLike
 
-from dpwitness.core.claims.basic_notions import PureDP
 from dpwitness.core.claims.claim import Claim, FloatArray, exact_claim, parse_claim, parse_numbers
+from dpwitness.core.claims.notions import PureDP
 from dpwitness.core.datasets.relations import NORMS, distance_of, steps_between
 from dpwitness.core.values.validation import (
     InvalidArgument,

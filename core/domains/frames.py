@@ -32,7 +32,7 @@ from dpwitness.core.domains.base import (
     without,
 )
 from dpwitness.core.domains.columns import FORMS, Column, built, column, column_lists
-from dpwitness.core.domains.rows import Rows
+from dpwitness.core.domains.records import Rows
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import (
     InvalidArgument,

@@ -7,7 +7,7 @@ from __future__ import annotations
 import datetime
 import math
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -194,11 +194,6 @@ _DURATIONS = (
         datetime.timedelta(days=-106752),
     ),
 )
-_ZONES = (
-    datetime.UTC,
-    *(datetime.timezone(datetime.timedelta(minutes=minutes)) for minutes in (840, -720, 345)),
-)
-
 _EDGES: dict[str, tuple[Any, ...]] = {
     "bool": (False, True),
     **dict.fromkeys(NUMBER_TYPES, _INTEGERS),
@@ -231,8 +226,6 @@ class Atom:
         Whether NaN is a value of a float type.
     categories : tuple
         All values of a ``category``. For another dtype, values that the search tries in addition.
-    zone : bool
-        Whether a ``datetime`` has a time zone, as an offset from UTC.
 
     Raises
     ------
@@ -245,11 +238,10 @@ class Atom:
     nullable: bool = False
     nan: bool = False
     categories: tuple[Any, ...] = ()
-    zone: bool = False
 
     def __post_init__(self) -> None:
         require_one_of("dtype", self.dtype, DTYPES, "Atom")
-        for name in ("nullable", "nan", "zone"):
+        for name in ("nullable", "nan"):
             require_type(name, getattr(self, name), bool, "be True or False", "Atom")
         object.__setattr__(self, "categories", tuple(self.categories))
         if self.bounds is not None:
@@ -261,11 +253,6 @@ class Atom:
             (
                 not self.nan or self.dtype in FLOAT_TYPES,
                 "nan must be False except for f32 and f64",
-                True,
-            ),
-            (
-                not self.zone or self.dtype == "datetime",
-                "zone must be False except for datetime",
                 True,
             ),
             (
@@ -299,12 +286,12 @@ class Atom:
         return _RANGES.get(self.dtype) if self.bounds is None else self.bounds
 
     def _has_type(self, value: Any) -> bool:
-        """Return whether a value has the Python type of the dtype, its precision and time zone."""
+        """Return whether a value has the type and precision of the dtype, and no time zone."""
         kind: type = type(value)
         return (
             kind is _CLASSES[self.dtype]
             and (self.dtype != "f32" or value != value or to_f32(value) == value)
-            and (getattr(value, "tzinfo", None) is not None) is self.zone
+            and getattr(value, "tzinfo", None) is None
         )
 
     def contains(self, value: Any) -> bool:
@@ -319,17 +306,6 @@ class Atom:
             return self.nan
         return self.range is None or bool(self.range[0] <= value <= self.range[1])
 
-    def within(self, other: Atom) -> bool:
-        """Return whether all values belong to `other` too."""
-        if (self.dtype, self.zone) != (other.dtype, other.zone):
-            return False
-        ends = self.categories if self.dtype == "category" else self.range
-        return (
-            self.nullable <= other.nullable
-            and self.nan <= other.nan
-            and (other.range is None if ends is None else all(map(other.contains, ends)))
-        )
-
     def values(self, hints: Sequence[Any] = ()) -> list[Any]:
         """Return adversarial values: first missing values and the ends of the range, then `hints`,
         which are values to try in addition, and the limits of other types.
@@ -342,10 +318,17 @@ class Atom:
         elif self.range is not None and self.dtype in NUMBER_TYPES:
             inner = [low + 1, high - 1, (low + high) // 2]
         floats = [float(each) for each in hints if type(each) is int and abs(each) < 2**53]
-        edges: Iterable[Any] = _EDGES[self.dtype]
-        if self.zone:
-            edges = [moment.replace(tzinfo=zone) for moment in edges for zone in _ZONES]
-        found = [None, math.nan, low, high, *inner, *self.categories, *hints, *floats, *edges]
+        found = [
+            None,
+            math.nan,
+            low,
+            high,
+            *inner,
+            *self.categories,
+            *hints,
+            *floats,
+            *_EDGES[self.dtype],
+        ]
         if self.dtype == "f32":
             found = [to_f32(value) if isinstance(value, float) else value for value in found]
         return list({exact(value): value for value in found if self.contains(value)}.values())
@@ -377,8 +360,7 @@ class Atom:
         duration = datetime.timedelta(days=days, microseconds=microseconds)
         if self.dtype == "duration":
             return duration
-        moment = datetime.datetime(1970, 1, 1, tzinfo=rng.choice(_ZONES)) + duration
-        moment = moment if self.zone else moment.replace(tzinfo=None)
+        moment = datetime.datetime(1970, 1, 1) + duration
         return moment if self.dtype == "datetime" else getattr(moment, self.dtype)()
 
     def simpler(self, value: Any) -> Iterator[Any]:
@@ -402,7 +384,6 @@ class Atom:
             "bounds": None if self.bounds is None else to_jsonable(list(self.bounds)),
             "nullable": self.nullable,
             "nan": self.nan,
-            **({"zone": True} if self.zone else {}),
             **({"categories": to_jsonable(list(self.categories))} if self.categories else {}),
         }
 
@@ -411,7 +392,7 @@ def _atom_of(found: Json, owner: str) -> Atom:
     """Return the element type from its JSON form; dates and times may be ISO texts. Raise
     InvalidArgument if the form is invalid.
     """
-    known = ("dtype", "bounds", "nullable", "nan", "categories", "zone")
+    known = ("dtype", "bounds", "nullable", "nan", "categories")
     unknown = [key for key in found if key not in known]
     keys = f"an element type has the keys {', '.join(known)}"
     require_rules(
@@ -514,15 +495,6 @@ class InputSpace:
         if self.form == "frame":
             return dict(zip(self.columns, columns, strict=True))
         return columns[0][0] if self.form == "scalar" else columns[0]
-
-    def within(self, other: InputSpace) -> bool:
-        """Return whether all datasets belong to `other` too."""
-        return (
-            self.form == other.form
-            and list(self.columns) == list(other.columns)
-            and other.size in (None, self.size)
-            and all(atom.within(other.columns[name]) for name, atom in self.columns.items())
-        )
 
     def to_json(self) -> Json:
         """Return the space as JSON, the inverse of `space_of`."""

@@ -65,14 +65,14 @@ _EXCLUDED = {
 _INTERNAL = {
     "mechanisms.papers.logistic": "QuadraticPenalty",
     "core.numerics.noise": "SphericalNoise",
-    "core.claims.accounting": "AccountedDP",
+    "core.claims.tradeoff_curves": "AccountedDP",
     "auditors.events.event": "Binned Restricted",
     "auditors.events.rules": "Atoms Intervals Lattice LowBits Threshold WeightedScore",
     "auditors.events.features": (
         "Affine Distances Levels Places Products ProjectedRamps Ramps SignedLog Sorted Trees "
         "WhitenedDistances"
     ),
-    "auditors.functions.bounds.utility": "FailureBound MeanBound Scaling",
+    "auditors.functions.utility": "FailureBound MeanBound Scaling",
 }
 _EXPORTED_BY = {"core": "mechanisms"}
 _MODULE = {

@@ -9,25 +9,23 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from flint import arb, fmpq
 
 from dpwitness.core import ApproxDP, Costs, InvalidArgument, LinearCosts, Pair, Truth
-from dpwitness.core.balls.ball import Ball, Box, EnclosureUnavailable, log_mass_of_index, softmax
-from dpwitness.core.numerics.draws import Draws
-from dpwitness.core.numerics.jit import jit_uncached
+from dpwitness.core.balls.ball import Ball, Box, log_mass_of_index, softmax
+from dpwitness.core.numerics.draws import Draws, SampledByDraws
 from dpwitness.core.protocols.capabilities import one_law
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
-from dpwitness.core.values.validation import require, short_repr
+from dpwitness.core.values.validation import require
 from dpwitness.mechanisms.textbook.categorical import (
     SoftmaxDraw,
-    draw_index,
     index_draws,
     log_softmax,
     output_rows,
@@ -36,16 +34,12 @@ from dpwitness.mechanisms.textbook.categorical import (
 from dpwitness.mechanisms.textbook.zoo import PaperSpecimen
 
 LambdaRule = Literal["printed", "with_log_p"]
-# adversary(t, actions, record, cost) writes the cost of round t (from 0), given its record and the
-# actions 0..t played so far.
-Adversary = Callable[[int, Any, Any, Any], None]
-
 _MAX_ROWS = 2_000_000
 
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class PrivateFTRL:
+class PrivateFTRL(SampledByDraws):
     """Entropic follow-the-regularized-leader; releases the T actions, numbered from 0.
 
     Parameters
@@ -62,10 +56,6 @@ class PrivateFTRL:
         ``printed``: lambda = R sqrt(8 T log(1/delta)) / epsilon, the condition of the privacy
         theorem. ``with_log_p``: the same with a factor log p under the root, the value that the
         regret theorem then uses. For p = 2 the second is smaller than the first (claim JT-17).
-    adversary : numba-compiled function, optional
-        ``adversary(t, actions, record, cost)`` makes the costs adaptive: it writes the cost of
-        round t into `cost`, given row t of the dataset and ``actions[: t + 1]``. Without an
-        adversary the costs are the rows themselves (an oblivious adversary).
 
     Examples
     --------
@@ -80,17 +70,11 @@ class PrivateFTRL:
     actions: int
     horizon: int
     lambda_rule: LambdaRule = "printed"
-    adversary: Adversary | None = None
 
     def __post_init__(self) -> None:
         require(self).positive("epsilon", "bound").probability("delta").integer(
             "actions", least=2
         ).integer("horizon").one_of("lambda_rule", ["printed", "with_log_p"])
-        if self.adversary is not None and not hasattr(self.adversary, "py_func"):
-            raise InvalidArgument(
-                "PrivateFTRL: adversary must be compiled with numba.njit, got "
-                f"{short_repr(self.adversary)}"
-            )
 
     @property
     def regularization(self) -> float:
@@ -147,34 +131,17 @@ class PrivateFTRL:
         )
 
     def probabilities(self, dataset: LinearCosts) -> FloatArray:
-        """Return theta_1, ..., theta_T for oblivious costs: (T, p)."""
+        """Return theta_1, ..., theta_T: (T, p)."""
         return np.exp(self._log_probabilities(dataset))
 
-    @available_if(lambda self: self.adversary is None)
     def draws(self, dataset: LinearCosts) -> Draws:
-        """Return the output law under oblivious costs as a compiled kernel."""
+        """Return the output law as a compiled kernel."""
         return index_draws(self._log_probabilities(dataset))
 
-    def sample(self, dataset: LinearCosts, size: int, rng: np.random.Generator) -> FloatArray:
-        """Return `size` independent sequences of actions: (size, T)."""
-        if self.adversary is None:
-            return self.draws(dataset).sample(size, rng)
-        out = np.zeros((size, self.horizon))
-        self._play(out, dataset, rng)
-        return out
-
     def log_density(self, outputs: FloatArray, dataset: LinearCosts) -> FloatArray:
-        """Return the exact log-mass of each row, the sum of the categorical log-masses.
-
-        Adaptive costs are replayed from the actions.
-        """
+        """Return the exact log-mass of each row, the sum of the categorical log-masses."""
         rows = output_rows(outputs, self.horizon, "PrivateFTRL")
-        if self.adversary is None:
-            return sum_of_entries(self._log_probabilities(dataset), rows)
-        valid = np.all((rows >= 0) & (rows < self.actions) & (rows == np.floor(rows)), axis=1)
-        result = np.full(len(rows), -np.inf)
-        result[valid] = self._play(np.ascontiguousarray(rows[valid]), dataset, None)
-        return result
+        return sum_of_entries(self._log_probabilities(dataset), rows)
 
     @available_if(lambda self: self.actions**self.horizon <= _MAX_ROWS)
     def support(self, dataset: LinearCosts) -> FloatArray:
@@ -183,19 +150,13 @@ class PrivateFTRL:
             np.indices((self.actions,) * self.horizon).reshape(self.horizon, -1).T, dtype=np.float64
         )
 
-    @available_if(lambda self: self.adversary is None)
     def factors(
         self, d0: LinearCosts, d1: LinearCosts
     ) -> list[tuple[SoftmaxDraw, FloatArray, FloatArray]]:
-        """Return the T independent draws of the oblivious game; rounds before the first difference
-        have equal logits.
-
-        Adaptive rounds depend on each other, so that the method does not exist with an adversary.
-        """
+        """Return the T independent draws; rounds before the first difference have equal logits."""
         first, second = self._logits(d0), self._logits(d1)
         return [(SoftmaxDraw(self.actions), a, b) for a, b in zip(first, second, strict=True)]
 
-    @available_if(lambda self: self.adversary is None)
     def draws_ball(
         self, d1: LinearCosts, d0: LinearCosts
     ) -> list[tuple[list[Ball], list[Ball], int]]:
@@ -212,13 +173,7 @@ class PrivateFTRL:
         ]
 
     def log_density_ball(self, boxes: Sequence[Box], dataset: LinearCosts) -> list[Ball]:
-        """Return enclosures of the log-mass of the actions in each box, for oblivious costs. Raise
-        EnclosureUnavailable with an adversary.
-        """
-        if self.adversary is not None:
-            raise EnclosureUnavailable(
-                "PrivateFTRL: no enclosure with an adversary, whose costs are known as floats only"
-            )
+        """Return enclosures of the log-mass of the actions in each box."""
         totals = exact_totals(self._validated_costs(dataset))
         logs = {total: self._leader_ball(total) for total in {*totals}}
         return [
@@ -235,30 +190,6 @@ class PrivateFTRL:
             [-arb(fmpq(x.numerator, x.denominator)) / arb(self.regularization) for x in totals]
         )
 
-    def _play(
-        self, outputs: FloatArray, dataset: LinearCosts, rng: np.random.Generator | None
-    ) -> FloatArray:
-        """Draw the game into `outputs`, or replay `outputs` if `rng` is None; return the log-mass
-        of each row.
-        """
-        generator = np.random.default_rng(0) if rng is None else rng
-        logs, bad = _play_adaptive(
-            outputs,
-            rng is not None,
-            self.adversary,
-            self._validated_costs(dataset),
-            self.regularization,
-            self.bound,
-            self.actions,
-            generator,
-        )
-        if bad >= 0:
-            raise InvalidArgument(
-                f"PrivateFTRL: adversary must keep costs in [-{self.bound!r}, "
-                f"{self.bound!r}], got a cost outside in round {bad + 1}"
-            )
-        return np.asarray(logs)
-
     def _validated_costs(self, dataset: LinearCosts) -> FloatArray:
         """Return the cost matrix of the dataset after validation."""
         if not isinstance(dataset, LinearCosts):
@@ -266,7 +197,7 @@ class PrivateFTRL:
                 f"PrivateFTRL: dataset must be LinearCosts, got {type(dataset).__name__}"
             )
         x = dataset.x
-        if len(x) != self.horizon or (self.adversary is None and x.shape[1] != self.actions):
+        if x.shape != (self.horizon, self.actions):
             raise InvalidArgument(
                 f"PrivateFTRL: dataset must hold {self.horizon} costs of {self.actions} "
                 f"actions, got shape {x.shape}"
@@ -295,48 +226,6 @@ def exact_totals(costs: FloatArray) -> list[tuple[Fraction, ...]]:
     for row in costs[:-1].tolist():
         totals.append(tuple(total + Fraction(x) for total, x in zip(totals[-1], row, strict=True)))
     return totals
-
-
-# Not cached on disk: the code depends on the caller's adversary, which has no stable identity
-# across processes.
-@jit_uncached
-def _play_adaptive(
-    outputs: FloatArray,
-    draw: bool,
-    adversary: Any,
-    records: FloatArray,
-    lam: float,
-    bound: float,
-    p: int,
-    rng: np.random.Generator,
-) -> tuple[FloatArray, int]:
-    """Play the game into `outputs` (if `draw`), or replay the actions in `outputs`.
-
-    Returns the log-mass of each row, and the first round whose cost is out of bounds, or -1.
-    """
-    size, rounds = outputs.shape
-    logs = np.zeros(size)
-    totals, weights, cost = np.empty(p), np.empty(p), np.empty(p)
-    actions = np.empty(rounds, dtype=np.int64)
-    for i in range(size):
-        totals[:] = 0.0
-        for t in range(rounds):
-            smallest = totals.min()
-            mass = 0.0
-            for j in range(p):
-                mass += math.exp((smallest - totals[j]) / lam)
-                weights[j] = mass
-            if draw:
-                outputs[i, t] = draw_index(weights, rng.random() * mass)
-            actions[t] = int(outputs[i, t])
-            logs[i] += (smallest - totals[actions[t]]) / lam - math.log(mass)
-            cost[:] = 0.0
-            adversary(t, actions, records[t], cost)
-            for j in range(p):
-                if not abs(cost[j]) <= bound:
-                    return logs, t
-                totals[j] += cost[j]
-    return logs, -1
 
 
 def specimens() -> Iterator[tuple[str, PaperSpecimen]]:

@@ -11,7 +11,6 @@ ball the law of a point depends on t = <z, v>/|v| only. The density is proportio
 
 from __future__ import annotations
 
-import itertools
 import math
 import warnings
 from collections.abc import Iterator
@@ -25,15 +24,14 @@ from dpwitness.core.numerics.jit import jit
 from dpwitness.core.protocols.capabilities import one_law
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
-from dpwitness.core.values.validation import require, require_positive, short_repr
+from dpwitness.core.values.validation import require
 from dpwitness.mechanisms.papers.erm import KernelLearner, LearnerMechanism, Predictor, replaced
 from dpwitness.mechanisms.papers.interactive import interval_log_probability
-from dpwitness.mechanisms.textbook.categorical import draw_index, output_rows
+from dpwitness.mechanisms.textbook.categorical import output_rows
 from dpwitness.mechanisms.textbook.zoo import PaperSpecimen, with_worst_pair
 
 _CHUNK = 2**20  # numbers of full transcripts that are stored at once
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(80)
-_MAX_NET_POINTS = 2048  # size limit of a net, whose Gram matrix is stored
 
 
 @one_law
@@ -50,8 +48,8 @@ class TestDataIndependentLearner(LearnerMechanism):
     Parameters
     ----------
     learner : KernelLearner
-        l, lambda, n, the kernel and its R. Points are drawn from the ball of radius `bound` (r_phi
-        in the box, 1 in Theorem 8).
+        l, lambda, n and R, with the linear kernel. Points are drawn from the ball of radius `bound`
+        (r_phi in the box, 1 in Theorem 8), where the box has a net of this ball.
     epsilon, delta : float
         Parameters of the claim in the paper.
     beta : float
@@ -60,24 +58,18 @@ class TestDataIndependentLearner(LearnerMechanism):
         ``printed``: epsilon_0 has units of one over a prediction and is used as if it had none, so
         that each draw can lose epsilon_0/2 (JK-15). ``repaired``: u = epsilon/(10 sqrt(B)
         log(4/delta)), exponent u/(4S), noise scale S/(2u).
-    sampler : {"exact", "mixture", "net"}
-        ``exact`` and ``mixture`` draw from the ball itself, for the linear kernel only. The density
-        is proportional to exp(kappa |<z, v>|), as printed, or to cosh(kappa <z, v>), as in the
-        two-component mixture. ``net`` draws from a finite net, for any kernel.
-    spacing : float, optional
-        nu of the net. Default: the printed d R/(epsilon_0 n L_phi), for kernels with a known L_phi
-        (linear, rbf).
+    sampler : {"exact", "mixture"}
+        Density of the points in the ball: proportional to exp(kappa |<z, v>|), as printed, or to
+        cosh(kappa <z, v>), as in the two-component mixture.
     release : {"full", "outputs", "weights"}
-        ``full``: for each round the point (d numbers, or its index in the net), the answer, and the
-        sign of the correction (0 for none), from which everyone can compute w_t. ``outputs``: the B
-        answers. ``weights``: w_hat (d numbers for the ball samplers; for a net the coefficient at
-        each of its points).
+        ``full``: for each round the point (d numbers), the answer, and the sign of the correction
+        (0 for none), from which everyone can compute w_t. ``outputs``: the B answers. ``weights``:
+        w_hat.
     """
 
     beta: float
     units: Literal["printed", "repaired"] = "printed"
-    sampler: Literal["exact", "mixture", "net"] = "exact"
-    spacing: float | None = None
+    sampler: Literal["exact", "mixture"] = "exact"
     release: Literal["full", "outputs", "weights"] = "full"
 
     __test__: ClassVar[bool] = False  # pytest must not collect this class, in spite of its name
@@ -86,15 +78,12 @@ class TestDataIndependentLearner(LearnerMechanism):
         LearnerMechanism.__post_init__(self)
         owner = type(self).__name__
         require(self).probability("beta").one_of("units", ["printed", "repaired"]).one_of(
-            "sampler", ["exact", "mixture", "net"]
+            "sampler", ["exact", "mixture"]
         ).one_of("release", ["full", "outputs", "weights"])
-        if self.sampler != "net" and self.learner.kernel.name != "linear":
+        if self.learner.kernel.name != "linear":
             raise InvalidArgument(
-                f"{owner}: sampler must be 'net' for the {self.learner.kernel.name} kernel, "
-                f"got {short_repr(self.sampler)}"
+                f"{owner}: learner must have the linear kernel, got {self.learner.kernel.name}"
             )
-        if self.spacing is not None:
-            require_positive("spacing", self.spacing, owner)
         if self.rounds < 1:
             text = f"{owner}: B must be at least one round, got {self.updates:.6g}"
             if self.units == "repaired":
@@ -148,57 +137,6 @@ class TestDataIndependentLearner(LearnerMechanism):
         """Return the step size eta."""
         return self.threshold / (4 * self.learner.radius**2)
 
-    @property
-    def net(self) -> FloatArray:
-        """Return the points of the net, a cubic lattice of covering radius nu. Raise
-        InvalidArgument if the net has too many points.
-
-        The outer points are projected onto the ball. The projection does not increase the covering
-        radius.
-        """
-        d, radius = self.learner.dimension, self.learner.bound
-        nu = self._net_spacing()
-        side = 2 * nu / math.sqrt(d)
-        half_width = math.ceil((radius + nu) / side)
-        if (2 * half_width + 1) ** d > 64 * _MAX_NET_POINTS:
-            raise InvalidArgument(
-                f"{type(self).__name__}: spacing must be larger: the net may have at most "
-                f"{_MAX_NET_POINTS} points, got more at spacing {nu:.6g} in {d} dimensions"
-            )
-        lattice = side * np.array(
-            list(itertools.product(range(-half_width, half_width + 1), repeat=d)), dtype=np.float64
-        )
-        lengths = np.linalg.norm(lattice, axis=1)
-        near = lattice[lengths <= radius + nu]
-        points = np.unique(
-            near * (radius / np.maximum(lengths[lengths <= radius + nu], radius))[:, None] + 0.0,
-            axis=0,
-        )
-        if len(points) > _MAX_NET_POINTS:
-            raise InvalidArgument(
-                f"{type(self).__name__}: spacing must be larger: the net may have at most "
-                f"{_MAX_NET_POINTS} points, got {len(points)} at spacing {nu:.6g}"
-            )
-        return points
-
-    def _net_spacing(self) -> float:
-        """Return nu: `spacing`, or the printed default."""
-        if self.spacing is not None:
-            return self.spacing
-        kernel = self.learner.kernel
-        slopes = {"linear": 1.0, "rbf": math.sqrt(2 * kernel.gamma)}
-        if kernel.name not in slopes:
-            raise InvalidArgument(
-                f"{type(self).__name__}: spacing must be given for the {kernel.name} kernel, "
-                "got None"
-            )
-        kernel_learner = self.learner
-        return (
-            kernel_learner.dimension
-            * kernel_learner.radius
-            / (self.answer_epsilon * kernel_learner.records * slopes[kernel.name])
-        )
-
     def worst_pair(self) -> Pair:
         """Return the worst known neighboring pair: W10, or W11 for released weights in d >= 2.
 
@@ -248,10 +186,9 @@ class TestDataIndependentLearner(LearnerMechanism):
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
         """Return the exact log-density of full transcripts.
 
-        The log-density is the sum over rounds of the terms for the point, the side of the
-        threshold, and the answer. Points have a density in the ball, or a mass in the net. The
-        answers of bottoms are public and carry counting measure. For answers or weights alone there
-        is no closed form, and the method does not exist.
+        It is the sum over rounds of the terms for the point, the side of the threshold, and the
+        answer. The answers of bottoms are public and carry counting measure. For answers or weights
+        alone there is no closed form, and the method does not exist.
         """
         return self._replay(
             output_rows(outputs, self.rounds * self._block, type(self).__name__),
@@ -269,17 +206,13 @@ class TestDataIndependentLearner(LearnerMechanism):
     @property
     def _block(self) -> int:
         """Return the number of columns of one round in a full transcript."""
-        return 3 if self.sampler == "net" else self.learner.dimension + 2
+        return self.learner.dimension + 2
 
     def _last_weights(self, rows: FloatArray) -> FloatArray:
         """Return w_B, which does not include alpha_B, for each full transcript."""
         blocks = rows.reshape(len(rows), self.rounds, self._block)[:, :-1]
         alphas = self.step * blocks[:, :, -1]
-        if self.sampler != "net":
-            return np.asarray(np.einsum("it,itd->id", alphas, blocks[:, :, :-2]))
-        out = np.zeros((len(rows), len(self.net)))
-        np.add.at(out, (np.arange(len(rows))[:, None], blocks[:, :, 0].astype(np.int64)), alphas)
-        return out
+        return np.asarray(np.einsum("it,itd->id", alphas, blocks[:, :, :-2]))
 
     def _replay(
         self, rows: FloatArray, predictor: Predictor, rng: np.random.Generator | None
@@ -289,10 +222,6 @@ class TestDataIndependentLearner(LearnerMechanism):
         """
         generator = np.random.default_rng(0) if rng is None else rng
         noise = 1 / (2 * self.answer_epsilon), self.threshold, self.step
-        if self.sampler == "net":
-            points = self.net
-            laws = predictor(points), self.learner.kernel(points, points), self.kappa
-            return _net_transcripts(rows, rng is not None, *laws, *noise, generator)
         ball = self.kappa, self.learner.bound, self.sampler == "mixture"
         quadrature = _NODES, _WEIGHTS
         return _ball_transcripts(
@@ -481,54 +410,6 @@ def _ball_transcripts(
                 logs[i] += _answer_log_density(answer, sign, truth, predicted, scale, sigma)
             for j in range(d):
                 weights[j] += eta * sign * z[j]
-    return logs
-
-
-@jit
-def _net_transcripts(
-    rows: FloatArray,
-    draw: bool,
-    truths: FloatArray,
-    gram: FloatArray,
-    kappa: float,
-    scale: float,
-    sigma: float,
-    eta: float,
-    rng: np.random.Generator,
-) -> FloatArray:
-    """Fill the rows with runs over a finite net if `draw`; otherwise return the log-density of each
-    row.
-
-    A row holds one block (index of the point, answer, sign) for each round.
-    """
-    points = truths.size
-    logs = np.zeros(len(rows))
-    predictions, sums = np.empty(points), np.empty(points)
-    for i in range(len(rows)):
-        predictions[:] = 0.0
-        for start in range(0, rows.shape[1], 3):
-            # cumulative sums over the net of exp(kappa (gap - largest gap))
-            gaps = np.abs(predictions - truths)
-            largest, mass = gaps.max(), 0.0
-            for s in range(points):
-                mass += math.exp(kappa * (gaps[s] - largest))
-                sums[s] = mass
-            if draw:
-                chosen = draw_index(sums, rng.random() * mass)
-                answer, sign = _noisy_answer(truths[chosen], predictions[chosen], scale, sigma, rng)
-                rows[i, start], rows[i, start + 1], rows[i, start + 2] = chosen, answer, sign
-            else:
-                index, answer, sign = rows[i, start], rows[i, start + 1], rows[i, start + 2]
-                if not (index >= 0.0 and index < points) or index != math.floor(index):
-                    logs[i] = -np.inf
-                    break
-                chosen = int(index)
-                truth, predicted = truths[chosen], predictions[chosen]
-                logs[i] += kappa * (gaps[chosen] - largest) - math.log(mass)
-                logs[i] += _answer_log_density(answer, sign, truth, predicted, scale, sigma)
-                if not math.isfinite(logs[i]):
-                    break
-            predictions += eta * sign * gram[chosen]
     return logs
 
 

@@ -6,7 +6,6 @@ The public state changes only when it predicts an answer badly. Jain and Thakurt
 
 from __future__ import annotations
 
-import functools
 import math
 import warnings
 from collections.abc import Callable, Iterator
@@ -22,7 +21,7 @@ from dpwitness.core.protocols.capabilities import one_law
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
 from dpwitness.core.values.validation import require, short_repr
-from dpwitness.mechanisms.papers.erm import KernelLearner, LearnerMechanism, Predictor
+from dpwitness.mechanisms.papers.erm import KernelLearner, LearnerMechanism
 from dpwitness.mechanisms.textbook.categorical import output_rows
 from dpwitness.mechanisms.textbook.zoo import PaperSpecimen, with_worst_pair
 
@@ -224,7 +223,6 @@ class PrivateInteractivePrediction(LearnerMechanism):
             rows,
             rng is not None,
             self.rule,
-            kernel.function,
             kernel.arguments,
             self.learner.radius,
             predictor.centers,
@@ -238,56 +236,6 @@ class PrivateInteractivePrediction(LearnerMechanism):
                 f"{self.learner.radius!r}, got a larger norm in round {bad + 1}"
             )
         return np.asarray(logs)
-
-
-class PredictionSession:
-    """Algorithm 1 as an interactive session.
-
-    A query is a test point. An answer is (whether the answer is a top, the number), or None after
-    the halt. With `interactive`, adversaries choose the test points. The laws are those of
-    `PrivateInteractivePrediction` with a rule.
-
-    Parameters
-    ----------
-    mechanism : PrivateInteractivePrediction
-        Source of the parameters; its test points or rule are ignored.
-    """
-
-    def __init__(self, mechanism: PrivateInteractivePrediction) -> None:
-        self.mechanism = mechanism
-
-    def start(self, dataset: LabelledVectors, rng: np.random.Generator) -> None:
-        """Start a run. The fit of w* is cached per dataset, since nothing in it is random."""
-        parts = map(np.ascontiguousarray, (dataset.x, dataset.y, dataset.multiplicity))
-        self._predictor = _fitted(self.mechanism.learner, *(part.tobytes() for part in parts))
-        updates, self._scale, self._threshold, self._step = self.mechanism._noise
-        self._left, self._rng = math.ceil(updates), rng
-        self._state: list[tuple[FloatArray, float]] = []
-
-    def ask(self, query: Any) -> tuple[bool, float] | None:
-        """Return the answer to one test point, or None after the halt."""
-        if self._left == 0:
-            return None
-        learner = self.mechanism.learner
-        point = learner.check_points([query], "PredictionSession", "query")
-        noisy = float(self._predictor(point)[0]) + self._scale * float(self._rng.laplace())
-        public = sum(
-            weight * float(learner.kernel(point, other)[0, 0]) for other, weight in self._state
-        )
-        if abs(noisy - public) <= self._threshold:
-            return False, public
-        self._left -= 1
-        self._state.append((point, math.copysign(self._step, noisy - public)))
-        return True, noisy
-
-
-@functools.lru_cache(maxsize=8)
-def _fitted(learner: KernelLearner, x: bytes, y: bytes, multiplicity: bytes) -> Predictor:
-    """Return the fit of w*; many sessions of a batch start on the same dataset."""
-    rows = np.frombuffer(x).reshape(-1, learner.dimension)
-    return learner.fit(
-        LabelledVectors(rows, np.frombuffer(y), np.frombuffer(multiplicity, dtype=np.int64))
-    )
 
 
 def hold_gap(weights: tuple[float, float], gap: float) -> Rule:
@@ -432,14 +380,13 @@ def _transcripts(
     return logs
 
 
-# Not cached on disk: the code depends on the caller's rule and kernel, which have no stable
-# identity across processes.
+# Not cached on disk: the code depends on the caller's rule, which has no stable identity across
+# processes.
 @jit_uncached
 def _adaptive_transcripts(
     rows: FloatArray,
     draw: bool,
     rule: Any,
-    function: Any,
     named: tuple[int, int, float, float],
     radius: float,
     centers: FloatArray,
@@ -467,16 +414,14 @@ def _adaptive_transcripts(
                 logs[i] += _halt(rows[i], t, draw)
                 break
             rule(t, points, answers, weights, points[t])
-            if not _kernel_value(function, named, points[t], points[t]) <= radius * radius * (
-                1.0 + 1e-9
-            ):
+            if not kernel_value(*named, points[t], points[t]) <= radius * radius * (1.0 + 1e-9):
                 return logs, t
             truth, predicted = 0.0, 0.0
             for k in range(centers.shape[0]):
-                truth += coefficients[k] * _kernel_value(function, named, points[t], centers[k])
+                truth += coefficients[k] * kernel_value(*named, points[t], centers[k])
             for k in range(t):
                 if weights[k] != 0.0:
-                    predicted += weights[k] * _kernel_value(function, named, points[t], points[k])
+                    predicted += weights[k] * kernel_value(*named, points[t], points[k])
             logs[i] += _answer(rows[i], t, draw, truth, predicted, scale, sigma, rng)
             if logs[i] == -np.inf:
                 break
@@ -486,16 +431,6 @@ def _adaptive_transcripts(
                 weights[t] = math.copysign(eta, gap)
                 count += 1
     return logs, -1
-
-
-@jit_uncached
-def _kernel_value(
-    function: Any, named: tuple[int, int, float, float], x: FloatArray, z: FloatArray
-) -> float:
-    """Return the kernel value at (x, z), from the user's function or the named kernel."""
-    if function is None:
-        return kernel_value(named[0], named[1], named[2], named[3], x, z)
-    return function(x, z)  # type: ignore[no-any-return]
 
 
 def specimens() -> Iterator[tuple[str, PaperSpecimen]]:

@@ -1,3 +1,3 @@
-"""Claims of the papers, one file per section. The ledger imports every module whose name ends in
+"""Claims of the papers, by paper and topic. The ledger imports every module whose name ends in
 `_claims`. May import the engine.
 """

@@ -13,8 +13,8 @@ from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.density.certify import certify
 from dpwitness.auditors.density.result import CertifyResult
 from dpwitness.auditors.density.routes import enclosed_law
-from dpwitness.auditors.functions.bounds.sensitivity import SensitivityResult
-from dpwitness.auditors.functions.bounds.utility import UtilityClaim, UtilityResult, audit_utility
+from dpwitness.auditors.functions.sensitivity import SensitivityResult
+from dpwitness.auditors.functions.utility import UtilityClaim, UtilityResult, audit_utility
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core import Claim, InvalidArgument, Pair

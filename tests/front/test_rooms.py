@@ -33,8 +33,7 @@ INSIDE = {  # the layers of each package, lowest first
         "witnesses.replay witnesses.store witnesses.audit_records search density.pair_search search.search "
         "density.proved density.bounded_mean density.bounds "
         "density.certify density.kind traces audit traces.result traces.trace checks "
-        "functions.bounds functions.accounting "
-        "canaries functions.stability functions.metamorphic functions "
+        "canaries functions "
         "audit.power audit.plan audit.watch scanning"
     ),
     "dpwitness.proofs_checks": "engine alignments claims",

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binom
 
 from dpwitness.mechanisms import Loss, TestDataIndependentLearner
-from dpwitness.proofs_checks.claims import independent_claims, prediction_claims
+from dpwitness.proofs_checks.claims import prediction_claims
 from dpwitness.proofs_checks.engine import (
     ClaimVerdict,
     Effort,
@@ -99,7 +99,7 @@ def test_composition_of_randomised_response():
 def test_the_repair_by_first_principles():
     """rho of one mechanism, from its own noise scale and kappa."""
     mechanism = TestDataIndependentLearner(
-        independent_claims.learner(10**6, 0.1), 1.0, 1e-6, 0.1, units="repaired"
+        prediction_claims.learner(10**6, 0.1), 1.0, 1e-6, 0.1, units="repaired"
     )
     sensitivity = mechanism.learner.prediction_sensitivity
     spread, answer = 2 * mechanism.kappa * sensitivity, 2 * mechanism.answer_epsilon * sensitivity
@@ -113,7 +113,7 @@ def test_the_repair_by_first_principles():
 def test_the_argument_closes_for_little_regularization_only():
     def own(n_lambda, epsilon=1.0, delta=1e-6):
         mechanism = TestDataIndependentLearner(
-            independent_claims.learner(10**6, n_lambda / 1e6), epsilon, delta, 0.1
+            prediction_claims.learner(10**6, n_lambda / 1e6), epsilon, delta, 0.1
         )
         rho = mechanism.updates * (mechanism.answer_epsilon / 2) ** 2 / 8
         return rho + 2 * math.sqrt(rho * math.log(1 / delta))

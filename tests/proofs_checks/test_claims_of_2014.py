@@ -14,7 +14,11 @@ from scipy.stats import norm
 from dpwitness.auditors import MeanBound
 from dpwitness.mechanisms import LinearCosts, PrivateFTRL
 from dpwitness.proofs_checks.claims import simplex_claims
-from dpwitness.proofs_checks.claims.regret_claims import regret_scaling, renyi_excess, steady_regret
+from dpwitness.proofs_checks.claims.simplex_claims import (
+    regret_scaling,
+    renyi_excess,
+    steady_regret,
+)
 from dpwitness.proofs_checks.engine import ClaimVerdict, Effort, check, exact_delta, gaussian_excess
 
 HOLDS, FAILS = ClaimVerdict.HOLDS, ClaimVerdict.FAILS

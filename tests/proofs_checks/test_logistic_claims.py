@@ -16,7 +16,7 @@ from dpwitness.mechanisms import (
 )
 from dpwitness.mechanisms.papers.erm import LOGISTIC, logistic_shift
 from dpwitness.proofs_checks.claims.logistic_claims import line_excess, singular_excess
-from dpwitness.proofs_checks.claims.logistic_utility_claims import least_records
+from dpwitness.proofs_checks.claims.logistic_objective_claims import least_records
 from dpwitness.proofs_checks.engine import ClaimVerdict, check, enclose
 
 HOLDS, TIGHT, FAILS = ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT, ClaimVerdict.FAILS

@@ -9,23 +9,16 @@ from flint import arb
 
 from dpwitness.auditors.audit.audit import audit
 from dpwitness.mechanisms import LogisticOutputPerturbation
-from dpwitness.proofs_checks.claims import (
-    independent_claims,
-    interactive_claims,
-    prediction_claims,
-    transfer_claims,
-)
-from dpwitness.proofs_checks.claims.aggregation_claims import step_fails
+from dpwitness.proofs_checks.claims import interactive_claims, prediction_claims, transfer_claims
 from dpwitness.proofs_checks.claims.glm_claims import wide_excess
 from dpwitness.proofs_checks.claims.logistic_claims import (
     corrected_budget_excess,
     line_excess,
     shift_excess,
 )
-from dpwitness.proofs_checks.claims.logistic_utility_claims import gamma_tail
-from dpwitness.proofs_checks.claims.regret_claims import renyi_excess
-from dpwitness.proofs_checks.claims.ridge_claims import _gradient_at_closed_form
-from dpwitness.proofs_checks.claims.simplex_claims import square_root_of_draws
+from dpwitness.proofs_checks.claims.logistic_objective_claims import gamma_tail
+from dpwitness.proofs_checks.claims.ridge_claims import _gradient_at_closed_form, step_fails
+from dpwitness.proofs_checks.claims.simplex_claims import renyi_excess, square_root_of_draws
 from dpwitness.proofs_checks.claims.transfer_claims import transfer_excess
 from dpwitness.proofs_checks.engine import (
     Box,
@@ -103,7 +96,7 @@ def units(factor):
 
     def excess(epsilon, delta):
         root = factor * epsilon / (10 * (4 / delta).log())
-        return independent_claims.zcdp_excess((4 + arb(1) / 32) * root * root, epsilon, delta)
+        return prediction_claims.zcdp_excess((4 + arb(1) / 32) * root * root, epsilon, delta)
 
     return excess
 
@@ -244,7 +237,7 @@ def test_an_obligation_with_a_wrong_constant_is_possible(obligation, verdict):
 @pytest.mark.parametrize("spread", [True, False])
 def test_draws_with_a_wrong_constant_are_possible(spread):
     effort = Effort(True, 60.0, 0, time.monotonic())
-    obligations = independent_claims.draw_obligations(z3.Q(49, 100), spread)
+    obligations = prediction_claims.draw_obligations(z3.Q(49, 100), spread)
     assert unsatisfiable(effort, *obligations, text="").verdict is FAILS
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import dpwitness as dpw
 from dpwitness import mechanisms as m
-from dpwitness.auditors.functions.bounds.utility import FailureBound
+from dpwitness.auditors.functions.utility import FailureBound
 from dpwitness.cli import main
 from dpwitness.core.domains.records import Records
 from dpwitness.reports.audit.document import build_document, result_json

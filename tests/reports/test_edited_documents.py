@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
-from dpwitness.auditors.functions.bounds.utility import MeanBound
+from dpwitness.auditors.functions.utility import MeanBound
 from dpwitness.cli import main
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms import Laplace, Records

@@ -3,8 +3,7 @@
 import pytest
 
 from dpwitness.auditors.search.catalogue import pairs_for
-from dpwitness.core.domains.records import Records
-from dpwitness.core.domains.rows import Rows
+from dpwitness.core.domains.records import Records, Rows
 from dpwitness.core.domains.vectors import Answers, Counts
 from dpwitness.core.values.json_codec import to_jsonable
 

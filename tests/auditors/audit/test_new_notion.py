@@ -13,7 +13,7 @@ import dpwitness as dpw
 from dpwitness import mechanisms as m
 from dpwitness.auditors.witnesses.kinds import recompute_bounds
 from dpwitness.core.claims import exact_claim, parse_claim
-from dpwitness.core.claims.renyi import RenyiClaim, binary_renyi
+from dpwitness.core.claims.notions import RenyiClaim, binary_renyi
 from dpwitness.core.values.validation import InvalidArgument, require
 from dpwitness.reports.audit.report import write_report
 

@@ -9,7 +9,6 @@ import math
 
 import numpy as np
 import pytest
-from numba import njit
 
 from dpwitness import mechanisms as m
 from dpwitness.mechanisms import Kernel, LabelledVectors, Loss
@@ -17,16 +16,10 @@ from dpwitness.mechanisms import Kernel, LabelledVectors, Loss
 FOUR = LabelledVectors([[1.0, 0.0], [0.8, 0.1], [-0.3, 0.9], [0.6, 0.6]], [1.0, 1.0, -1.0, 1.0])
 
 
-@njit
-def cosine(x, z):
-    return 0.5 + 0.5 * math.cos(x[0] - z[0]) * math.cos(x[1] - z[1])
-
-
 KERNELS = {
     "linear": Kernel(),
     "polynomial": Kernel("polynomial", degree=2),
     "rbf": Kernel("rbf", gamma=0.7),
-    "custom": Kernel("custom", function=cosine, feature_radius=1.0),
 }
 
 
@@ -133,20 +126,6 @@ def test_law_of_two_rounds_by_quadrature(kernel, chi_square):
     rare = want <= 10
     assert counts[rare].sum() <= want[rare].sum() + 6 * math.sqrt(want[rare].sum()) + 12
     assert (~rare).sum() >= 3 and chi_square(counts[~rare], want[~rare]) > 1e-6
-
-
-def test_a_session_gives_the_transcripts_of_the_mechanism():
-    """Each transcript has a finite density until the session halts, and another answer has none."""
-    points = np.tile(POINTS, (15, 1))
-    game = interactive(1.5, points)
-    session, row = m.PredictionSession(game), []
-    session.start(FOUR, np.random.default_rng(5))
-    for point in points:
-        answer = session.ask(point)
-        row.append(np.nan if answer is None else answer[1])
-    assert np.isnan(row[-1]) and np.isfinite(game.log_density(np.array([row]), FOUR)).all()
-    row[-1] = 0.0
-    assert game.log_density(np.array([row]), FOUR)[0] == -np.inf
 
 
 def test_jk07_w8_a_tiny_budget_of_updates_breaks_the_promise():

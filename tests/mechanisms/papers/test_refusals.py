@@ -134,7 +134,6 @@ GOOD = {
             {"lambda_rule": "log"},
             "lambda_rule must be one of 'printed', 'with_log_p', got 'log'",
         ),
-        (m.PrivateFTRL, {"adversary": print}, "adversary must be compiled with numba.njit"),
         (
             m.SimplexSampling,
             {"regularization": 0.0},
@@ -219,7 +218,7 @@ GOOD = {
         (
             m.TestDataIndependentLearner,
             {"learner": RADIAL, "epsilon": 1e6},
-            "sampler must be 'net' for the rbf kernel, got 'exact'",
+            "learner must have the linear kernel, got rbf",
         ),
     ],
 )

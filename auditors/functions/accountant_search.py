@@ -11,16 +11,15 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.functions.accounting.mechanisms import (
+from dpwitness.auditors.functions.accountant_figures import (
     FIGURES,
-    GAME_FIGURES,
+    GAME,
+    GAME_FIGURE,
     MECHANISMS,
-    RELATIVE,
     Parameter,
     Point,
     Reference,
@@ -28,7 +27,7 @@ from dpwitness.auditors.functions.accounting.mechanisms import (
     exact_figure,
     is_below,
 )
-from dpwitness.auditors.functions.accounting.profiles import Unavailable
+from dpwitness.auditors.functions.accountant_profiles import Unavailable
 from dpwitness.auditors.search.maximize import Budget, Scored, maximize, shrunk
 from dpwitness.auditors.workers.descriptions import constants_of
 from dpwitness.core.values.json_reader import Json
@@ -68,8 +67,6 @@ def number_of(answer: Any) -> tuple[float, str]:
 Call = Callable[[Sequence[Point]], Sequence[Any]]  # figures, or exceptions, at several points
 _CORNERS = 400  # largest number of combinations of extreme values
 _BATCH = 16  # number of figures that are compared before the search chooses again
-# length of the longest list of parameters, and number of its different entries
-_LIST, _DIFFERENT = 48, 6
 OWNER = "audit_accountant"
 
 
@@ -88,7 +85,6 @@ class FigureComparison:
     score: float = math.inf  # small for a figure that is low in comparison with the exact one
     violated: bool = False
     loose: bool = False
-    deficit: float = 0.0  # of a figure that is too low by rounding
     failures: tuple[str, ...] = ()
 
     @property
@@ -105,9 +101,7 @@ class FigureComparison:
 
 @dataclass(frozen=True, slots=True)
 class SearchState:
-    """State of a search: the lowest and the highest figure, violations, and the skipped points.
-
-    `rounding` counts figures that are too low by no more than rounding, at most by `deficit`;
+    """State of a search: the lowest and the highest figure, violations, and what was skipped;
     `negative` counts negative epsilons that are not too low.
     """
 
@@ -115,8 +109,6 @@ class SearchState:
     highest: FigureComparison | None = None
     violation: FigureComparison | None = None
     compared: int = 0
-    rounding: int = 0
-    deficit: float = 0.0
     negative: int = 0
     failures: tuple[str, ...] = ()  # problems of failed calls, at most three
     unavailable: int = 0
@@ -138,8 +130,6 @@ class SearchState:
             lowest=new if lower else self.lowest,
             highest=new if higher else self.highest,
             violation=new if new.violated and self.violation is None else self.violation,
-            rounding=self.rounding + (new.deficit > 0),
-            deficit=max(new.deficit, self.deficit),
             negative=self.negative + (new.exact < 0 and not new.violated),
             compared=self.compared + 1,
         )
@@ -253,13 +243,8 @@ class FigureQuestion(Question):
         score = (figure + rounding) / (exact + rounding) if figure >= 0 else new.ratio
         # a figure is loose only if its excess is a multiple of rounding in double precision
         loose = figure - exact > 1000 * rounding and exact > 0 and new.ratio < math.inf
-        rounded = deficit > RELATIVE * abs(exact) and not violated
         return replace(
-            new,
-            score=score if math.isfinite(exact) else 1.0,
-            violated=violated,
-            loose=loose,
-            deficit=deficit if rounded else 0.0,
+            new, score=score if math.isfinite(exact) else 1.0, violated=violated, loose=loose
         )
 
 
@@ -281,7 +266,7 @@ def search(question: Question, *, seconds: float, evaluations: int, seed: int) -
 
 def _narrowed(found: SearchState, question: Question, seconds: float) -> SearchState:
     """Return the state of a search with its violation, if there is one, at simpler parameters,
-    found in this time: short lists, defaults, round numbers. At least a tenth of the relative
+    found in this time: defaults, round numbers. At least a tenth of the relative
     deficit is kept.
     """
     if found.violation is None:
@@ -290,14 +275,12 @@ def _narrowed(found: SearchState, question: Question, seconds: float) -> SearchS
 
     def simpler(violation: FigureComparison) -> Iterator[FigureComparison]:
         at = violation.at
-        longest = max((len(value) for value in at.values() if isinstance(value, tuple)), default=0)
-        shorter_lists = (_cut(at, length) for length in range(1, longest))
         simpler_values = (
             {**at, parameter.name: value}
             for parameter in question.parameters
             for value in _simpler(parameter, at[parameter.name])
         )
-        again = map(question.comparison, chain(shorter_lists, simpler_values))
+        again = map(question.comparison, simpler_values)
         return (comparison for comparison in again if comparison.violated)
 
     violation = shrunk(
@@ -309,18 +292,8 @@ def _narrowed(found: SearchState, question: Question, seconds: float) -> SearchS
     return replace(found, violation=violation)
 
 
-def _cut(at: Point, length: int) -> Point:
-    """Return a point with at most `length` entries of its lists."""
-    return {key: value[:length] if isinstance(value, tuple) else value for key, value in at.items()}
-
-
 def _simpler(parameter: Parameter, value: Any) -> Iterator[Any]:
     """Yield the values of a parameter that are simpler than this one, the simplest first."""
-    if parameter.kind == "list":
-        rounded = tuple(float(f"{x:.1g}") for x in value)
-        if rounded != value:
-            yield rounded
-        return
     known = [
         1.0,
         *([] if parameter.default is None else [parameter.default]),
@@ -344,43 +317,23 @@ def points(parameters: Sequence[Parameter], rng: np.random.Generator) -> Iterato
     if not parameters:
         yield {}
         return
-    corners = [_values(parameter, rng) for parameter in parameters]
+    corners = [_values(parameter) for parameter in parameters]
     total = math.prod(map(len, corners))
     for index in (
         rng.permutation(total)[:_CORNERS] if total < 10**6 else rng.integers(total, size=_CORNERS)
     ):
         places = np.unravel_index(int(index), [len(values) for values in corners])
         chosen = zip(parameters, corners, places, strict=True)
-        yield _consistent({p.name: values[place] for p, values, place in chosen}, rng)
+        yield {p.name: values[place] for p, values, place in chosen}
     while True:
-        yield _consistent(
-            {parameter.name: _random(parameter, rng) for parameter in parameters}, rng
-        )
+        yield {parameter.name: _random(parameter, rng) for parameter in parameters}
 
 
-def _consistent(at: dict[str, Any], rng: np.random.Generator) -> Point:
-    """Return a point whose lists have equal lengths: often a few entries, sometimes many."""
-    length = int(
-        rng.integers(1, _DIFFERENT + 1)
-        if rng.random() < 0.6
-        else rng.integers(_DIFFERENT, _LIST + 1)
-    )
-    return _cut(at, length)
-
-
-def _values(parameter: Parameter, rng: np.random.Generator) -> list[Any]:
+def _values(parameter: Parameter) -> list[Any]:
     """Return extreme and usual values of a parameter."""
     low, high = parameter.low, parameter.high
     if low == high:
         return [_typed(parameter, low)]
-    if parameter.kind == "list":
-        return [
-            (low,) * _LIST,
-            (high,) * _LIST,
-            (high, *(low,) * (_LIST - 1)),
-            (high, *(math.sqrt(low * high),) * (_LIST - 1)),
-            *(_random(parameter, rng) for _ in range(4)),
-        ]
     if parameter.kind == "order":
         return [
             float(x)
@@ -402,12 +355,9 @@ def _typed(parameter: Parameter, value: float) -> Any:
 
 def _random(parameter: Parameter, rng: np.random.Generator) -> Any:
     """Return a random value, uniform in its logarithm, or a hint; half of the orders are whole
-    numbers, and lists end in equal entries.
+    numbers.
     """
     logs = math.log(parameter.low), math.log(parameter.high)
-    if parameter.kind == "list":
-        different = np.exp(rng.uniform(*logs, size=int(rng.integers(1, _DIFFERENT + 1)))).tolist()
-        return tuple(different + different[-1:] * (_LIST - len(different)))
     # probability of a value from the constants of the code
     if parameter.hints and rng.random() < 0.2:
         return _typed(parameter, rng.choice(parameter.hints))
@@ -422,13 +372,7 @@ def _near(at: Point, parameters: Sequence[Parameter], rng: np.random.Generator) 
     found: dict[str, Any] = {}
     for parameter in parameters:
         value = at[parameter.name]
-        if parameter.kind == "list":
-            moves = {
-                x: min(max(x * math.exp(rng.normal(0, 0.3)), parameter.low), parameter.high)
-                for x in value
-            }
-            found[parameter.name] = tuple(moves[x] for x in value)
-        elif value <= 0 or rng.random() < 0.3:
+        if value <= 0 or rng.random() < 0.3:
             found[parameter.name] = value
         else:
             moved = min(max(value * math.exp(rng.normal(0, 0.3)), parameter.low), parameter.high)
@@ -438,17 +382,15 @@ def _near(at: Point, parameters: Sequence[Parameter], rng: np.random.Generator) 
 
 def _require_inside(parameter: Parameter, value: Any) -> None:
     """Raise InvalidArgument unless a search may use a recorded value."""
-    values = value if isinstance(value, tuple) else (value,)
-    # largest length of a list in a witness
-    right = isinstance(value, tuple) is (parameter.kind == "list") and 0 < len(values) <= 48
     whole = parameter.kind != "integer" or float(value) == int(value)
     # parameters of a witness may lie outside of the default ranges by these factors
     lowest = max(parameter.low / 1e3, parameter.least)
     highest = min(parameter.high * (100 if parameter.kind == "integer" else 1e3), parameter.most)
     form = {"list": "1 to 48 numbers", "integer": "a whole number"}.get(parameter.kind, "a number")
     require_that(
-        right and whole and all(x == parameter.default or lowest <= x <= highest for x in values),
-        f"at.{parameter.name} must be {form} in [{lowest:g}, {highest:g}], got {short_repr(value)}",
+        whole and (value == parameter.default or lowest <= value <= highest),
+        f"at.{parameter.name} must lie near [{parameter.low:g}, {parameter.high:g}], got "
+        f"{short_repr(value)}",
     )
 
 
@@ -463,8 +405,8 @@ def question_of(
     the mechanism's parameter for each argument of the function. Raise InvalidArgument if they do
     not fit.
     """
-    require_one_of("mechanism", mechanism, (*MECHANISMS, *GAME_FIGURES), OWNER)
-    figures = [key for key in FIGURES if key not in GAME_FIGURES.values()]
+    require_one_of("mechanism", mechanism, (*MECHANISMS, GAME), OWNER)
+    figures = [key for key in FIGURES if key != GAME_FIGURE]
     require_one_of("returns", returns, figures, OWNER)
     reference, of_noise = MECHANISMS[mechanism], returns == "noise"
     require_that(
@@ -510,7 +452,7 @@ def _hinted(parameter: Parameter, constants: Sequence[float]) -> Parameter:
         for move in (-1, 0, 1)
     }
     inside = sorted(x for x in near if parameter.low <= x <= parameter.high)
-    return replace(parameter, hints=tuple(inside) if parameter.kind != "list" else ())
+    return replace(parameter, hints=tuple(inside))
 
 
 def arguments_of(
@@ -581,19 +523,8 @@ def caller(function: Callable[..., Any], names: Mapping[str, str]) -> Call:
 
     def call(points: Sequence[Point]) -> Sequence[Any]:
         every = [
-            {argument: at[parameter] for argument, parameter in names.items()}
-            for at in map(plain, points)
+            {argument: at[parameter] for argument, parameter in names.items()} for at in points
         ]
         return [outcome(each) for each in every] if together is None else together(every)
 
     return call
-
-
-def plain(at: Mapping[str, Any]) -> Json:
-    """Return the parameters of a point in JSON types."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in at.items()}
-
-
-def read_point(at: Json) -> Point:
-    """Return the parameters of a point that `plain` wrote."""
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in at.items()}

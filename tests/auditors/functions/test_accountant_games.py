@@ -1,6 +1,4 @@
-"""Lower bounds from canary scores, against their exact error probability, and privacy filters,
-against an adaptive adversary.
-"""
+"""Lower bounds from canary scores, against their exact error probability."""
 
 import math
 

@@ -20,16 +20,14 @@ from typing import Any
 import numpy as np
 from flint import arb, ctx, fmpz_poly
 
-from dpwitness.auditors.functions.accounting.profiles import (
+from dpwitness.auditors.functions.accountant_profiles import (
     Composition,
     DiscreteGaussian,
     Mixture,
     RenyiBound,
     Subsampled,
     Unavailable,
-    poisson,
     subsampled_response,
-    with_replacement,
 )
 from dpwitness.auditors.statistics.mean_limits import bracket
 from dpwitness.core.balls.ball import PRECISION, Ball, down
@@ -232,7 +230,7 @@ def _trimmed(product: fmpz_poly, start: int, tail: int) -> tuple[fmpz_poly, int]
     return fmpz_poly(masses[first:last]), start + first
 
 
-Point = Mapping[str, Any]  # a number for each parameter, or a tuple of numbers
+Point = Mapping[str, Any]  # a number for each parameter
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +244,7 @@ class Parameter:
     name: str
     low: float
     high: float
-    kind: str = "log"  # log, integer, order, or list
+    kind: str = "log"  # log, integer or order
     default: float | None = None
     hints: tuple[float, ...] = ()
     most: float = math.inf
@@ -279,30 +277,13 @@ def _repeated_laplace(sensitivity: float, scale: float, steps: int) -> Profile:
 def _subsampled(at: Point) -> Profile:
     if at["q"] >= 1:
         return _gaussian({**at, "sensitivity": 1.0})
-    return Steps((at["sigma"], at["q"]), int(at["steps"]))
-
-
-def _with_replacement(at: Point) -> Profile:
-    if at["draws"] > 5 * at["records"]:
-        raise Unavailable("there are more than 5 draws per record")
-    return Steps((at["sigma"], at["draws"], at["records"]), int(at["steps"]))
-
-
-def _mixture(law: tuple[float, ...]) -> Mixture:
-    """Return the pair of Poisson sampling from (sigma, rate), or of sampling with replacement from
-    (sigma, draws, records).
-    """
-    return (
-        poisson(law[1], law[0])
-        if len(law) == 2
-        else with_replacement(int(law[1]), int(law[2]), law[0])
-    )
+    return Steps(at["q"], at["sigma"], int(at["steps"]))
 
 
 @lru_cache(64)
-def _steps(law: tuple[float, ...], steps: int) -> Profile:
+def _steps(rate: float, sigma: float, steps: int) -> Profile:
     """Return the profile of several steps, on a grid that is built if it is needed."""
-    mixture = _mixture(law)
+    mixture = Mixture(rate, sigma)
     single = Subsampled(mixture)
     return single if steps == 1 else compose(mixture, single, steps)
 
@@ -313,14 +294,15 @@ class Steps:
     built only if a hockey-stick divergence is needed.
     """
 
-    law: tuple[float, ...]
+    rate: float
+    sigma: float
     steps: int
 
     def delta(self, epsilon: Ball) -> Ball:
-        return _steps(self.law, self.steps).delta(epsilon)
+        return _steps(self.rate, self.sigma, self.steps).delta(epsilon)
 
     def renyi(self, order: Ball) -> Ball:
-        return self.steps * _steps(self.law, 1).renyi(order)
+        return self.steps * _steps(self.rate, self.sigma, 1).renyi(order)
 
 
 _SIGMA, _STEPS = Parameter("sigma", 0.05, 1e4), Parameter("steps", 1, 10_000, "integer", 1)
@@ -356,7 +338,7 @@ MECHANISMS: Mapping[str, Reference] = {
     ),
     "geometric": Reference(
         (Parameter("scale", 0.05, 1e4), _FEW),
-        lambda at: Composition(((1 / at["scale"], 0.0),) * int(at["steps"])),
+        lambda at: Composition(1 / at["scale"], 0.0, int(at["steps"])),
         "scale",
     ),
     "discrete-gaussian": Reference(
@@ -364,14 +346,7 @@ MECHANISMS: Mapping[str, Reference] = {
     ),
     "composition": Reference(
         (_EPSILON0, _DELTA0, _FEW),
-        lambda at: Composition(((at["epsilon0"], at["delta0"]),) * int(at["steps"])),
-    ),
-    "heterogeneous-composition": Reference(
-        (
-            Parameter("epsilons", 1e-3, 3, "list"),
-            Parameter("deltas", 1e-12, 1e-2, "list", most=1.0),
-        ),
-        lambda at: Composition(tuple(zip(at["epsilons"], at["deltas"], strict=True))),
+        lambda at: Composition(at["epsilon0"], at["delta0"], int(at["steps"])),
     ),
     "subsampled-response": Reference(
         (_EPSILON0, Parameter("q", 1e-6, 1, most=1.0)),
@@ -387,20 +362,10 @@ MECHANISMS: Mapping[str, Reference] = {
         _subsampled,
         "sigma",
     ),
-    "with-replacement-gaussian": Reference(
-        (
-            Parameter("sigma", 0.3, 1e3),
-            Parameter("draws", 1, 10_000, "integer"),
-            Parameter("records", 10, 1e7, "integer"),
-            _STEPS,
-        ),
-        _with_replacement,
-        "sigma",
-    ),
 }
 
 
-RELATIVE = 1e-9  # a figure may be below the exact one by this fraction
+_RELATIVE = 1e-9  # a figure may be below the exact one by this fraction
 _BITS = PRECISION + 64
 _EPSILON, _DELTA = (
     Parameter("epsilon", 1e-3, 30),
@@ -466,7 +431,6 @@ FIGURES: Mapping[str, Figure] = {
     ),
     "mu": Figure((), 1e-12, "mu", _mu_exceeds),
     "lower-epsilon": Figure((), 0.0, "error probability of the bound"),
-    "admitted": Figure((), 1e-15, "delta of the admitted mechanisms"),
     "noise": Figure(
         (_EPSILON, _DELTA),
         1e-12,
@@ -476,13 +440,13 @@ FIGURES: Mapping[str, Figure] = {
 }
 
 
-# mechanisms that are games, whose tools return one figure each
-GAME_FIGURES = {"gaussian-canaries": "lower-epsilon", "privacy-filter": "admitted"}
+# a game tests a tool, which returns the figure of the game
+GAME, GAME_FIGURE = "gaussian-canaries", "lower-epsilon"
 
 
 def allowed_error(returns: str, figure: float) -> float:
     """Return the deficit of a figure that is rounding in double precision."""
-    return max(RELATIVE * abs(figure), FIGURES[returns].rounding) if math.isfinite(figure) else 0.0
+    return max(_RELATIVE * abs(figure), FIGURES[returns].rounding) if math.isfinite(figure) else 0.0
 
 
 def is_below(returns: str, value: float, reference: Reference, at: Point) -> bool:

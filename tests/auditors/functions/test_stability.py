@@ -98,7 +98,7 @@ def test_what_cannot_be_audited_is_an_error_or_a_skip():
     "options",
     [
         {"input_metric": "hamil"},
-        {"output_metric": "per-group:"},
+        {"output_metric": "per-group-sum:"},
         {"stability_map": lambda d: float("nan")},
         {"d_in": (0,)},
         {"d_in": 1},

@@ -8,7 +8,8 @@ A subsampled Gaussian mechanism has a normal law against a mixture of its shifts
 with rate q, for a record that is added or removed, gives the mixture (1 - q) N(0, sigma^2) + q N(1,
 sigma^2) against N(0, sigma^2). Sampling without replacement gives the same pair for a record that
 is replaced, if all other records are equal to one of its two values (Zhu, Dong and Wang 2022,
-Theorem 11). Sampling with replacement gives binomial weights."""
+Theorem 11).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from flint import acb, arb, ctx, fmpz
-from scipy.special import logsumexp
 
 from dpwitness.auditors.statistics.mean_limits import bracket
 from dpwitness.core.balls.ball import Ball, normal_mass
@@ -41,57 +41,38 @@ def positive_part(x: Ball) -> Ball:
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """Profile of the worst composition of (epsilon, delta)-private mechanisms.
+    """Profile of the worst composition of `steps` (epsilon, delta)-private mechanisms.
 
-    Each factor is randomized response that reveals its input with probability delta (Kairouz, Oh
-    and Viswanath 2015, Theorem 3.3; Murtagh and Vadhan 2016).
+    Each step is randomized response that reveals its input with probability delta (Kairouz, Oh and
+    Viswanath 2015, Theorem 3.3).
     """
 
-    factors: tuple[tuple[float, float], ...]
+    epsilon: float
+    failure: float
+    steps: int
 
     def delta(self, epsilon: Ball) -> Ball:
-        hidden = math.prod((1 - arb(delta) for _, delta in self.factors), start=arb(1))
-        ordinary = sum(
-            (
-                p * positive_part(-(epsilon - loss).expm1())
-                for loss, p in _response_masses(
-                    tuple(sorted(epsilon for epsilon, _ in self.factors))
-                )
-            ),
-            arb(0),
-        )
-        return 1 - hidden * (1 - ordinary)
+        masses = _response_masses(self.epsilon, self.steps)
+        ordinary = sum((p * positive_part(-(epsilon - loss).expm1()) for loss, p in masses), arb(0))
+        return 1 - (1 - arb(self.failure)) ** self.steps * (1 - ordinary)
 
     def renyi(self, order: Ball) -> Ball:
-        if any(delta > 0 for _, delta in self.factors):
+        if self.failure > 0:
             return arb("+inf")
-        total = arb(0)
-        for value, _ in self.factors:
-            e = arb(value)
-            total += (((order * e).exp() + ((1 - order) * e).exp()) / (1 + e.exp())).log()
-        return total / (order - 1)
+        e = arb(self.epsilon)
+        one = (((order * e).exp() + ((1 - order) * e).exp()) / (1 + e.exp())).log()
+        return self.steps * one / (order - 1)
 
 
 @lru_cache(8)
-def _response_masses(epsilons: tuple[float, ...]) -> tuple[tuple[Ball, Ball], ...]:
-    """Return the losses, and the masses under P, of composed randomized responses with these
-    epsilons.
-    """
-    found: list[tuple[Ball, Ball]] = [(arb(0), arb(1))]
-    for value, group in itertools.groupby(epsilons):
-        count, e = len(list(group)), arb(value)
-        if count * len(found) > _MAX_TERMS:
-            raise Unavailable("too many different epsilons in one composition")
-        log_total = count * (1 + e.exp()).log()
-        part = [
-            (
-                (count - 2 * i) * e,
-                arb(fmpz.bin_uiui(count, i)) * ((count - i) * e - log_total).exp(),
-            )
-            for i in range(count + 1)
-        ]
-        found = [(a + b, p * q) for a, p in found for b, q in part]
-    return tuple(found)
+def _response_masses(epsilon: float, steps: int) -> tuple[tuple[Ball, Ball], ...]:
+    """Return the losses, and the masses under P, of composed randomized responses."""
+    e = arb(epsilon)
+    log_total = steps * (1 + e.exp()).log()
+    return tuple(
+        ((steps - 2 * i) * e, arb(fmpz.bin_uiui(steps, i)) * ((steps - i) * e - log_total).exp())
+        for i in range(steps + 1)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,32 +219,28 @@ _MAX_MULTIPLE = 80  # largest number of times that one record is drawn
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Normal law Q = N(0, sigma^2) against P, the mixture of N(k, sigma^2) with weight
-    `weights[k]`.
+    """Normal law Q = N(0, sigma^2) against P = (1 - rate) N(0, sigma^2) + rate N(1, sigma^2): the
+    pair of Poisson sampling, and of sampling without replacement with the fraction `rate`.
     """
 
-    weights: tuple[Ball, ...]
-    sigma: Ball
+    rate: float
+    sigma: float
 
     def ratio(self, x: acb) -> acb:
         """Return P(x) / Q(x) as an entire function of the output."""
-        shift = ((2 * x - 1) / (2 * self.sigma**2)).exp()
-        total, power = acb(0), acb(1)
-        for k, weight in enumerate(self.weights):
-            total += weight * power * (-(arb(k) * (k - 1)) / (2 * self.sigma**2)).exp()
-            power *= shift
-        return total
+        rate = arb(self.rate)
+        return 1 - rate + rate * ((2 * x - 1) / (2 * arb(self.sigma) ** 2)).exp()
 
     def masses(self, low: float, high: float) -> tuple[Ball, Ball]:
         """Return the masses of the interval (low, high] under P and under Q."""
-        centers = map(arb, range(len(self.weights)))
-        parts = [normal_mass(low, high, center, self.sigma) for center in centers]
-        return sum((w * m for w, m in zip(self.weights, parts, strict=True)), arb(0)), parts[0]
+        rate, sigma = arb(self.rate), arb(self.sigma)
+        kept, moved = (normal_mass(low, high, arb(center), sigma) for center in (0, 1))
+        return (1 - rate) * kept + rate * moved, kept
 
     @property
     def lowest_loss(self) -> Ball:
         """Infimum of the loss, at the output minus infinity."""
-        return self.weights[0].log()
+        return (1 - arb(self.rate)).log()
 
     @property
     def edges(self) -> tuple[float, ...]:
@@ -274,21 +251,13 @@ class Mixture:
         """Return the output with this loss, to floating-point precision; None if the loss is not
         attained.
         """
-        weights, sigma = [float(w) for w in self.weights], float(self.sigma)
-        if loss <= (math.log(weights[0]) if weights[0] > 0 else -math.inf) + 1e-15:
+        if loss <= math.log(float(1 - arb(self.rate))) + 1e-15:
             return None
-        if len(weights) == 2:
-            inner = (math.expm1(loss) + weights[1]) / weights[1] if loss < 700 else None
-            if inner is not None and inner <= 0:
-                return None
-            log = math.log(inner) if inner is not None else loss - math.log(weights[1])
-            return sigma**2 * log + 0.5
-        logs = [math.log(w) - k * k / (2 * sigma**2) for k, w in enumerate(weights) if w > 0]
-
-        def below(x: float) -> bool:
-            return float(logsumexp([log + k * x / sigma**2 for k, log in enumerate(logs)])) < loss
-
-        return bracket(below, -60 * sigma - 1, sigma**2 * (abs(loss) + 60) + 60 * sigma, 70)[0]
+        inner = (math.expm1(loss) + self.rate) / self.rate if loss < 700 else math.inf
+        if inner <= 0:
+            return None
+        log = math.log(inner) if inner < math.inf else loss - math.log(self.rate)
+        return self.sigma**2 * log + 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,10 +282,8 @@ class Subsampled:
         return found
 
     def renyi(self, order: Ball) -> Ball:
-        if len(self.law.weights) > 2:
-            raise Unavailable("Rényi divergences of sampling with replacement are not enclosed")
         # largest integer order with the binomial sum; integration is used above
-        if len(self.law.weights) == 2 and order.is_integer() and order <= 20_000:
+        if order.is_integer() and order <= 20_000:
             moment = self._binomial_moment(int(float(order)))
         else:
             moment = self._integral(order)
@@ -326,9 +293,10 @@ class Subsampled:
         """Return E_Q[(P / Q)^order] as a binomial sum (Mironov, Talwar and Zhang 2019, Section
         3.3).
         """
-        (keep, take), total = self.law.weights, arb(0)
+        take, sigma = arb(self.law.rate), arb(self.law.sigma)
+        keep, total = 1 - take, arb(0)
         for k in range(order + 1):
-            factor = (arb(k) * (k - 1) / (2 * self.law.sigma**2)).exp()
+            factor = (arb(k) * (k - 1) / (2 * sigma**2)).exp()
             total += arb(fmpz.bin_uiui(order, k)) * keep ** (order - k) * take**k * factor
         return total
 
@@ -336,7 +304,7 @@ class Subsampled:
         """Return E_Q[(P / Q)^order] by rigorous quadrature (Petras 2002; Johansson 2018), without
         intervals where it is negligible.
         """
-        sigma = self.law.sigma
+        sigma = arb(self.law.sigma)
 
         def integrand(x: acb, analytic: bool) -> acb:
             return (order * self.law.ratio(x).log(analytic=analytic) - x * x / (2 * sigma**2)).exp()
@@ -359,7 +327,7 @@ class Subsampled:
         """Return disjoint intervals around the peaks of the integrand, at 0 and at the order; the
         integrand is positive elsewhere too.
         """
-        sigma, q = float(self.law.sigma), float(self.law.weights[1])
+        sigma, q = self.law.sigma, self.law.rate
         steps = [_INTERVAL * sigma * i for i in range(-_SIGMAS, _SIGMAS + 1)]
         cuts = sorted({*steps, *(order + step for step in steps if order + step > steps[-1])})
 
@@ -375,30 +343,3 @@ class Subsampled:
         # logarithm of the largest value of the integrand over the largest one of an interval that
         # is left out
         return [pair for pair, height in zip(pairs, heights, strict=True) if height > top - 50]
-
-
-def poisson(q: float, sigma: float) -> Mixture:
-    """Return the pair of Poisson sampling with rate `q`, and of sampling without replacement with
-    fraction `q`.
-    """
-    rate = arb(q)
-    return Mixture((1 - rate, rate), arb(sigma))
-
-
-def with_replacement(draws: int, records: int, sigma: float) -> Mixture:
-    """Return the pair of `draws` draws with replacement from `records` records, for a record that
-    is replaced. Raise Unavailable if a record is drawn too often on average.
-
-    The weights are binomial. Multiples with a total weight below 2^-140 are left out, and the last
-    weight is widened by that total.
-    """
-    rate, left, weights = 1 / arb(records), arb(1), []
-    for k in range(min(draws, _MAX_MULTIPLE) + 1):
-        weights.append(arb(fmpz.bin_uiui(draws, k)) * rate**k * (1 - rate) ** (draws - k))
-        left -= weights[-1]
-        if left < arb(2) ** -140:
-            weights[-1] += arb(0).union(left.upper())
-            return Mixture(tuple(weights), arb(sigma))
-    if draws <= _MAX_MULTIPLE:
-        return Mixture(tuple(weights), arb(sigma))
-    raise Unavailable("a record is drawn too often on average")

@@ -1,15 +1,10 @@
 """Audit of an accountant: a figure below the exact one is a violation, at any parameters; and the
-games that test tools whose figure is the claim of a game.
+game that tests tools with lower confidence bounds on epsilon.
 
-Canary scores: exact error probability of a tool that returns a lower confidence bound on epsilon.
+The game gives the tool scores of canaries, and computes the exact error probability of its bound.
 The scores are 1 if a normal variable exceeds a threshold, and 0 otherwise; the mean of the variable
 is mu for canaries inside, and 0 for those outside. So the mechanism is Gaussian with this mu, its
 counts are binomial, and the probability that the bound exceeds the true epsilon is a finite sum.
-
-Filters: the exact composition of the mechanisms that a filter admits, compared with the budget. The
-adversary is adaptive. It releases randomized response, and continues with one of two sequences of
-mechanisms, depending on the output (Rogers, Roth, Ullman and Vadhan 2016). Each sequence is cut
-where the filter stops. The composed privacy is an exact finite sum.
 """
 
 from __future__ import annotations
@@ -17,7 +12,6 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -25,9 +19,8 @@ from typing import Any, ClassVar
 import numpy as np
 from flint import arb, ctx, fmpz
 
-from dpwitness.auditors.functions.accounting.mechanisms import FIGURES, GAME_FIGURES, Point
-from dpwitness.auditors.functions.accounting.profiles import Composition, Unavailable
-from dpwitness.auditors.functions.accounting.search import (
+from dpwitness.auditors.functions.accountant_figures import FIGURES, GAME, GAME_FIGURE, Point
+from dpwitness.auditors.functions.accountant_search import (
     OWNER,
     Call,
     FigureComparison,
@@ -36,9 +29,7 @@ from dpwitness.auditors.functions.accounting.search import (
     arguments_of,
     caller,
     number_of,
-    plain,
     question_of,
-    read_point,
     search,
 )
 from dpwitness.auditors.search.catalogue import require_settings
@@ -56,56 +47,26 @@ from dpwitness.core.values.validation import (
     short_repr,
 )
 
-_LONGEST = 200  # largest number of mechanisms in one sequence
-_SEQUENCES = (("epsilons", "deltas"), ("other_epsilons", "other_deltas"))
-
 
 @dataclass(frozen=True, slots=True)
-class Game(Question):
-    """Game that tests a tool: the tool's arguments, those that it needs, and the parameter that is
-    the claimed probability.
+class CanaryGame(Question):
+    """Lower confidence bound on epsilon from scores of canaries.
 
-    In its comparisons, the figure is the probability that the tool claims, and the exact figure is
-    the true one.
+    In a comparison, the figure is the error probability that the tool claims, and the exact figure
+    is a lower bound on the true one.
     """
 
-    arguments: ClassVar[tuple[str, ...]]
-    needed: ClassVar[tuple[str, ...]]
-    claimed: ClassVar[str]
     parameters = ()
 
     call: Call
 
-    @abstractmethod
-    def exact(self, at: Point) -> tuple[float, list[str]]:
-        """Return a lower bound on the true probability, and the problems of failed calls. Raise
-        ValueError if no figure can be computed from the answers.
-        """
-
     def compared(self, points: Iterator[Point]) -> Iterator[FigureComparison]:
-        """Yield the comparison of the claimed with the true probability at each point."""
-        return map(self.comparison, points)
-
-    def comparison(self, at: Point) -> FigureComparison:
-        """Return the comparison of the claimed with the true probability at one point."""
-        try:
+        """Yield the comparison at each point."""
+        for at in points:
             exact, problems = self.exact(at)
-        except Unavailable:
-            return FigureComparison(at)
-        except ValueError as error:
-            return FigureComparison(at, failures=(str(error),))
-        new = FigureComparison(at, at[self.claimed], exact, failures=tuple(problems))
-        violated = exact > new.figure * (1 + 1e-9) + 1e-15
-        return replace(new, score=new.ratio, violated=violated)
-
-
-class CanaryGame(Game):
-    """Lower confidence bound on epsilon from scores of canaries."""
-
-    __slots__ = ()
-    arguments = ("in_scores", "out_scores", "significance", "delta")
-    needed = ("in_scores", "out_scores")
-    claimed = "significance"
+            new = FigureComparison(at, at["significance"], exact, failures=tuple(problems))
+            violated = exact > new.figure * (1 + 1e-9) + 1e-15
+            yield replace(new, score=new.ratio, violated=violated)
 
     def points(self, best: Sequence[Scored[Point]], rng: np.random.Generator) -> Iterator[Point]:
         """Yield the laws of the scores to try, with few canaries first."""
@@ -167,86 +128,6 @@ def _binomial(count: int, total: int, p: Ball) -> Ball:
     return arb(fmpz.bin_uiui(total, count)) * p**count * (1 - p) ** (total - count)
 
 
-class FilterGame(Game):
-    """Number of mechanisms that a privacy filter admits, against an adaptive adversary."""
-
-    __slots__ = ()
-    arguments = needed = ("epsilons", "deltas", "epsilon", "delta")
-    claimed = "delta"
-
-    def points(self, best: Sequence[Scored[Point]], rng: np.random.Generator) -> Iterator[Point]:
-        """Yield budgets and pairs of sequences to try: equal sequences, then sequences that differ
-        after the first output.
-        """
-        while True:
-            epsilon = float(rng.choice([0.1, 0.5, 1.0, 3.0]))
-            delta = float(rng.choice([1e-9, 1e-6, 1e-3, 1e-2]))
-            count = int(rng.choice([1, 2, 3, 10, 50, _LONGEST]))
-            size = float(rng.choice([0.05, 0.2, 0.5, 0.9])) * epsilon
-            failure = 0.0 if rng.random() < 0.5 else delta / float(rng.choice([2.0, 10.0, 100.0]))
-            after = [size * float(scale) for scale in rng.choice([0.3, 1.0, 3.0], size=2)]
-            if rng.random() < 0.4:
-                after = [size] * 2
-            at: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
-            for (epsilons, deltas), each in zip(_SEQUENCES, after, strict=True):
-                at |= {epsilons: (size, *[each] * (count - 1)), deltas: (failure,) * count}
-            yield at
-
-    def require_point(self, at: Point) -> None:
-        """Raise InvalidArgument unless the budget and the sequences of a witness may be tried."""
-        lists = [key for names in _SEQUENCES for key in names]
-        for key in lists:
-            value, high = at.get(key), 1.0 if key.endswith("deltas") else 100.0
-            require_that(
-                isinstance(value, tuple)
-                and 1 <= len(value) <= _LONGEST
-                and all(0 <= x <= high for x in value),
-                f"at.{key} must be a list of at most {_LONGEST} numbers in [0, {high:g}], got "
-                f"{short_repr(value)}",
-            )
-        first, other = ([(at[key][0], len(at[key])) for key in names] for names in _SEQUENCES)
-        require_that(
-            first == other and len(at["epsilons"]) == len(at["deltas"]),
-            "at must have sequences of equal length that begin with the same mechanism",
-        )
-        for key, high in (("epsilon", 100.0), ("delta", 1.0)):
-            value = at.get(key)
-            require_that(
-                isinstance(value, int | float) and 0 < value <= high,
-                f"at.{key} must be in (0, {high:g}], got {short_repr(value)}",
-            )
-
-    def exact(self, at: Point) -> tuple[float, list[str]]:
-        """Return the delta of the admitted mechanisms at the budget's epsilon."""
-        most = len(at["epsilons"])
-        answers = self.call([{**at, "epsilons": at[e], "deltas": at[d]} for e, d in _SEQUENCES])
-        lengths = [_count(answer, most) for answer in answers]
-        if min(lengths) == 0:
-            return 0.0, []
-        with ctx.workprec(PRECISION):
-            size, failure = arb(at["epsilons"][0]), arb(at["deltas"][0])
-            total = failure
-            for loss, (e, d), length in zip((size, -size), _SEQUENCES, lengths, strict=True):
-                mass = (1 - failure) / (1 + (-loss).exp())
-                rest = tuple(zip(at[e][1:length], at[d][1:length], strict=True))
-                # the divergence of a composition also at a negative epsilon
-                total += mass * Composition(rest).delta(arb(at["epsilon"]) - loss)
-            return max(down(total.lower()), 0.0), []
-
-
-def _count(answer: Any, most: int) -> int:
-    """Return the number of admitted mechanisms. Raise ValueError for anything else."""
-    found, problem = number_of(answer)
-    if problem or not 0 <= found <= most or found != int(found):
-        raise ValueError(
-            problem or f"returned {short_repr(answer)}, not a number of mechanisms from 0 to {most}"
-        )
-    return int(found)
-
-
-GAMES: Mapping[str, type[Game]] = {"gaussian-canaries": CanaryGame, "privacy-filter": FilterGame}
-
-
 # summaries of a violation, and of a search without one
 _SUMMARY = (
     "the accountant returns {symbol} = {figure:.9g} where the exact one is at least {exact:.9g}",
@@ -257,14 +138,7 @@ _WRONG_BOUND = (
     "the lower bound is above the true epsilon with probability at least {exact:.9g}, "
     "{figure:.9g} is claimed"
 )
-_OVER_BUDGET = (
-    "under a budget of delta = {figure:.9g}, an adaptive adversary reaches delta of at least "
-    "{exact:.9g}"
-)
-_SUMMARIES = {
-    "lower-epsilon": (_WRONG_BOUND, f"at worst, {_WRONG_BOUND}"),
-    "admitted": (_OVER_BUDGET, f"at worst, {_OVER_BUDGET}"),
-}
+_SUMMARIES = {GAME_FIGURE: (_WRONG_BOUND, f"at worst, {_WRONG_BOUND}")}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -312,7 +186,7 @@ class AccountantResult(FunctionResult):
             return None
         return {
             **self._question(),
-            "at": plain(self.at),
+            "at": dict(self.at),
             "figure": strict(self.figure),
             "exact": strict(self.exact),
         }
@@ -349,15 +223,7 @@ class AccountantResult(FunctionResult):
 
 def described(at: Mapping[str, Any]) -> str:
     """Return the parameters of a point as text."""
-    return ", ".join(f"{name} = {_number(value)}" for name, value in at.items()) or "no parameters"
-
-
-def _number(value: Any) -> str:
-    if not isinstance(value, tuple | list):
-        return f"{value:.12g}"
-    runs = [(f"{first:.12g}", len(list(group))) for first, group in itertools.groupby(value)]
-    texts = [f"{text} ({count} times)" if count > 1 else text for text, count in runs]
-    return f"[{', '.join(texts)}]"
+    return ", ".join(f"{name} = {value:.12g}" for name, value in at.items()) or "no parameters"
 
 
 def audit_accountant(
@@ -391,23 +257,18 @@ def audit_accountant(
     mechanism : str
         Mechanism of the figure: gaussian (sigma, sensitivity, steps), gdp (mu, steps), zcdp (rho),
         renyi (order0, rdp), laplace (scale, sensitivity, steps), geometric (scale, steps),
-        discrete-gaussian (sigma), composition (epsilon0, delta0, steps), heterogeneous-composition
-        (epsilons, deltas), subsampled-response (epsilon0, q), subsampled-gaussian (sigma, q, steps;
-        Poisson sampling, one record added or removed), without-replacement-gaussian (sigma, q,
-        steps; one record replaced) or with-replacement-gaussian (sigma, draws, records, steps; one
-        record replaced). Sigma is the noise's standard deviation over the distance by which one
-        record moves the sum, q the sampling rate, and rdp the Rényi divergence at order0. With
+        discrete-gaussian (sigma), composition (epsilon0, delta0, steps), subsampled-response
+        (epsilon0, q), subsampled-gaussian (sigma, q, steps; Poisson sampling, one record added or
+        removed) or without-replacement-gaussian (sigma, q, steps; one record replaced). Sigma is
+        the noise's standard deviation over the distance by which one record moves the sum. With
         "gaussian-canaries", the function is a tool that returns a lower confidence bound on epsilon
-        from `in_scores`, `out_scores`, `significance` and `delta`. With "privacy-filter", the
-        function is a filter: it returns the number of mechanisms that it admits, from the lists
-        `epsilons` and `deltas`, under the budget `epsilon` and `delta`.
-    returns : {"epsilon", "delta", "rdp", "zcdp", "mu", "noise", "lower-epsilon", "admitted"}
+        from `in_scores`, `out_scores`, `significance` and `delta`.
+    returns : {"epsilon", "delta", "rdp", "zcdp", "mu", "noise", "lower-epsilon"}
         Figure that the accountant returns: epsilon at `delta`, delta at `epsilon`, Rényi divergence
         at `order`, rho of zero-concentrated privacy, mu of Gaussian privacy, or the noise (sigma,
         scale) at `epsilon` and `delta`. For a lower bound on epsilon, the figure is the claimed
         error probability, and the exact figure is the probability that the bound exceeds the true
-        epsilon. For a filter, the figure is the delta of the budget, and the exact figure is that
-        of the mechanisms that an adaptive adversary gets.
+        epsilon.
     parameters : dict, optional
         Dict from the names of the function's arguments to parameters of the mechanism or of the
         figure. Default: the function's own argument names. Parameters that the function does not
@@ -473,10 +334,10 @@ def compare_at(
     """Return the result of one comparison, at the recorded parameters of a witness. Raise
     InvalidArgument if they are not those of the function.
     """
-    begin, at = time.perf_counter(), read_point(recorded)
+    begin = time.perf_counter()
     question, names = _asked(function, mechanism, returns, parameters)
-    question.require_point(at)
-    found = SearchState().including(question.comparison(at))
+    question.require_point(recorded)
+    found = SearchState().including(question.comparison(recorded))
     return _result(function, mechanism, returns, names, found, seed, name, begin)
 
 
@@ -484,12 +345,13 @@ def _asked(
     function: Callable[..., Any], mechanism: str, returns: Any, parameters: Any, ranges: Any = None
 ) -> tuple[Question, Mapping[str, str]]:
     """Return the question of an audit, and the parameter of each argument of the function."""
-    game = GAMES.get(mechanism)
-    if game is None:
+    if mechanism != GAME:
         return question_of(function, mechanism, returns, parameters, ranges)
-    require_one_of("returns", returns, (GAME_FIGURES[mechanism],), OWNER)
-    names = arguments_of(function, parameters, game.arguments, game.needed, mechanism)
-    return game(caller(function, names)), names
+    require_one_of("returns", returns, (GAME_FIGURE,), OWNER)
+    scores = ("in_scores", "out_scores")
+    known = (*scores, "significance", "delta")
+    names = arguments_of(function, parameters, known, scores, mechanism)
+    return CanaryGame(caller(function, names)), names
 
 
 def _result(
@@ -540,12 +402,6 @@ def _notes(found: SearchState, returns: str) -> tuple[str, ...]:
         )
     elif found.failed:
         notes.append(f"{found.failed} calls failed and were skipped: {'; '.join(found.failures)}")
-    if found.rounding:
-        notes.append(
-            f"figures below the exact ones by rounding: {found.rounding}, by at most "
-            f"{found.deficit:.2g} (rounding in double precision explains up to "
-            f"{FIGURES[returns].rounding:g})"
-        )
     if found.negative:
         notes.append(
             f"negative figures that are not too low: {found.negative} (delta is at least "

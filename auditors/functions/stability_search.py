@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpwitness.auditors.functions.stability.metrics import (
+from dpwitness.auditors.functions.stability_metrics import (
     Exact,
     Incomparable,
     Metric,
@@ -27,7 +27,7 @@ from dpwitness.auditors.functions.stability.metrics import (
     output_key,
     rounds,
 )
-from dpwitness.auditors.functions.stability.neighbors import Group, Neighbors
+from dpwitness.auditors.functions.stability_neighbors import Group, Neighbors
 from dpwitness.auditors.search.maximize import Budget, Scored, maximize, shrunk
 from dpwitness.mechanisms.wrappers.programs.declared import ABORTS, RAISES, UNFINISHED, FailedRun
 

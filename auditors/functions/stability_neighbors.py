@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.functions.stability.metrics import Incomparable, Metric, as_float
+from dpwitness.auditors.functions.stability_metrics import Incomparable, Metric, as_float
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.datasets.records import exact
 from dpwitness.core.domains import Domain
@@ -30,7 +30,6 @@ Table = list[Row]  # rows of a dataset
 
 _SIZES = (3, 5, 10, 2, 17, 33, 100, 8, 65, 130, 257)  # numbers of equal rows of the first datasets
 _MAX_ROWS = 60  # largest number of rows of most random datasets
-_COPIES = (1, 2, 5, 30)  # numbers of rows that a user adds
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,37 +441,6 @@ class ColumnEdits(RowEdits):
         return 1, rows
 
 
-class UserEdits(RowEdits):
-    """Neighbors that differ in all rows of at most d_in users."""
-
-    def around(self, rows: Table) -> Iterator[Group]:
-        counts = [n for n in self.counts if n <= len(self.groups)]
-        for value in self.values:
-            for copies in _COPIES:
-                added = [
-                    self.owned(value, user)
-                    for user in self.groups[: max(counts, default=0)]
-                    for _ in range(copies)
-                ]
-                yield self._group([(0, rows), *((n, rows + added[: n * copies]) for n in counts)])
-
-    def _edit(self, rows: Table, rng: random.Random, repeated: Row | None) -> tuple[int, Table]:
-        choice = rng.random()
-        if choice < 0.1:
-            rng.shuffle(rows)
-            return 0, rows
-        owners = [row[self.at] for row in rows]
-        user = rng.choice(owners) if owners and rng.random() < 0.5 else rng.choice(self.groups)
-        kept = [row for row in rows if row[self.at] != user]
-        # the rows of the user are replaced, extended or removed
-        own = [row for row in rows if row[self.at] == user] if 0.6 < choice < 0.9 else []
-        if choice < 0.9:
-            copies = rng.choice(_COPIES)
-            own += [self.owned(self.random_row(rng), user) for _ in range(copies)]
-        at = rng.choice((0, len(kept)))
-        return 1, kept[:at] + own + kept[at:]
-
-
 def neighbors_of(
     space: InputSpace | Domain,
     metric: Metric,
@@ -498,7 +466,6 @@ def neighbors_of(
         norms = ("absolute",) if space.form == "scalar" else ("l1", "l2", "linf")
         known |= dict.fromkeys(norms, NumberMoves)
     if space.form == "frame" and space.size is None:
-        known |= {f"user:{column}": UserEdits for column in space.columns}
         known |= {f"by:{column}:symmetric": ColumnEdits for column in space.columns}
     require_that(
         metric.name in known,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpwitness import mechanisms as m
-from dpwitness.auditors.functions.bounds.sensitivity import audit_sensitivity, sensitivity_at
+from dpwitness.auditors.functions.sensitivity import audit_sensitivity, sensitivity_at
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.datasets.pairs import Pair
 

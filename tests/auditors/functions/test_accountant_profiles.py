@@ -8,7 +8,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from dpwitness.auditors.functions.accounting.mechanisms import MECHANISMS, exact_figure
+from dpwitness.auditors.functions.accountant_figures import MECHANISMS, exact_figure
 
 
 def exact(returns, mechanism, **at):
@@ -55,16 +55,13 @@ def test_figures_with_closed_forms(returns, mechanism, at, expected, accuracy):
 
 
 def test_composition_is_that_of_kairouz_oh_and_viswanath():
-    """Theorem 3.3 for k = 2, epsilon = 1: the total epsilon of zero remains with a delta that the
-    theorem states.
-    """
+    """Theorem 3.3 for k = 2, epsilon = 1: the composed loss is 2 with probability (e / (1 + e))^2."""
     at = {"epsilon0": 1.0, "delta0": 0.01, "steps": 2}
-    expected = 1 - 0.99**2 * (1 - (math.exp(2) - 1) / (1 + math.e) ** 2)
-    assert exact("delta", "composition", **at, epsilon=1e-300) == pytest.approx(expected, rel=1e-12)
-    mixed = exact(
-        "delta", "heterogeneous-composition", epsilons=(1.0, 1.0), deltas=(0.01, 0.01), epsilon=0.5
-    )
-    assert mixed == pytest.approx(exact("delta", "composition", **at, epsilon=0.5), rel=1e-14)
+    for epsilon in (1e-300, 0.5):
+        loss_above = (math.e / (1 + math.e)) ** 2 * -math.expm1(epsilon - 2)
+        expected = 1 - 0.99**2 * (1 - loss_above)
+        found = exact("delta", "composition", **at, epsilon=epsilon)
+        assert found == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dpwitness.auditors.functions.bounds.utility import (
-    FailureBound,
-    MeanBound,
-    Scaling,
-    audit_utility,
-)
+from dpwitness.auditors.functions.utility import FailureBound, MeanBound, Scaling, audit_utility
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.mechanisms import ConvergenceError, InvalidArgument
 

@@ -22,15 +22,15 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from dpwitness.auditors.functions.stability.metrics import (
+from dpwitness.auditors.functions.stability_metrics import (
     LONGEST,
     Incomparable,
     Metric,
     output_key,
     plain,
 )
-from dpwitness.auditors.functions.stability.neighbors import Group
-from dpwitness.auditors.functions.stability.search import (
+from dpwitness.auditors.functions.stability_neighbors import Group
+from dpwitness.auditors.functions.stability_search import (
     EXCEEDS,
     FAILED,
     INCOMPARABLE,

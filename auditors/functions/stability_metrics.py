@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from numbers import Rational
 from typing import Any
 
@@ -307,9 +308,8 @@ def _gaps(first: Any, second: Any) -> list[Exact] | None:
     return found
 
 
-def _grouped(inner: Metric, how: str, column: str = "") -> Between:
-    """Return the largest distance of a group, or their sum, or the number of groups that differ
-    (`how`: max, sum or count).
+def _grouped(inner: Metric, join: Callable[[Iterator[Exact]], Exact], column: str = "") -> Between:
+    """Return the distances of all groups, joined.
 
     Groups are the values of a dict or a list, or the rows of a frame by their value in a column.
     """
@@ -323,17 +323,9 @@ def _grouped(inner: Metric, how: str, column: str = "") -> Between:
         for group in {**left, **right}:
             for side in (left, right):
                 side[group] = empty if side.get(group) is None else side[group]
-        return _JOINED[how](inner.between(left[group], right[group], key) for group in left)
+        return join(inner.between(left[group], right[group], key) for group in left)
 
     return between
-
-
-# distance of all groups, from an iterator of their distances
-_JOINED: dict[str, Callable[[Iterator[Exact]], Exact]] = {
-    "max": lambda found: max(found, default=0),
-    "sum": lambda found: sum(found, 0),
-    "count": lambda found: sum(each > 0 for each in found),
-}
 
 
 def _groups(value: Any, column: str, key: Key) -> dict[Any, Any]:
@@ -368,14 +360,7 @@ _NAMED = {
         Metric("linf", _norm(max)),
     )
 }
-METRICS = (
-    *_NAMED,
-    "per-group:METRIC",
-    "per-group-sum:METRIC",
-    "per-group-count:METRIC",
-    "user:COLUMN",
-    "by:COLUMN:METRIC",
-)
+METRICS = (*_NAMED, "per-group-sum:METRIC", "by:COLUMN:METRIC")
 
 
 def metric_named(name: Any, argument: str, owner: str) -> Metric:
@@ -384,19 +369,14 @@ def metric_named(name: Any, argument: str, owner: str) -> Metric:
     column, _, rest = inner.rpartition(":")
     if prefix in _NAMED and prefix == name:
         return _NAMED[prefix]
-    hows = {"per-group": "max", "per-group-sum": "sum", "per-group-count": "count"}
-    if prefix in hows and inner:
-        found, how = metric_named(inner, argument, owner), hows[prefix]
+    if prefix == "per-group-sum" and inner:
+        found = metric_named(inner, argument, owner)
         require_that(
-            how != "sum" or found.root == 1,
-            f"{argument} must not sum square roots, got {short_repr(name)}: use per-group:{inner}",
-            owner,
+            found.root == 1, f"{argument} must not sum square roots, got {short_repr(name)}", owner
         )
-        return Metric(name, _grouped(found, how), found.root if how == "max" else 1)
-    if prefix == "user" and inner:
-        return Metric(name, _grouped(_NAMED["symmetric"], "count", inner), column=inner)
+        return Metric(name, _grouped(found, sum))
     if prefix == "by" and column and rest in _OF_ROWS:
-        return Metric(name, _grouped(_NAMED[rest], "max", column), column=column)
+        return Metric(name, _grouped(_NAMED[rest], partial(max, default=0), column), column=column)
     raise InvalidArgument(
         f"{owner}: {argument} must be one of {', '.join(METRICS)}, got {short_repr(name)}"
     )

@@ -1,3 +1,0 @@
-"""Audits of sensitivity and utility: measurements against claimed bounds. May import pairs and
-results.
-"""
