@@ -109,13 +109,11 @@ OUTPUTS = {
 def test_every_part_of_an_output_is_audited(name):
     zero, one = OUTPUTS[name]
 
-    def publishes(dataset, size, rng):
-        return [one if dataset[0] > 0 else zero for _ in range(size)]
-
     def flips(dataset, size, rng):
         return [one if rng.random() < 0.5 else zero for _ in range(size)]
 
-    assert audit(publishes, trials=1_000).verdict.value == "VIOLATED"
+    published = dpw.audit_outputs([zero] * 1_000, [one] * 1_000, claim="pure:1")
+    assert published.verdict.value == "VIOLATED"
     assert audit(flips, trials=1_000).verdict.value != "VIOLATED"
 
 

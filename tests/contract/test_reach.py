@@ -33,7 +33,7 @@ def variant(mechanism, **methods):
 
 def audited(mechanism, claim, pair):
     return dpw.audit(
-        mechanism, claim=claim, pair=pair, trials=60_000, seed=3, bits=False, trace=False,
+        mechanism, claim=claim, pair=pair, trials=20_000, seed=3, bits=False, trace=False,
         causes=False, name="same", stop="never",
     )  # fmt: skip
 
