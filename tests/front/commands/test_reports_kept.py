@@ -21,7 +21,7 @@ def test_witness_of_a_report_goes_with_it(tmp_path):
     pair = Pair(np.zeros(1), np.ones(1))
     (tmp_path / "witness-other.json").write_text("{}")
     for scale, there in ((0.4, True), (1.5, False)):
-        result = audit(_mechanism(scale), claim="pure:1", pair=pair, trials=20_000)
+        result = audit(_mechanism(scale), claim="pure:1", pair=pair, trials=4_000)
         write_report([result], tmp_path, title="t")
         assert (tmp_path / "witness-mechanism.json").exists() == there
     assert (tmp_path / "witness-other.json").exists()  # is not of this report
