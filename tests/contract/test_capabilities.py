@@ -309,9 +309,9 @@ def test_a_plan_finds_what_it_promises():
 def test_a_plan_of_a_known_law_needs_fewer_runs_for_more():
     needed = [
         dpw.plan("pure:1", find=find, mechanism=m.Laplace(1.0), pair=PAIR).needed
-        for find in (1.1, 1.3, 2.0)
+        for find in (1.3, 2.0)
     ]
-    assert needed[0] > needed[1] > needed[2] >= 1_000
+    assert needed[0] > needed[1] >= 1_000
 
 
 # -- executors

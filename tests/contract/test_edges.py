@@ -18,9 +18,8 @@ PAIR = Pair(np.array([0.0]), np.array([1.0]))
 
 
 def verdict(mechanism, claim="pure:1", trials=1_000, **options):
-    return dpw.audit(
-        mechanism, claim=claim, pair=options.pop("pair", PAIR), trials=trials, seed=1, **options
-    ).verdict.value
+    options = {"pair": PAIR, "seed": 1, "bits": False, "trace": False, "causes": False} | options
+    return dpw.audit(mechanism, claim=claim, trials=trials, **options).verdict.value
 
 
 # -- every leaf of an output is looked at
@@ -76,7 +75,7 @@ def test_the_message_of_an_exception_is_a_violation():
             raise ValueError(f"row {int(np.sum(dataset))}")
         return np.zeros(size)
 
-    assert verdict(mechanism, causes=False) == "VIOLATED"
+    assert verdict(mechanism) == "VIOLATED"
 
 
 # -- rounds must be independent
@@ -119,7 +118,7 @@ def test_exceptions_enter_with_their_own_first_draw():
 
     results = [
         dpw.audit(
-            mechanism, claim="pure:1", pair=PAIR, trials=4_000, seed=seed, confidence=0.99
+            mechanism, claim="pure:1", pair=PAIR, trials=4_000, seed=seed, trace=False, causes=False
         ).verdict.value
         for seed in range(6)
     ]

@@ -25,7 +25,7 @@ EVIL = (
     "<script>window.hit=1</script>](javascript:alert(1)) [x](http://evil.example) \x1b[31m "
     "\u202egnp <img src=x onerror=window.hit=1> " + "w" * 400
 )
-COPIES = 100
+COPIES = 30
 NARROW = {"viewport": {"width": 400, "height": 800}}
 NEAR = dpw.Pair(np.array([0.0, 0.0, 5.0]), np.array([0.0, 1.0, 5.0]))
 TARGET = """
@@ -75,7 +75,7 @@ def small(results, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def report(results, tmp_path_factory):
-    """Every kind, and a hundred copies of one."""
+    """Every kind, and copies of one."""
     shown = result_json(results[0])
     copies = [
         shown

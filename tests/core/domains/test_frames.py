@@ -237,7 +237,11 @@ RELATIONS = [
     ("frame", "relation", "user"),
     [
         *(("dict", *each) for each in RELATIONS),
-        *((f, *each) for f in ("pandas", "polars", "arrow", "records") for each in RELATIONS[1:4:2]),
+        *(
+            (f, *each)
+            for f in ("pandas", "polars", "arrow", "records")
+            for each in RELATIONS[1:4:2]
+        ),
     ],
 )
 def test_tables_have_pairs_of_every_relation(frame, relation, user):
