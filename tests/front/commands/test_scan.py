@@ -52,7 +52,7 @@ def test_a_wrong_count_is_suspected_with_its_place_and_inputs(folder, capsys):
     assert "noise: numpy.random.laplace at mine.py:7, scale 0.4 / epsilon" in text
     kept = [line for line in text.splitlines(True) if ".guessed" not in line]
     targets.write_text("".join(kept))  # the claim is confirmed
-    assert main(["audit", f"{targets}:noisy_count", "--trials", "20000", "--seed", "1"]) == 1
+    assert main(["audit", f"{targets}:noisy_count", "--trials", "4000", "--seed", "1"]) == 1
 
 
 def test_recorded_calls_are_scanned(folder, capsys, pytestconfig):

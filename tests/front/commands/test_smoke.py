@@ -333,7 +333,7 @@ def test_the_help_of_every_command_is_in_the_reference(capsys):
         name for name in names if f"{{command-output}} dpwitness {name} --help\n" not in shown
     ] == []
     for name in ["", *names]:
-        with pytest.raises(SystemExit, match="^0$"):
+        with pytest.raises(SystemExit, match=r"^0$"):
             cli.main([*name.split(), "--help"])
         out = capsys.readouterr().out
         assert "usage: dpwitness" in out and all(option in out for option in known[name])
