@@ -313,7 +313,7 @@ def implied_training(
     ...     return chosen.clip(-1, 1).sum(axis=0) + 0.25 * rng.normal(size=1)
     >>> step = GradientSteps(noise_multiplier=1.0, sampling_probability=0.5, delta=1e-3,
     ...     update=update)
-    >>> found = implied_training(dpwitness.audit(step, trials=20_000, bits=False), step, steps=100)
+    >>> found = implied_training(dpwitness.audit(step, trials=8_000, bits=False), step, steps=100)
     >>> found.verdict, found.noise_multiplier < 0.8, found.implied > 1.5 * found.claimed
     (<Verdict.VIOLATED: 'VIOLATED'>, True, True)
     """

@@ -306,7 +306,7 @@ def audit_accountant(
     >>> def classic(epsilon, delta):
     ...     return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
     >>> print(audit_accountant(classic, "gaussian", "noise",
-    ...     ranges={"epsilon": (0.1, 1)}).verdict.value)
+    ...     ranges={"epsilon": (0.1, 1)}, evaluations=100).verdict.value)
     NOT_REFUTED
     >>> print(audit_accountant(classic, "gaussian", "noise",
     ...     ranges={"epsilon": (5, 30)}).verdict.value)

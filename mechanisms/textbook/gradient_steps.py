@@ -125,7 +125,7 @@ class GradientSteps:
     ...     return gradients[rng.random(len(gradients)) < 0.5].sum(axis=0) + rng.normal(size=1)
     >>> import dpwitness
     >>> step = GradientSteps(noise_multiplier=1.0, sampling_probability=0.5, update=update)
-    >>> dpwitness.audit(step, trials=20_000, bits=False).verdict
+    >>> dpwitness.audit(step, trials=4_000, bits=False).verdict
     <Verdict.VIOLATED: 'VIOLATED'>
     """
 

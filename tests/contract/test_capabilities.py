@@ -109,13 +109,11 @@ OUTPUTS = {
 def test_every_part_of_an_output_is_audited(name):
     zero, one = OUTPUTS[name]
 
-    def publishes(dataset, size, rng):
-        return [one if dataset[0] > 0 else zero for _ in range(size)]
-
     def flips(dataset, size, rng):
         return [one if rng.random() < 0.5 else zero for _ in range(size)]
 
-    assert audit(publishes, trials=1_000).verdict.value == "VIOLATED"
+    published = dpw.audit_outputs([zero] * 1_000, [one] * 1_000, claim="pure:1")
+    assert published.verdict.value == "VIOLATED"
     assert audit(flips, trials=1_000).verdict.value != "VIOLATED"
 
 
@@ -311,9 +309,9 @@ def test_a_plan_finds_what_it_promises():
 def test_a_plan_of_a_known_law_needs_fewer_runs_for_more():
     needed = [
         dpw.plan("pure:1", find=find, mechanism=m.Laplace(1.0), pair=PAIR).needed
-        for find in (1.1, 1.3, 2.0)
+        for find in (1.3, 2.0)
     ]
-    assert needed[0] > needed[1] > needed[2] >= 1_000
+    assert needed[0] > needed[1] >= 1_000
 
 
 # -- executors

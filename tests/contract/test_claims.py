@@ -10,6 +10,7 @@ from scipy.stats import norm
 import dpwitness as dpw
 from dpwitness import GDP, RDP, ZCDP, ApproxDP, InvalidArgument, Pair, PureDP, claims, parse_claim
 
+PLAIN = {"bits": False, "trace": False, "causes": False}
 RATES = np.array([1e-6, 1e-3, 0.02, 0.1, 0.3, 0.5, 0.8, 0.99])
 EPSILONS = np.array([0.0, 0.3, 1.0, 2.5])
 HALF = 1 / (1 + math.e)
@@ -164,7 +165,7 @@ def test_a_claim_of_a_pair_is_audited_as_what_it_is_there():
         ("metric:1", "NOT_REFUTED"), ("metric:0.5", "VIOLATED"),
         ("percoordinate:0.1,2", "NOT_REFUTED"), ("percoordinate:2,0.5", "VIOLATED"),
     ):  # fmt: skip
-        found = dpw.audit(vector, claim=text, pair=pair, trials=6_000, seed=1, bits=False)
+        found = dpw.audit(vector, claim=text, pair=pair, trials=6_000, seed=1, **PLAIN)
         assert found.verdict.value == verdict, text
         assert (
             found.witness is None
@@ -177,6 +178,7 @@ def test_a_claim_of_a_pair_is_audited_as_what_it_is_there():
 
 FILES = {
     "points.csv": "alpha,beta\n0,1\n0.26894142,0.26894142\n1,0\n",
+    "marked.csv": "\ufeffalpha, beta\n0,1\n0.26894142,0.26894142\n1,0\n",
     "bare.csv": "0,1\n0.26894142,0.26894142\n1,0\n",
     "lists.json": json.dumps({"alpha": [0, 0.26894142, 1], "beta": [1, 0.26894142, 0]}),
     "pairs.json": json.dumps([[0, 1], [0.26894142, 0.26894142], [1, 0]]),
@@ -203,7 +205,7 @@ def test_a_curve_is_audited_and_its_witness_needs_no_file(tmp_path):
         return dataset[0] + rng.laplace(0.0, 0.6, size)
 
     pair = Pair(np.array([0.0]), np.array([1.0]))
-    found = dpw.audit(noisy, claim=f"fdp:{path}", pair=pair, trials=20_000, seed=1, bits=False)
+    found = dpw.audit(noisy, claim=f"fdp:{path}", pair=pair, trials=20_000, seed=1, **PLAIN)
     assert found.verdict.value == "VIOLATED" and 1.2 < found.parameter_lower < math.exp(1 / 0.6 - 1)
     path.unlink()
     assert (

@@ -32,11 +32,7 @@ def empty(dataset, size, rng):
     return np.zeros(size)
 
 
-def low_bits(dataset, size, rng):
-    return np.sum(dataset) + rng.laplace(0.0, 1.0, size)
-
-
-for f in (sound, weak, broken, empty, low_bits):
+for f in (sound, weak, broken, empty):
     f.claim, f.domain = "pure:1", {"kind": "Records", "size": 1, "low": 0.0, "high": 1.0}
 """
 PACKAGE = '''
@@ -60,13 +56,14 @@ def publishes(queries, rng, epsilon: float = 1.0):
 """
 ONE = "--trials 4000 --in-process"
 FEW = "--trials 1000 --in-process"
+LAPLACE = 'dpwitness.mechanisms:Laplace --kwargs {"epsilon":1.0,"noise_multiplier":'
 CALLS = {  # name: command, exit code, a text of its answer
     "audit, sound": (f"audit noisy.py:sound {ONE}", 0, "NOT REFUTED: no violation of pure:1 found"),
     "audit, violated": (f"audit noisy.py:weak {ONE}", 1, "VIOLATED: "),
-    "audit, low bits": ("audit noisy.py:low_bits --trials 20000 --in-process", 0, "NOT REFUTED: "),
-    "audit, low bits count": ("audit noisy.py:low_bits --trials 20000 --in-process --bits", 1, "low bits"),
-    "audit, accepted": (f"audit noisy.py:weak {ONE} --baseline accepted.toml", 0, "VIOLATED: "),
-    "audit, expired": (f"audit noisy.py:weak {ONE} --baseline expired.toml", 1, "VIOLATED: "),
+    "audit, low bits": (f"audit {LAPLACE}1.0}} --trials 20000", 0, "NOT REFUTED: "),
+    "audit, low bits count": (f"audit {LAPLACE}1.0}} --trials 20000 --bits", 1, "low bits"),
+    "audit, accepted": (f"audit {LAPLACE}0.4}} {ONE} --baseline accepted.toml", 0, "VIOLATED: "),
+    "audit, expired": (f"audit {LAPLACE}0.4}} {ONE} --baseline expired.toml", 1, "VIOLATED: "),
     "audit, broken": (f"audit noisy.py:broken {FEW}", 3, "ERROR: mechanism always raises RuntimeError"),
     "audit, empty": ("audit noisy.py:empty --trials 40000 --in-process", 3, "INCONCLUSIVE: "),
     "audit, sequential": (f"audit noisy.py:weak {ONE} --sequential", 1, "VIOLATED: "),
@@ -156,7 +153,7 @@ def folder(tmp_path_factory):
     rows = [f"{k % 7 + 9.0 * (k % 2)},{k % 2}" for k in range(600)]
     (place / "scores.csv").write_text("\n".join(["score,included", *rows]) + "\n")
     for name, year in (("accepted", 2999), ("expired", 2001)):
-        entry = f'name = "weak"\nclaim = "pure:1"\nreason = "a test"\nexpires = {year}-01-01\n'
+        entry = f'name = "Laplace"\nclaim = "pure:1"\nreason = "a test"\nexpires = {year}-01-01\n'
         (place / f"{name}.toml").write_text(f"[[accepted]]\n{entry}")
     with contextlib.chdir(place):
         run(*f"audit noisy.py:weak {ONE} --store stored.db --report stored".split())

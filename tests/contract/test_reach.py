@@ -15,6 +15,7 @@ from dpwitness import mechanisms as m
 from dpwitness.auditors import MeanBound
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
+PLAIN = {"bits": False, "trace": False, "causes": False}
 BUILT_IN = {
     "number": (m.Laplace(1.0, noise_multiplier=0.7), "pure:1"),
     "atoms": (m.RandomizedResponse(1.4), "pure:1"),
@@ -33,9 +34,8 @@ def variant(mechanism, **methods):
 
 def audited(mechanism, claim, pair):
     return dpw.audit(
-        mechanism, claim=claim, pair=pair, trials=60_000, seed=3, bits=False, trace=False,
-        causes=False, name="same", stop="never",
-    )  # fmt: skip
+        mechanism, claim=claim, pair=pair, trials=20_000, seed=3, name="same", stop="never", **PLAIN
+    )
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
@@ -87,7 +87,7 @@ def test_bounds_are_shown_while_an_audit_trains_and_tests():
 
     shown = Progress()
     options = {"claim": "pure:1", "pair": PAIR, "trials": 400_000, "seed": 1, "stop": "never"}
-    found = dpw.audit(noisy, progress=shown, **options)
+    found = dpw.audit(noisy, progress=shown, **PLAIN, **options)
     assert found.parameter_lower >= max(shown.bounds[1:]) > 1.8
     assert 1.5 < shown.bounds[0] < 2.0 and shown.done == found.trials
 
@@ -124,7 +124,7 @@ def categories(dataset, size, rng):
 
 @pytest.mark.parametrize("mechanism", [wide, categories], ids=lambda each: each.__name__)
 def test_a_leak_that_two_of_many_columns_show_is_found_and_replayed(mechanism):
-    found = dpw.audit(mechanism, claim="pure:0.5", pair=PAIR, trials=12_000, seed=1, bits=False)
+    found = dpw.audit(mechanism, claim="pure:0.5", pair=PAIR, trials=12_000, seed=1, **PLAIN)
     assert found.verdict.value == "VIOLATED", found.headline()
     witness = json.loads(json.dumps(found.witness))
     again = dpw.replay(witness, mechanism=mechanism, trials=12_000, seed=5)

@@ -89,7 +89,7 @@ def violated(d0, d1, relation):
         count,
         claim="pure:1",
         pair=dpw.Pair(d0, d1, relation),
-        trials=5000,
+        trials=2000,
         seed=1,
         target={"target": "mine:count"},
     ), count
@@ -115,14 +115,14 @@ def test_large_frames_lie_beside_their_witness(witnessed, tmp_path):
     )
     raw, _ = load_json(path)
     pd.testing.assert_frame_equal(from_jsonable(raw["pair"]["d0"]), frame)
-    assert dpw.replay(path, mechanism=count, trials=2000, seed=8).verdict is dpw.Verdict.VIOLATED
+    assert dpw.replay(path, mechanism=count, trials=1000, seed=8).verdict is dpw.Verdict.VIOLATED
     document = read_document(tmp_path / "audit.json")
     other = tmp_path / "other"
     other.mkdir()
     # a report that is made anew holds all that it names
     write_document(document, other, plots=False)
     assert (
-        dpw.replay(other / "witness-count.json", mechanism=count, trials=2000, seed=8).verdict
+        dpw.replay(other / "witness-count.json", mechanism=count, trials=1000, seed=8).verdict
         is dpw.Verdict.VIOLATED
     )
     content = files[0].read_bytes()

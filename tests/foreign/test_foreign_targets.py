@@ -38,9 +38,9 @@ def gone(pid):
 
 
 def test_a_leaky_target_is_refuted_and_replayed(file, foreign):
-    """False-failure probability 1e-9: 200,000 runs, epsilon = 1.11 against the claim 1."""
+    """False-failure probability 1e-9: 80,000 runs, epsilon = 1.11 against the claim 1."""
     target = Target(file, "leaky", foreign)
-    result = audit(target, trials=200_000, seed=2)
+    result = audit(target, trials=80_000, seed=2)
     assert result.verdict is Verdict.VIOLATED and 1.0 < result.epsilon_lower < 1 / 0.9
     with pytest.raises(
         InvalidArgument,

@@ -30,7 +30,7 @@ def test_kept(dp_audit):
     assert result.confidence == 1 - 1e-9 and result.epsilon_lower > 0.7
 
 def test_broken(dp_audit):
-    dp_audit(leaky, claim="pure:1", pair=PAIR, trials=50_000)
+    dp_audit(leaky, claim="pure:1", pair=PAIR, trials=20_000)
 
 def test_two(dp_audit):
     for epsilon in (1, 2):
@@ -40,7 +40,7 @@ def test_no_verdict(dp_audit):
     dp_audit(raises, claim="pure:1", pair=PAIR)
 
 def test_local(dp_audit):
-    dp_audit(lambda dataset, size, rng: leaky(dataset, size, rng), claim="pure:1", pair=PAIR, trials=50_000)
+    dp_audit(lambda dataset, size, rng: leaky(dataset, size, rng), claim="pure:1", pair=PAIR, trials=20_000)
 
 @pytest.mark.dp_audit(claim="pure:1", pair=PAIR, trials=20_000)
 @pytest.mark.parametrize("multiplier", [1.0, 0.5])

@@ -18,13 +18,13 @@ PAIR = dpw.Pair(np.zeros(1), np.ones(1))
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published" / "zoo.json"
 
 
-def noisy(dataset, size, rng):
-    return np.sum(dataset) + rng.laplace(0.0, 0.6, size)
-
-
 @pytest.fixture(scope="module")
 def fresh():
     """A result of each kind, as a report writes it."""
+
+    def noisy(dataset, size, rng):
+        return np.sum(dataset) + rng.laplace(0.0, 0.6, size)
+
     rng = np.random.default_rng(1)
     coins = rng.random(300) < 0.5
     scores = rng.normal(size=300) + 2.0 * coins

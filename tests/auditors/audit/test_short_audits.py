@@ -56,6 +56,7 @@ def test_an_exception_or_the_lack_of_noise_is_a_violation_in_few_runs(seconds, f
         domain=Records(3, missing=True, relation="add-remove"),
         seconds=seconds,
         seed=1,
+        causes=False,
     )
     assert found.verdict is Verdict.VIOLATED and found.trials < 1000 and found.bit_level is None
     assert any("so few runs show gross violations only" in note for note in found.notes)

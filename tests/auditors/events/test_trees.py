@@ -34,7 +34,7 @@ def sides(mechanism, size, seed=0):
 
 @pytest.fixture(scope="module")
 def event():
-    learned = learn(*sides(moved_in_a_corner, 20_000), dpw.PureDP(0.5), alpha=0.05, rounds=200_000)
+    learned = learn(*sides(moved_in_a_corner, 12_000), dpw.PureDP(0.5), alpha=0.05, rounds=200_000)
     assert learned.method == "trees"
     return learned.event
 

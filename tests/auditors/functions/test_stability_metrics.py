@@ -148,8 +148,8 @@ def test_neighbors_are_in_the_space_and_within_their_distance(space, metric, d_i
         random.Random(1),
     )
     listed = list(islice(source.bases(), 400))
-    bases = listed[:: max(1, len(listed) // 20)] + [
-        source.random_rows(rng)[:20] for _ in range(10) if space.size is None
+    bases = listed[:: max(1, len(listed) // 8)] + [
+        source.random_rows(rng)[:20] for _ in range(5) if space.size is None
     ]
     groups = [group for rows in bases for group in islice(source.around(rows), 6)]
     groups += [

@@ -33,7 +33,8 @@ def document(result):
     scope="module", params=["pure:1", "approx:1,1e-3", "gdp:0.9", "zcdp:0.2", "rdp:2,0.1"]
 )
 def audited(request):
-    return document(dpw.audit(noisy, claim=request.param, pair=PAIR, trials=6_000, seed=4))
+    options = {"pair": PAIR, "trials": 6_000, "seed": 4, "trace": False, "causes": False}
+    return document(dpw.audit(noisy, claim=request.param, **options))
 
 
 def turned(verdict):

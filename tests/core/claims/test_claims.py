@@ -3,9 +3,7 @@ in one line.
 """
 
 import json
-import math
 
-import numpy as np
 import pytest
 
 from dpwitness import mechanisms as m
@@ -13,7 +11,6 @@ from dpwitness.core.claims import exact_claim
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms import parse_claim
 
-HALF = 1 / (1 + math.e)
 TEXTS = [
     "pure:1", "approx:1,1e-05", "zcdp:0.5", "rdp:2,0.3", "rdp:2=0.3,4=0.7,8=1.6", "gdp:1", "dpsgd:0.01,1,1000", "dpsgd:0.01,1,1000,1e-05",
     "metric:1", "metric:0.5,2.5", "metric:0.5,l2", "percoordinate:0.5,1,2", "group:3,pure:0.5", "group:2,rdp:4=0.3,8=0.6",
@@ -41,22 +38,6 @@ def file_of(folder, name, content):
     path = folder / name
     path.write_text(content if isinstance(content, str) else json.dumps(content))
     return f"fdp:{path}"
-
-
-def test_a_curve_is_read_from_csv_and_json_and_stands_in_a_witness_without_its_file(tmp_path):
-    rows = [[0, 1], [HALF, HALF], [1, 0]]
-    csv = "\n".join(f"{a!r},{b!r}" for a, b in rows)
-    found = [
-        parse_claim(file_of(tmp_path, "a.csv", csv)),
-        parse_claim(file_of(tmp_path, "b.csv", f"\ufeffalpha, beta\n{csv}\n")),
-        parse_claim(file_of(tmp_path, "c.json", rows)),
-        parse_claim(file_of(tmp_path, "d.json", {"alpha": [0, HALF, 1], "beta": [1, HALF, 0]})),
-    ]
-    assert len({claim.points for claim in found}) == 1 and str(found[0]) == "fdp:a.csv"
-    assert exact_claim("fdp:gone.csv", found[0].numbers) == found[0]
-    assert np.allclose(
-        found[0].tradeoff(np.linspace(0, 1, 50)), m.PureDP(1.0).tradeoff(np.linspace(0, 1, 50))
-    )
 
 
 @pytest.mark.parametrize(

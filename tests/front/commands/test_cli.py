@@ -18,7 +18,7 @@ LEAKY = ("audit", "mine.py:leaky", "--claim", "pure:1")
 
 
 def test_a_violation_and_its_witness_are_written(shell):
-    found = shell.dpwitness(*LEAKY, *PAIR, "--trials", "200000", "--report", "out")
+    found = shell.dpwitness(*LEAKY, *PAIR, "--trials", "80000", "--report", "out")
     assert (
         found.returncode == 1
         and found.stderr.count("\n") == 1

@@ -12,7 +12,7 @@ def project(tmp_path, monkeypatch):
     """A function that writes the table; the working folder is below the project's."""
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "mine.py").write_text(
-        "def noisy(data, size, rng):\n    return data.sum() + rng.laplace(0.0, 0.4, size)\n"
+        "def noisy(data, size, rng):\n    return data.sum() + rng.laplace(0.0, 4.0, size)\n"
     )
     monkeypatch.chdir(tmp_path / "src")
     return lambda text: (tmp_path / "pyproject.toml").write_text(f"[tool.dpwitness]\n{text}\n")
@@ -24,26 +24,25 @@ def test_a_project_has_a_claim_and_a_confidence(project, capsys):
     assert main(["plan", "--claim", "pure:2", "--find", "3"]) == 0
     assert "--claim" not in capsys.readouterr().err
     project('claim = "pure:1"\nconfidence = 0.999')
-    assert main([*AUDIT, *options]) == 1
+    assert main([*AUDIT, *options]) == 0
     printed = capsys.readouterr()
-    assert "against the claim pure:1 (confidence 0.999)" in printed.out
+    assert "no violation of pure:1 found" in printed.out and "(confidence 0.999)" in printed.out
     assert "defaults of pyproject.toml: --claim pure:1, --confidence 0.999" in printed.err
-    assert main([*AUDIT, *options, "--confidence", "0.9", "--quiet"]) == 1
+    assert main([*AUDIT, *options, "--confidence", "0.9", "--quiet"]) == 0
     printed = capsys.readouterr()
     assert "confidence 0.9)" in printed.out and "pyproject" not in printed.err
 
 
 def test_an_option_that_excludes_the_default_counts(project, capsys):
     project("seconds = 1000")
-    assert main([*AUDIT, "--claim", "pure:1", "--trials", "1500"]) == 1
+    assert main([*AUDIT, "--claim", "pure:1", "--trials", "1500"]) == 0
     assert "seconds" not in capsys.readouterr().err
 
 
-def test_without_a_file_or_a_table_nothing_is_added(project, capsys):
+def test_without_a_table_nothing_is_added(project, capsys):
     run = [*AUDIT, "--claim", "pure:1", "--trials", "1500"]
-    assert main(run) == 1
     project("")
-    assert main(run) == 1 and "pyproject" not in capsys.readouterr().err
+    assert main(run) == 0 and "pyproject" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

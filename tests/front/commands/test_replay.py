@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture
 def witness(shell):
-    pair = ["--d0", "[0]", "--d1", "[1]", "--trials", "20000", "--report", "out"]
+    pair = ["--d0", "[0]", "--d1", "[1]", "--trials", "4000", "--report", "out"]
     found = shell.dpwitness(
         "audit", "mine.py:scaled", "--kwargs", '{"scale": 0.5}', "--claim", "pure:1", *pair
     )

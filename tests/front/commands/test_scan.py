@@ -41,7 +41,7 @@ def folder(tmp_path, monkeypatch):
 
 def test_a_wrong_count_is_suspected_with_its_place_and_inputs(folder, capsys):
     """The noise is 0.4 of what the claim needs: a few thousand runs show it."""
-    assert main(["scan", "src/mine.py", "--seconds", "6", "--report", "out"]) == 3
+    assert main(["scan", "src/mine.py", "--seconds", "3", "--report", "out"]) == 3
     out = capsys.readouterr().out
     assert re.search(r"mine\.py:7 mine\.noisy_count: SUSPECT: epsilon > [12]\.", out)
     assert "    on [" in out and "audited 1: 1 SUSPECT; 0 need you" in out
@@ -52,7 +52,7 @@ def test_a_wrong_count_is_suspected_with_its_place_and_inputs(folder, capsys):
     assert "noise: numpy.random.laplace at mine.py:7, scale 0.4 / epsilon" in text
     kept = [line for line in text.splitlines(True) if ".guessed" not in line]
     targets.write_text("".join(kept))  # the claim is confirmed
-    assert main(["audit", f"{targets}:noisy_count", "--trials", "20000", "--seed", "1"]) == 1
+    assert main(["audit", f"{targets}:noisy_count", "--trials", "4000", "--seed", "1"]) == 1
 
 
 def test_recorded_calls_are_scanned(folder, capsys, pytestconfig):
@@ -61,7 +61,7 @@ def test_recorded_calls_are_scanned(folder, capsys, pytestconfig):
     (call,) = json.loads(Path("calls.json").read_text())["calls"]
     assert call["arguments"] == [["values", "[1, 2, 3]", ""], ["epsilon", "0.5", ""]]
     capsys.readouterr()
-    assert main(["scan", "src", "--calls", "calls.json", "--seconds", "5", "--json"]) == 3
+    assert main(["scan", "src", "--calls", "calls.json", "--seconds", "3", "--json"]) == 3
     (row,) = json.loads(capsys.readouterr().out)["functions"]
     assert row["claim"] == "pure:0.5" and row["recorded"] and row["place"] == "mine.py:7"
 

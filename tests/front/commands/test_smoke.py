@@ -322,20 +322,18 @@ def test_calls_succeed(shell, scenario):
         ), told
 
 
-def test_the_help_of_every_command_is_in_the_reference(shell):
+def test_the_help_of_every_command_is_in_the_reference(capsys):
     """The page shows the output of ``--help``: an option in it exists, and an option that exists is
     in it.
     """
     shown = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
-    names = [name for name in places(cli._parser()) if name not in ("", "more")]
+    known = places(cli._parser())
+    names = [name for name in known if name not in ("", "more")]
     assert [
         name for name in names if f"{{command-output}} dpwitness {name} --help\n" not in shown
     ] == []
     for name in ["", *names]:
-        ran = shell.dpwitness(*name.split(), "--help")
-        assert (
-            ran.returncode == 0
-            and "usage: dpwitness" in ran.stdout
-            and "Traceback" not in ran.stderr
-        )
-        assert all(option in ran.stdout for option in places(cli._parser())[name])
+        with pytest.raises(SystemExit, match=r"^0$"):
+            cli.main([*name.split(), "--help"])
+        out = capsys.readouterr().out
+        assert "usage: dpwitness" in out and all(option in out for option in known[name])

@@ -28,6 +28,7 @@ RNG = np.random.default_rng
 
 def audited(mechanism, trials=4000, **options):
     options = {"claim": "pure:1", "pair": PAIR, "seed": 1, "confidence": 1 - 1e-9} | options
+    options |= {"bits": False, "trace": False, "causes": False}
     return dpw.audit(mechanism, trials=trials, **options)
 
 
