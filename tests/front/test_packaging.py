@@ -14,6 +14,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from dpwitness import cli
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LINES = [
@@ -117,7 +119,6 @@ HEAVY = "{'numpy', 'scipy', 'numba', 'matplotlib', 'statsmodels', 'pandas', 'hyp
         "import dpwitness.cli",
         "import dpwitness.pytest_plugin; sys.modules.pop('pytest')",
         "from dpwitness.cli import main; main(['--version'])",
-        "from dpwitness.cli import main; main(['more'])",
     ],
 )
 def test_light(shell, statement):
@@ -125,6 +126,19 @@ def test_light(shell, statement):
         sys.executable, "-c", f"import sys; {statement}; print(sorted({HEAVY} & set(sys.modules)))"
     )
     assert ran.stdout.splitlines()[-1] == "[]", ran.stderr
+
+
+def test_help_names_every_command_and_loads_nothing(shell):
+    ran = shell.dpwitness("--help")
+    assert ran.returncode == 0
+    assert all(
+        f"\n  {command} " in ran.stdout + shell.dpwitness("more").stdout for command in cli.COMMANDS
+    )
+    code = (
+        "import sys\nfrom dpwitness.cli import main\ntry:\n    main(['--help'])\nexcept "
+        f"SystemExit:\n    print({HEAVY} & set(sys.modules))"
+    )
+    assert shell.run(sys.executable, "-c", code).stdout.splitlines()[-1] == "set()"
 
 
 def test_an_audit_does_not_load_what_few_audits_need(shell):

@@ -1,12 +1,15 @@
 """Every source of pairs stays in its domain, over frames, streams, graphs and texts that Hypothesis
 makes up.
 
-`Pair` knows the neighbors without the domain; what lies in a domain of graphs is written here once
-more, from its documentation.
+Membership and neighbors are written here once more, from the documentation of the domains, without
+their code.
 """
 
+import datetime as dt
 import math
 import re
+from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -14,10 +17,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from dpwitness.auditors.search.catalogue import pairs_for
-from dpwitness.auditors.search.coupled import Drafts
-from dpwitness.mechanisms import Events, Graph, InvalidArgument, Pair, Records, Rows, Table
+from dpwitness.auditors.search.drafts import Drafts
+from dpwitness.mechanisms import Events, Graph, InvalidArgument, Records, Rows, Table
 
-_, _, _, nx = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow", "networkx"))
+pd, pl, pa, nx = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow", "networkx"))
 
 FORMS = ["pandas", "polars", "arrow", "dict", "records"]
 
@@ -81,6 +84,136 @@ def tables(draw, kind):
         assume(error is None)
 
 
+def columns_of(dataset):
+    """A frame as lists, by each library's own means."""
+    if isinstance(dataset, pd.DataFrame):
+        assert isinstance(dataset.index, pd.RangeIndex) and dataset.index.start == 0
+        return {
+            name: [
+                None if gone else v
+                for v, gone in zip(dataset[name], dataset[name].isna(), strict=True)
+            ]
+            for name in dataset
+        }
+    if isinstance(dataset, pl.DataFrame):
+        return dataset.to_dict(as_series=False)
+    if isinstance(dataset, pa.Table):
+        return dataset.to_pydict()
+    if isinstance(dataset, dict):
+        return {name: list(values) for name, values in dataset.items()}
+    return {name: [record[name] for record in dataset] for name in (dataset[0] if dataset else {})}
+
+
+def right_type(dataset, name, held):
+    """The type of a column of a library's frame, also of one without rows."""
+    some = (held.get("categories") or [held.get("low")])[0]
+    kind = next(kind for kind in (bool, str, float, int, dt.date) if isinstance(some, kind))
+    if isinstance(dataset, pd.DataFrame):
+        letters = {bool: "b", str: "OTU", float: "f", int: "i", dt.date: "M"}[kind]
+        return dataset[name].dtype.kind in letters
+    if isinstance(dataset, pl.DataFrame):
+        return (
+            dataset[name].dtype
+            == {
+                bool: pl.Boolean,
+                str: pl.String,
+                float: pl.Float64,
+                int: pl.Int64,
+                dt.date: pl.Date,
+            }[kind]
+        )
+    if isinstance(dataset, pa.Table):
+        types = {
+            bool: pa.bool_(),
+            str: pa.string(),
+            float: pa.float64(),
+            int: pa.int64(),
+            dt.date: pa.date32(),
+        }
+        return dataset.schema.field(name).type == types[kind]
+    return True
+
+
+def allowed(value, held):
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return held.get("missing", False)
+    value = (
+        value.item()
+        if isinstance(value, np.generic)
+        else value.date()
+        if isinstance(value, dt.datetime)
+        else value
+    )
+    if "categories" in held:
+        return type(value) is type(held["categories"][0]) and value in held["categories"]
+    if type(value) is float and math.isinf(value):
+        return held.get("infinite", False)
+    return type(value) is type(held["low"]) and held["low"] <= value <= held["high"]
+
+
+def is_table(domain, dataset):
+    found, given_columns = columns_of(dataset), dict(domain.columns)
+    numbered = {"low": 0, "high": domain.size + domain.per_user}
+    given_columns |= {
+        name: numbered
+        for name in (domain.user, domain.time)
+        if name is not None and name not in given_columns
+    }
+    if not found and isinstance(dataset, list):
+        found = {name: [] for name in given_columns}
+    assert set(found) == set(given_columns)
+    rows = len(next(iter(found.values())))
+    assert all(
+        len(values) == rows and all(allowed(v, given_columns[name]) for v in values)
+        for name, values in found.items()
+    )
+    assert all(right_type(dataset, name, held) for name, held in given_columns.items())
+    if domain.user is not None:
+        assert max(Counter(found[domain.user]).values(), default=0) <= domain.per_user
+    if domain.time is not None:
+        assert all(a < b for a, b in pairwise(found[domain.time]))
+    fixed = "unit=" not in domain.relation and domain.relation.startswith(
+        ("replace-one", "attribute", "label")
+    )
+    assert rows == domain.size if fixed else rows <= domain.size
+
+
+def rows_of(domain, dataset):
+    found = columns_of(dataset)
+    return list(
+        zip(*([repr(v) for v in found[name]] for name in sorted(found)), strict=True)
+    ), sorted(found)
+
+
+def are_neighbors(domain, d0, d1):
+    (left, names), (right, other) = rows_of(domain, d0), rows_of(domain, d1)
+    names = names or other
+    name, _, options = domain.relation.partition(":")
+    gone, new = Counter(left) - Counter(right), Counter(right) - Counter(left)
+    assert gone or new
+    if "unit=" in options:
+        users = {row[names.index(domain.user)] for row in (gone + new)}
+        assert len(users) == 1
+        if name == "add-remove":
+            sides = [{row[names.index(domain.user)] for row in side} for side in (left, right)]
+            assert users <= sides[0] ^ sides[1]
+        return
+    k = int(options[2:]) if options.startswith("k=") else 1
+    if name == "add-remove":
+        assert (gone + new).total() <= k
+    elif name == "event":
+        longer, shorter = sorted((left, right), key=len, reverse=True)
+        assert any(longer[:i] + longer[i + 1 :] == shorter for i in range(len(longer)))
+    else:
+        rows = [(a, b) for a, b in zip(left, right, strict=True) if a != b]
+        assert 1 <= len(rows) <= k
+        if name in ("attribute", "label"):
+            free = options.partition("=")[2].split("+")
+            assert all(
+                a[i] == b[i] for a, b in rows for i, held in enumerate(names) if held not in free
+            )
+
+
 def every_pair(domain, seed):
     """The catalogue, shapes, draws, steps from pair to pair and what is simpler."""
     found = pairs_for(domain)
@@ -123,7 +256,9 @@ def test_pairs_of_tables_are_members_and_neighbors(kind, data):
     domain = data.draw(tables(kind))
     for pair in every_pair(domain, data.draw(st.integers(0, 99))):
         assert domain.membership_problem(pair.d0) == domain.membership_problem(pair.d1) == ""
-        assert Pair(pair.d0, pair.d1, domain.relation).relation == pair.relation
+        is_table(domain, pair.d0)
+        is_table(domain, pair.d1)
+        are_neighbors(domain, pair.d0, pair.d1)
 
 
 def graph_sides(graph):

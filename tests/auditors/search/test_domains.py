@@ -3,6 +3,7 @@ domains that Hypothesis makes up.
 """
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -96,9 +97,108 @@ def domains(draw, kind):
         assume(str(error) == "")
 
 
+def inside(domain, dataset):
+    """What the docstrings of the domains say, written once more."""
+    if isinstance(domain, LabelledBall):
+        order = 2 if domain.norm == "l2" else np.inf
+        scale = np.abs(dataset.x).max() or 1.0
+        lengths = [scale * np.linalg.norm(row / scale, order) for row in dataset.x]
+        few = dataset.n == domain.size or (
+            domain.relation == "add-remove" and 1 <= dataset.n < domain.size
+        )
+        return (
+            few
+            and max(lengths) <= domain.radius * (1 + 1e-15)
+            and set(dataset.y) <= set(domain.labels)
+        )
+    if isinstance(domain, Costs):
+        return (
+            dataset.x.shape == (domain.length, domain.dimension)
+            and np.abs(dataset.x).max() <= domain.bound
+        )
+    if isinstance(domain, Answers | Counts):
+        kind, least, most = (
+            "f" if isinstance(domain, Answers) else "i",
+            dataset.min(),
+            dataset.max(),
+        )
+        return (
+            dataset.shape == (domain.length,)
+            and dataset.dtype.kind == kind
+            and domain.low <= least
+            and most <= domain.high
+        )
+    if not (
+        len(dataset) == domain.size
+        or (domain.relation == "add-remove" and len(dataset) < domain.size)
+    ):
+        return False
+    if isinstance(domain, Records):
+        values = [v for v in dataset.tolist() if not math.isnan(v)]
+        bounded = domain.outside or all(
+            domain.low <= v <= domain.high or (domain.infinite and math.isinf(v)) for v in values
+        )
+        known = domain.missing or len(values) == len(dataset)
+        return (
+            bounded
+            and known
+            and (
+                not (domain.integer or domain.categories) or all(v == math.floor(v) for v in values)
+            )
+        )
+    table = dataset.tolist()
+    k = len(domain.features)
+    bounded = domain.outside or all(
+        low <= v <= high
+        for row in table
+        for v, (low, high) in zip(row, domain.features, strict=False)
+    )
+    found = {row[k] for row in table} if domain.labels else set()
+    bounded &= all(
+        row[c] == math.floor(row[c]) for row in table for c in {*domain.integer, *domain.categories}
+    )
+    return (
+        bounded
+        and found <= set(domain.labels)
+        and (not domain.every_label or found == set(domain.labels))
+    )
+
+
+def neighbours(domain, pair):
+    """One record, or a step of at most 1."""
+    d0, d1 = pair.d0, pair.d1
+    if isinstance(domain, LabelledBall):
+        gone, new = d0.counts() - d1.counts(), d1.counts() - d0.counts()
+        return sorted([gone.total(), new.total()]) == (
+            [1, 1] if domain.relation == "replace-one" else [0, 1]
+        )
+    if isinstance(domain, Costs):
+        return np.sum(np.any(d0.x != d1.x, axis=1)) == 1
+    if isinstance(domain, Answers | Counts):
+        steps = [
+            abs(Fraction(a) - Fraction(b)) for a, b in zip(d0.tolist(), d1.tolist(), strict=True)
+        ]
+        far = {"l1": sum, "l2": lambda v: math.sqrt(sum(s * s for s in v)), "linf": max}[
+            domain.relation
+        ](steps)
+        return (
+            far <= 1
+            if isinstance(domain, Counts)
+            else far <= 1 + 1e-15 * (len(d0) + sum(map(abs, d0.tolist())))
+        )
+    if domain.relation == "add-remove":
+        return abs(len(d0) - len(d1)) == 1
+    return sum(a.tobytes() != b.tobytes() for a, b in zip(d0, d1, strict=True)) == 1
+
+
 def good(domain, pair):
-    """`Pair` knows the neighbors without the domain."""
-    assert domain.holds(pair) and Pair(pair.d0, pair.d1, domain.relation)
+    assert domain.holds(pair)
+    assert (
+        pair.relation == domain.relation
+        and inside(domain, pair.d0)
+        and inside(domain, pair.d1)
+        and neighbours(domain, pair)
+    )
 
 
 @pytest.mark.slow
