@@ -81,13 +81,13 @@ class Counted:
     event: Event
     tally: Tally
     lost: int = 0
-    cells: NDArray[np.int64] | None = None  # of a binned event: counts (2, cells) on D1 and D0
+    cells: tuple[tuple[int, ...], ...] = ()  # of a binned event: counts on D1 and on D0
 
     def groups(self, sides: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
         """Return the tables for `log_dependence`: the counts of the test first, then those of
         groups of runs (2, cells).
         """
-        if self.cells is not None:
+        if self.cells:
             return [
                 np.array([self.cells[side], *(group[side] for group in sides)]) for side in (0, 1)
             ]

@@ -230,7 +230,7 @@ class AuditResult(ClaimResult):
         None without a law of the privacy loss, or if its computation fails: the counts do not
         depend on it.
         """
-        from dpwitness.auditors.density.limit import limit
+        from dpwitness.auditors.density.routes import limit
 
         if self.pair is None or not hasattr(self.subject, "log_density"):
             return None

@@ -39,7 +39,7 @@ from itertools import accumulate, chain
 from typing import Any
 
 from dpwitness.auditors.audit.after_test import Counted, require_independent
-from dpwitness.auditors.audit.conclude import Findings, build_result
+from dpwitness.auditors.audit.conclude import Ending, Findings, build_result
 from dpwitness.auditors.audit.options import (
     MIN_RUNS_PER_PAIR,
     MOST_TRIALS,
@@ -573,14 +573,14 @@ def _require_independent_slices(
 def _conclude(call: _Call, alpha: float, name: str) -> Watched:
     """Return the state of a target, tested at error `alpha`."""
     test, known = call.findings.test, call.known
-    if test is not None:  # `build_result` looks at the counts again, at this error
-        plain: dict[str, Any] = {"basis": None, "lower": 0.0, "epsilon": 0.0, "p_value": 1.0}
-        test = replace(test, alpha=alpha, looks=known.looks[:-1], **plain)
+    options = replace(call.findings.options, confidence=1 - alpha)
     call.sampler.done = call.sampler.planned = (
         sum(each.runs for each in known.slices) or call.sampler.done
     )
-    options = replace(call.findings.options, confidence=1 - alpha)
-    result = build_result(
-        call.sampler, replace(call.findings, options=options, test=test), failure=call.failure
-    )
+    if test is not None:  # look at the counts again, at this error
+        plain: dict[str, Any] = {"basis": None, "lower": 0.0, "epsilon": 0.0, "p_value": 1.0}
+        test = replace(test, alpha=alpha, looks=known.looks[:-1], **plain)
+        test = test.look(options.claim, options.alpha, options.alpha, call.sampler.done)
+    findings = replace(call.findings, options=options, test=test)
+    result = build_result(call.sampler, findings, Ending(call.failure, failed=bool(call.failure)))
     return Watched(name, call.release, result, len(known.slices), known.looks)
