@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, ndtr
 
-from dpwitness.auditors.events.event import best_expected_renyi_bound
+from dpwitness.auditors.events.event import best_expected_renyi_bound, cell_starts
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.core.claims import GDP, Claim
@@ -123,20 +123,14 @@ def _binned_limit(law: LossLaw, claim: Claim, trials: int, alpha: float) -> floa
         return best_expected_renyi_bound(claim, law.p, law.q, trials, alpha)
     total = (law.p + law.q) / 2
     share = np.cumsum(total) / total.sum()
-    tail, best = np.geomspace(1e-4, 0.5, _MAX_CELLS // 2), 0.0
-    for levels in (
-        np.concatenate([tail, 1 - tail]),
-        np.linspace(0, 1, 2 * _MAX_CELLS // 3 + 1)[1:-1],
-    ):
-        cuts = np.unique(np.searchsorted(share, levels))
-        starts = np.append(0, cuts[(cuts > 0) & (cuts < len(total))])
-        best = max(
-            best,
-            best_expected_renyi_bound(
-                claim, np.add.reduceat(law.p, starts), np.add.reduceat(law.q, starts), trials, alpha
-            ),
-        )
-    return best
+    tail = np.geomspace(1e-4, 0.5, _MAX_CELLS // 2)
+    finest_in_tails = cell_starts(share, np.concatenate([tail, 1 - tail]))
+    equal = cell_starts(share, np.linspace(0, 1, 2 * _MAX_CELLS // 3 + 1)[1:-1])
+    divided = [
+        [np.add.reduceat(side, starts) for side in (law.p, law.q)]
+        for starts in (finest_in_tails, equal)
+    ]
+    return max(best_expected_renyi_bound(claim, p, q, trials, alpha) for p, q in divided)
 
 
 def _event_rates(law: LossLaw, trials: int) -> tuple[FloatArray, FloatArray]:

@@ -32,7 +32,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.statistics.mean_limits import bracket
@@ -320,6 +320,16 @@ CELL_QUANTILES = (
     0.99,
     0.998,
 )
+
+
+def cell_starts(share: FloatArray, levels: ArrayLike = CELL_QUANTILES) -> NDArray[np.intp]:
+    """Return the index of the first atom of each cell between quantiles `levels`, given the
+    cumulative shares of atoms.
+    """
+    cuts = np.unique(np.searchsorted(share, levels))
+    return np.append(0, cuts[(cuts > 0) & (cuts < len(share))])
+
+
 # candidate orders for zCDP, which bounds all orders
 ORDERS = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0)
 
