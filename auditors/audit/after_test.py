@@ -29,8 +29,10 @@ with probability at most 1 in `_DOUBT`.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -341,8 +343,8 @@ def _learn(
         words = f"too few outputs on D{int(len(one) < len(zero))} to compare"
         return [*causes, Cause(last.kind, words, alpha=alpha)]
     share = rounds * (len(one) + len(zero)) // total
-    equal = [side.take(np.arange(size)) for side in (one, zero)]
-    event = learn(*equal, claim, alpha=alpha, rounds=share).event
+    ones, zeros = (side.take(np.arange(size)) for side in (one, zero))
+    event = learn(ones, zeros, claim, alpha=alpha, rounds=share).event
     return [*causes, _with_best_side(last, event, sides, claim, alpha)]
 
 
@@ -502,37 +504,31 @@ def suggest_categories(
 
 def _wider_domains(domain: Domain) -> Iterator[tuple[Domain, str]]:
     """Yield versions of the domain with wider bounds, and a description of the new data."""
+    if not dataclasses.is_dataclass(domain):
+        return
     given: Any = domain
-    low, high = getattr(domain, "low", None), getattr(domain, "high", None)
-    features = getattr(domain, "features", None)
-    for factor in (10.0, 100.0, 10_000.0):
-        for down in (False, True):
-            if (
-                isinstance(low, int | float)
-                and isinstance(high, int | float)
-                and dataclasses.is_dataclass(domain)
-            ):
-                ends = _widen_interval(low, high, factor, down)
-                changes: list[dict[str, Any]] = [{"low": ends[0], "high": ends[1]}]
-                changes += (
-                    [changes[0] | {"integer": True}]
-                    if getattr(domain, "integer", None) is False
-                    else []
-                )
-                text = f"values down to {ends[0]:g}" if down else f"values up to {ends[1]:g}"
-            elif features and dataclasses.is_dataclass(domain):
-                changes = [
-                    {"features": tuple(_widen_interval(*ends, factor, down) for ends in features)}
-                ]
-                text = f"features with bounds {factor:g} times as wide"
-            else:
-                return
-            for change in changes:
-                try:
-                    wide = dataclasses.replace(given, **change)
-                except (InvalidArgument, TypeError, ValueError):
-                    continue
+    for factor, down in itertools.product((10.0, 100.0, 10_000.0), (False, True)):
+        changes, text = _wider_bounds(domain, factor, down)
+        for change in changes:
+            with suppress(InvalidArgument, TypeError, ValueError):
+                wide = replace(given, **change)
                 yield wide, text + (" (whole numbers)" if change.get("integer") else "")
+
+
+def _wider_bounds(domain: Domain, factor: float, down: bool) -> tuple[list[dict[str, Any]], str]:
+    """Return changes of the fields of a domain that widen its bounds, and a description of the new
+    data; no changes for a domain without bounds.
+    """
+    low, high = getattr(domain, "low", None), getattr(domain, "high", None)
+    if isinstance(low, int | float) and isinstance(high, int | float):
+        ends = _widen_interval(low, high, factor, down)
+        change: dict[str, Any] = {"low": ends[0], "high": ends[1]}
+        text = f"values down to {ends[0]:g}" if down else f"values up to {ends[1]:g}"
+        whole = getattr(domain, "integer", None) is False
+        return [change, *([change | {"integer": True}] if whole else [])], text
+    features = getattr(domain, "features", None) or ()
+    wider = tuple(_widen_interval(*ends, factor, down) for ends in features)
+    return [{"features": wider}] if wider else [], f"features with bounds {factor:g} times as wide"
 
 
 def _widen_interval(low: float, high: float, factor: float, down: bool) -> tuple[float, float]:

@@ -361,28 +361,39 @@ def judge(
 
     `moved` is whether the pair exercises the mechanism, and `idle` the note on a pair that may not.
     """
-    test, claim, trace = findings.test, findings.options.claim, findings.trace
+    test, claim = findings.test, findings.options.claim
     cut_short = Verdict.ERROR if ending.failed else Verdict.INCONCLUSIVE
     reasons = [ending.reason] if ending.reason else []
     if test is None:
         return cut_short, [*reasons, *sampler.notes]
     notes = sorted(sampler.notes, key=lambda note: not note.startswith(UNAUDITED_PREFIX))
-    if findings.refuted and reasons:
+    if not findings.refuted:
+        return _judge_without_violation(findings, ending, moved, idle, notes)
+    if reasons:
         shown = f"a violation had been certified by then: {claim.symbol} > {test.lower:.4g}"
         return cut_short, [*reasons, shown, *notes]
-    if findings.refuted:
-        guess = guess_of(findings.options.mechanism)
-        reasons = [f"not confirmed: {guess}"] if guess else []
-        return Verdict.SUSPECT if guess else Verdict.VIOLATED, [*reasons, *notes]
+    if guess := guess_of(findings.options.mechanism):
+        return Verdict.SUSPECT, [f"not confirmed: {guess}", *notes]
+    return Verdict.VIOLATED, notes
+
+
+def _judge_without_violation(
+    findings: Findings, ending: Ending, moved: bool | None, idle: str, notes: list[str]
+) -> tuple[Verdict, list[str]]:
+    """Return what `judge` returns if the counts do not refute the claim: NOT_REFUTED, unless there
+    is a reason to doubt that the audit would have found a violation.
+    """
+    trace, reasons = findings.trace, [ending.reason] if ending.reason else []
     if trace is not None and trace.contradicts and not ending.failed:
-        reasons = [trace.headline(claim), *reasons]
-    is_unaudited = any(note.startswith(UNAUDITED_PREFIX) for note in notes)
+        reasons = [trace.headline(findings.options.claim), *reasons]
+    unaudited = [note for note in notes if note.startswith(UNAUDITED_PREFIX)]
     if moved is False:
         notes = sorted([idle, *notes], key=lambda note: not note.startswith(_FORKS))
     elif idle:
-        notes.append(idle)
-    doubtful = bool(reasons) or is_unaudited or moved is False
-    return cut_short if doubtful else Verdict.NOT_REFUTED, [*reasons, *notes]
+        notes = [*notes, idle]
+    if not reasons and not unaudited and moved is not False:
+        return Verdict.NOT_REFUTED, notes
+    return Verdict.ERROR if ending.failed else Verdict.INCONCLUSIVE, [*reasons, *notes]
 
 
 def guess_of(mechanism: object) -> str:

@@ -262,8 +262,9 @@ def _bin_edges(finite: FloatArray, cuts: FloatArray) -> FloatArray:
     distance = np.abs(uniform[:, None] - visible).min(axis=1, initial=np.inf)
     kept_edges = uniform[distance > 0.2 * width]
     ends = low - width * (low in visible), high + width * (high in visible)
-    edges: FloatArray = np.unique(np.concatenate([kept_edges, visible, ends]))
-    return edges[np.append(True, np.diff(edges) > 1e-12 * max(abs(low), abs(high)))]
+    edges = np.unique(np.concatenate([kept_edges, visible, ends]))
+    apart = np.diff(edges) > 1e-12 * max(abs(low), abs(high))
+    return np.asarray(edges[np.append(True, apart)])
 
 
 def describe_event_in_words(event: str) -> str:
