@@ -527,7 +527,7 @@ def _wider_bounds(domain: Domain, factor: float, down: bool) -> tuple[list[dict[
         whole = getattr(domain, "integer", None) is False
         return [change, *([change | {"integer": True}] if whole else [])], text
     features = getattr(domain, "features", None) or ()
-    wider = tuple(_widen_interval(*ends, factor, down) for ends in features)
+    wider = tuple(_widen_interval(low, high, factor, down) for low, high in features)
     return [{"features": wider}] if wider else [], f"features with bounds {factor:g} times as wide"
 
 
