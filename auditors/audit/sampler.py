@@ -457,10 +457,7 @@ def usable_scores_of(
     ]
     usable, notes = list[Score](), list[str]()
     for score in scores:
-        problems: dict[Key, str] = {} if batches else {None: "there was no output to try it on"}
-        for raw in batches:
-            for key, problem in _column_problems(score, raw).items():
-                problems[key] = problems.get(key) or problem
+        problems = _first_problems(score, batches)
         notes += [
             f"score {score.label(key)} was left out: {problem}"
             for key, problem in problems.items()
@@ -469,6 +466,17 @@ def usable_scores_of(
         if keys := tuple(key for key, problem in problems.items() if not problem):
             usable.append(replace(score, keys=keys))
     return tuple(usable), notes, 2 * _TEST_OUTPUTS
+
+
+def _first_problems(score: Score, batches: Sequence[Any]) -> dict[Key, str]:
+    """Return the first problem of each column of a score on batches of outputs, empty if there is
+    none.
+    """
+    problems: dict[Key, str] = {} if batches else {None: "there was no output to try it on"}
+    for raw in batches:
+        for key, problem in _column_problems(score, raw).items():
+            problems[key] = problems.get(key) or problem
+    return problems
 
 
 def _test_batches(stage: Stage, dataset: Any, side: int) -> Iterator[Any]:

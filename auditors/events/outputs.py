@@ -541,16 +541,9 @@ def collect_scores(scores: Any, mechanism: Any, owner: str) -> tuple[Score, ...]
             f"{owner}: scores must be a list of at most 64 callables, or pairs (name, "
             f"callable), got {short_repr(scores)}"
         )
-    found = []
-    for given in scores or ():
-        if isinstance(given, Score):
-            score = given
-        else:
-            named = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str)
-            name, function = given if named else (name_of(given), given)
-            score = Score(name, function, describe_target(function))
+    found = [_as_score(given) for given in scores or ()]
+    for score in found:
         require_callable("scores", score.function, owner, arguments=1)
-        found.append(score)
     all_scores = (*found, *filter(None, [suggested_score(mechanism)]))
     names = [score.name for score in all_scores]
     if len(set(names)) < len(names):
@@ -559,3 +552,12 @@ def collect_scores(scores: Any, mechanism: Any, owner: str) -> tuple[Score, ...]
             "callable)"
         )
     return all_scores
+
+
+def _as_score(given: Any) -> Score:
+    """Return a score of the user, a callable or a pair (name, callable), as a `Score`."""
+    if isinstance(given, Score):
+        return given
+    named = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str)
+    name, function = given if named else (name_of(given), given)
+    return Score(name, function, describe_target(function))
