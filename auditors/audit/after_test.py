@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.audit.options import AuditOptions, chunk_size
 from dpwitness.auditors.audit.probe import BothSides, ProbedPair, both_sides
-from dpwitness.auditors.audit.sampler import Sampler
+from dpwitness.auditors.audit.sampler import Sampler, dependence_between
 from dpwitness.auditors.events.event import Event, Restricted
 from dpwitness.auditors.events.features import Block, Levels
 from dpwitness.auditors.events.learning import Learned, learn
@@ -148,18 +148,9 @@ def _between_calls(sampler: Sampler, counted: Sequence[Counted], seconds: float)
     stage = sampler.stage(
         counted[0].pair, Phase.MORE_CALLS, counted[0].index, calls * _CALL_ROUNDS, _CALL_ROUNDS
     )
-    segments = [
-        found.tables
-        for found in engine.counts(
-            stage, [each.event for each in counted], sampler.executor, sampler.pace
-        )
-    ]
-    return mean_evidence(
-        [
-            log_dependence(*np.array(tables).transpose(1, 0, 2))
-            for tables in zip(*segments, strict=True)
-        ]
-    )
+    events = [each.event for each in counted]
+    segments = engine.counts(stage, events, sampler.executor, sampler.pace)
+    return dependence_between([found.tables for found in segments])
 
 
 def _against_fresh_states(sampler: Sampler, counted: Sequence[Counted], seconds: float) -> float:

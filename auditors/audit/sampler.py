@@ -206,14 +206,7 @@ class Sampler:
         """
         tables = self.calls.get(stage.key, [])
         if len(tables) > 1:
-            self.dependence.append(
-                mean_evidence(
-                    [
-                        log_dependence(*np.array(each).transpose(1, 0, 2))
-                        for each in zip(*tables, strict=True)
-                    ]
-                )
-            )
+            self.dependence.append(dependence_between(tables))
             check_calls(self.dependence)
 
     def advance(self, rounds: int) -> None:
@@ -280,6 +273,12 @@ class Sampler:
         self.notes, self.single = list(data["notes"]), set(data["single"])
         self.repeats.add(int(mark, 16) for mark in data["marks"])
         self.seen = OutputComparison(*data["seen"])
+
+
+def dependence_between(segments: Sequence[Tables]) -> float:
+    """Return the log-evidence that the counts of events vary between segments beyond chance."""
+    by_event = [np.array(tables).transpose(1, 0, 2) for tables in zip(*segments, strict=True)]
+    return mean_evidence([log_dependence(*sides) for sides in by_event])
 
 
 def measure_cost(sampler: Sampler, options: AuditOptions, pair: Pair) -> RunCost:
