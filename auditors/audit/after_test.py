@@ -29,8 +29,10 @@ with probability at most 1 in `_DOUBT`.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,10 +41,10 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.audit.options import AuditOptions, chunk_size
 from dpwitness.auditors.audit.probe import BothSides, ProbedPair, both_sides
-from dpwitness.auditors.audit.sampler import Sampler
+from dpwitness.auditors.audit.sampler import Sampler, dependence_between
 from dpwitness.auditors.events.event import Event, Restricted
 from dpwitness.auditors.events.features import Block, Levels
-from dpwitness.auditors.events.learning import learn
+from dpwitness.auditors.events.learning import Learned, learn
 from dpwitness.auditors.events.outputs import Outputs, concatenate
 from dpwitness.auditors.events.rules import Intervals, Threshold, WeightedScore
 from dpwitness.auditors.search.catalogue import pairs_for
@@ -57,6 +59,7 @@ from dpwitness.auditors.workers.fitness import check_calls
 from dpwitness.auditors.workers.fresh_processes import PIECE, STATES, fresh_outputs
 from dpwitness.auditors.workers.pair_exercise import difference
 from dpwitness.auditors.workers.rounds import Phase
+from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain
 from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed
@@ -81,13 +84,13 @@ class Counted:
     event: Event
     tally: Tally
     lost: int = 0
-    cells: NDArray[np.int64] | None = None  # of a binned event: counts (2, cells) on D1 and D0
+    cells: tuple[tuple[int, ...], ...] = ()  # of a binned event: counts on D1 and on D0
 
     def groups(self, sides: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
         """Return the tables for `log_dependence`: the counts of the test first, then those of
         groups of runs (2, cells).
         """
-        if self.cells is not None:
+        if self.cells:
             return [
                 np.array([self.cells[side], *(group[side] for group in sides)]) for side in (0, 1)
             ]
@@ -145,18 +148,9 @@ def _between_calls(sampler: Sampler, counted: Sequence[Counted], seconds: float)
     stage = sampler.stage(
         counted[0].pair, Phase.MORE_CALLS, counted[0].index, calls * _CALL_ROUNDS, _CALL_ROUNDS
     )
-    segments = [
-        found.tables
-        for found in engine.counts(
-            stage, [each.event for each in counted], sampler.executor, sampler.pace
-        )
-    ]
-    return mean_evidence(
-        [
-            log_dependence(*np.array(tables).transpose(1, 0, 2))
-            for tables in zip(*segments, strict=True)
-        ]
-    )
+    events = [each.event for each in counted]
+    segments = engine.counts(stage, events, sampler.executor, sampler.pace)
+    return dependence_between([found.tables for found in segments])
 
 
 def _against_fresh_states(sampler: Sampler, counted: Sequence[Counted], seconds: float) -> float:
@@ -206,6 +200,12 @@ class OutputPart:
         other outputs.
         """
         return Restricted(event, self.codes, self.mask, self.inside, side)
+
+    def outputs_in(self, sides: BothSides) -> BothSides:
+        """Return the outputs that are in this part."""
+        within = self.restricted(_EVERYTHING)
+        one, zero = (side.take(np.flatnonzero(within.guess(side))) for side in sides)
+        return one, zero
 
 
 def separate_causes(
@@ -318,48 +318,59 @@ def _learn(
     """Return a cause with an event for each part; nothing unless a part before the values is
     expected to violate the claim.
     """
-    causes, suspected = list[Cause](), False
-    for part in parts:
-        is_last = part is parts[-1]
-        if is_last and not suspected:
-            return []
-        one, zero = (
-            side.take(np.flatnonzero(part.restricted(_EVERYTHING).guess(side))) for side in sides
-        )
-        cause = Cause(part.kind, part.words, alpha=options.alpha / PARTS)
-        if is_last and min(len(one), len(zero)) < 20:
-            causes.append(
-                replace(cause, words=f"too few outputs on D{int(len(one) < len(zero))} to compare")
-            )
-            continue
-        total, both = sum(map(len, sides)), len(one) + len(zero)
-        if is_last:  # as many outputs of both datasets: the event is one of the conditional law
-            one, zero = (side.take(np.arange(min(len(one), len(zero)))) for side in (one, zero))
-            learned = learn(
-                one, zero, options.claim, alpha=cause.alpha, rounds=rounds * both // total
-            )
-        else:
-            others = (total - both) // 2
-            forms = [(one, zero), (_structures(one), _structures(zero))][
-                : 2 if part.kind == "exceptions" else 1
-            ]
-            padded = [(_padded(ones, others), _padded(zeros, others)) for ones, zeros in forms]
-            found = [
-                learn(ones, zeros, options.claim, alpha=cause.alpha, rounds=rounds)
-                for ones, zeros in padded
-            ]
-            learned = max(found, key=lambda each: each.expected)
-            suspected |= learned.expected > options.claim.parameter
-        # the event guesses both datasets, or one of them, whichever certifies more on the training
-        # outputs: if the part is rarer on one dataset, guesses of this dataset need no discount
-        region = None if part.region is None else _tables([part.region], sides)[0]
-        ranked = []
-        for side in (0, 1, -1):
-            rule = part.restricted(learned.event, side)
-            counted = _counted(replace(cause, event=rule), _tables([rule], sides)[0], region, 0)
-            ranked.append((counted.judged(options.claim).lower, -abs(side), side, rule))
-        causes.append(replace(cause, event=max(ranked, key=lambda each: each[:2])[-1]))
-    return causes
+    claim, alpha = options.claim, options.alpha / PARTS
+    *early, last = parts
+    learned = [_learn_part(part, sides, claim, alpha, rounds) for part in early]
+    if all(each.expected <= claim.parameter for each in learned):
+        return []
+    causes = [
+        _with_best_side(part, each.event, sides, claim, alpha)
+        for part, each in zip(early, learned, strict=True)
+    ]
+    # as many outputs of both datasets: the event of the values is one of the conditional law
+    one, zero = last.outputs_in(sides)
+    size, total = min(len(one), len(zero)), sum(map(len, sides))
+    if size < 20:
+        words = f"too few outputs on D{int(len(one) < len(zero))} to compare"
+        return [*causes, Cause(last.kind, words, alpha=alpha)]
+    share = rounds * (len(one) + len(zero)) // total
+    ones, zeros = (side.take(np.arange(size)) for side in (one, zero))
+    event = learn(ones, zeros, claim, alpha=alpha, rounds=share).event
+    return [*causes, _with_best_side(last, event, sides, claim, alpha)]
+
+
+def _learn_part(
+    part: OutputPart, sides: BothSides, claim: Claim, alpha: float, rounds: int
+) -> Learned:
+    """Return the event on one part before the values that is expected to certify most."""
+    one, zero = part.outputs_in(sides)
+    others = (sum(map(len, sides)) - len(one) - len(zero)) // 2
+    forms = [(one, zero)]
+    if part.kind == "exceptions":
+        forms.append((_structures(one), _structures(zero)))
+    found = [
+        learn(_padded(ones, others), _padded(zeros, others), claim, alpha=alpha, rounds=rounds)
+        for ones, zeros in forms
+    ]
+    return max(found, key=lambda each: each.expected)
+
+
+def _with_best_side(
+    part: OutputPart, event: Event, sides: BothSides, claim: Claim, alpha: float
+) -> Cause:
+    """Return the cause whose event guesses both datasets, or one of them, whichever certifies more
+    on the training outputs: if the part is rarer on one dataset, guesses of this dataset need no
+    discount.
+    """
+    region = None if part.region is None else _tables([part.region], sides)[0]
+
+    def bound(rule: Restricted) -> float:
+        cause = Cause(part.kind, part.words, alpha=alpha, event=rule)
+        return _counted(cause, _tables([rule], sides)[0], region, 0).judged(claim).lower
+
+    # of equal bounds, the first
+    best = max((part.restricted(event, side) for side in (0, 1, -1)), key=bound)
+    return Cause(part.kind, part.words, alpha=alpha, event=best)
 
 
 def _structures(outputs: Outputs) -> Outputs:
@@ -484,37 +495,31 @@ def suggest_categories(
 
 def _wider_domains(domain: Domain) -> Iterator[tuple[Domain, str]]:
     """Yield versions of the domain with wider bounds, and a description of the new data."""
+    if not dataclasses.is_dataclass(domain):
+        return
     given: Any = domain
-    low, high = getattr(domain, "low", None), getattr(domain, "high", None)
-    features = getattr(domain, "features", None)
-    for factor in (10.0, 100.0, 10_000.0):
-        for down in (False, True):
-            if (
-                isinstance(low, int | float)
-                and isinstance(high, int | float)
-                and dataclasses.is_dataclass(domain)
-            ):
-                ends = _widen_interval(low, high, factor, down)
-                changes: list[dict[str, Any]] = [{"low": ends[0], "high": ends[1]}]
-                changes += (
-                    [changes[0] | {"integer": True}]
-                    if getattr(domain, "integer", None) is False
-                    else []
-                )
-                text = f"values down to {ends[0]:g}" if down else f"values up to {ends[1]:g}"
-            elif features and dataclasses.is_dataclass(domain):
-                changes = [
-                    {"features": tuple(_widen_interval(*ends, factor, down) for ends in features)}
-                ]
-                text = f"features with bounds {factor:g} times as wide"
-            else:
-                return
-            for change in changes:
-                try:
-                    wide = dataclasses.replace(given, **change)
-                except (InvalidArgument, TypeError, ValueError):
-                    continue
+    for factor, down in itertools.product((10.0, 100.0, 10_000.0), (False, True)):
+        changes, text = _wider_bounds(domain, factor, down)
+        for change in changes:
+            with suppress(InvalidArgument, TypeError, ValueError):
+                wide = replace(given, **change)
                 yield wide, text + (" (whole numbers)" if change.get("integer") else "")
+
+
+def _wider_bounds(domain: Domain, factor: float, down: bool) -> tuple[list[dict[str, Any]], str]:
+    """Return changes of the fields of a domain that widen its bounds, and a description of the new
+    data; no changes for a domain without bounds.
+    """
+    low, high = getattr(domain, "low", None), getattr(domain, "high", None)
+    if isinstance(low, int | float) and isinstance(high, int | float):
+        ends = _widen_interval(low, high, factor, down)
+        change: dict[str, Any] = {"low": ends[0], "high": ends[1]}
+        text = f"values down to {ends[0]:g}" if down else f"values up to {ends[1]:g}"
+        whole = getattr(domain, "integer", None) is False
+        return [change, *([change | {"integer": True}] if whole else [])], text
+    features = getattr(domain, "features", None) or ()
+    wider = tuple(_widen_interval(low, high, factor, down) for low, high in features)
+    return [{"features": wider}] if wider else [], f"features with bounds {factor:g} times as wide"
 
 
 def _widen_interval(low: float, high: float, factor: float, down: bool) -> tuple[float, float]:

@@ -300,19 +300,19 @@ def audit(
         claim.on(candidate)  # raises if the claim does not cover the pair
     candidates = collect_scores(scores, mechanism, "audit")
     total = _validated_total(settings["extend_to"], store)
-    if store is None:
-        return conclude(sampler, options, _run(sampler, options, pairs, candidates, ()))
-    with nullcontext(store) if isinstance(store, Store) else open_store(store) as opened:
-        identified = _identity(options, bits=bool(bits), trace=bool(trace))
-        sampler.ledger = AuditLedger(
-            opened,
-            identity_of(mechanism, options.target, pairs, candidates, **identified),
-            options.name,
-            trials,
+    with (
+        nullcontext(store) if store is None or isinstance(store, Store) else open_store(store) as (
+            opened
         )
-        totals = () if total is None else extension_totals(sampler.ledger, total)
-        if announce is not None:
-            announce(sampler.ledger.describe(sequential=bool(sequential)))
+    ):
+        totals: Sequence[int] = ()
+        if opened is not None:
+            identified = _identity(options, bits=bool(bits), trace=bool(trace))
+            identity = identity_of(mechanism, options.target, pairs, candidates, **identified)
+            sampler.ledger = AuditLedger(opened, identity, options.name, trials)
+            totals = () if total is None else extension_totals(sampler.ledger, total)
+            if announce is not None:
+                announce(sampler.ledger.describe(sequential=bool(sequential)))
         return conclude(sampler, options, _run(sampler, options, pairs, candidates, totals))
 
 

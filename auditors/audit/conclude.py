@@ -13,13 +13,12 @@ from concurrent.futures import BrokenExecutor, wait
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-import numpy as np
-
 from dpwitness.auditors.audit.after_test import Counted, require_independent
 from dpwitness.auditors.audit.options import EARLY_ALPHA, AuditOptions
 from dpwitness.auditors.audit.result import REFUTED, AuditResult, BitLevel, PairScore
 from dpwitness.auditors.audit.sampler import Sampler
 from dpwitness.auditors.audit.test import EventTest
+from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.outputs import UNAUDITED_PREFIX
 from dpwitness.auditors.events.posterior import detectable
 from dpwitness.auditors.events.rule_reader import read_event
@@ -136,78 +135,122 @@ class Findings:
         )
 
 
-def conclude(sampler: Sampler, options: AuditOptions, stages: Iterator[Findings]) -> AuditResult:
-    """Run the stages of an audit and return its result; if they are interrupted or fail, return a
-    result with the findings so far.
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How the stages of an audit ended; the default is an audit that ran to its end.
 
-    A violation is compared with fresh runs. If these differ, the result states a doubt about the
-    violation, or a failure if the runs certify nothing.
+    `reason` is why the counts are not those of a whole audit, or are withdrawn; `failed` whether
+    the verdict is ERROR for this reason. An audit that is `stopped` without a reason is a valid
+    audit: its test may stop at any moment, or had ended.
     """
-    findings, interrupted, failure, doubt = Findings(options), False, "", ""
+
+    reason: str = ""
+    failed: bool = False
+    stopped: bool = False
+
+
+_COMPLETE = Ending()
+
+
+def conclude(sampler: Sampler, options: AuditOptions, stages: Iterator[Findings]) -> AuditResult:
+    """Run the stages of an audit and return its result; if they are interrupted or fail, return
+    what was found. A violation is compared with fresh runs.
+    """
+    ending = _COMPLETE
     try:
-        try:
-            for findings in stages:  # noqa: B007
-                pass
-        except KeyboardInterrupt:
-            interrupted = True
-        except Unfit as error:
-            failure, findings = str(error), _withdrawn(findings)
-        # `submit` raises BrokenExecutor, if a worker died between two chunks
-        except (MechanismFailed, BrokenExecutor) as error:
-            failure = explained(error) or str(error)
-        if (interrupted or failure) and findings.causes is not None:  # the test had ended
-            sampler.note(
-                f"the causes of the violation were not separated: {failure or 'interrupted'}"
-            )
-            interrupted, failure = False, ""
-        if not failure and (
-            not interrupted or (findings.test is not None and findings.test.sequential)
-        ):
-            failure, doubt = _compare_with_fresh_runs(sampler, findings)
-            findings = _withdrawn(findings) if doubt or failure else findings
+        findings, ending = _run_stages(sampler, Findings(options), stages)
+        if not ending.reason:
+            findings, ending = _compare_with_fresh_runs(sampler, findings, ending)
     finally:
         sampler.close()
-        if (interrupted or failure) and isinstance(options.mechanism, ForeignMechanism):
+        if ending != _COMPLETE and isinstance(options.mechanism, ForeignMechanism):
             options.mechanism.close()  # stop busy workers
             wait(sampler.pace.under_way, timeout=5.0)  # running tasks end with their target
             options.mechanism.close()  # stop workers that a running task has started since
         if sampler.ledger is not None:
             sampler.ledger.flush()
-    result = checked_by_kernel(build_result(sampler, findings, interrupted, failure, doubt))
+    result = checked_by_kernel(build_result(sampler, findings, ending))
     timed = replace(result, seconds=sampler.elapsed, cpu_seconds=sampler.elapsed_cpu)
     return _stored(sampler, timed, findings.extensions)
 
 
-def _compare_with_fresh_runs(sampler: Sampler, findings: Findings) -> tuple[str, str]:
-    """Compare the violations with fresh runs. Return why the runs certify nothing, and why a
-    violation is not believed; empty texts if neither is the case.
+def _run_stages(
+    sampler: Sampler, found: Findings, stages: Iterator[Findings]
+) -> tuple[Findings, Ending]:
+    """Return the last findings of the stages, and how the stages ended."""
+    ending = _COMPLETE
+    try:
+        for findings in stages:
+            found = findings
+    except KeyboardInterrupt:
+        ending = _interrupted(sampler, found)
+    except Unfit as error:
+        return _withdrawn(found), Ending(str(error), failed=True)
+    # `submit` raises BrokenExecutor, if a worker died between two chunks
+    except (MechanismFailed, BrokenExecutor) as error:
+        ending = Ending(explained(error) or str(error), failed=True)
+    if ending != _COMPLETE and found.causes is not None:  # the test had ended
+        sampler.note(f"the causes of the violation were not separated: {ending.reason}")
+        ending = Ending(stopped=True)
+    return _with_last_look(found, sampler.done), ending
+
+
+def _with_last_look(found: Findings, done: int) -> Findings:
+    """Return the findings with a look at a sequential test that was stopped within an epoch."""
+    test, options = found.test, found.options
+    if test is None or not test.sequential or (test.basis and test.basis.parts == test.parts):
+        return found
+    return replace(found, test=test.look(options.claim, options.alpha, options.alpha, done))
+
+
+def _interrupted(sampler: Sampler, found: Findings) -> Ending:
+    """Return the ending of an audit that the user interrupted."""
+    if found.test is None:
+        return Ending("interrupted before the test began: no event has been tried yet")
+    if found.causes is not None:
+        return Ending("interrupted")
+    if not found.test.sequential:
+        return Ending(
+            f"interrupted after {sampler.done} of {sampler.planned} runs; the bound is from "
+            "the last completed interim look"
+        )
+    sampler.note(f"stopped by the user after {sampler.done} runs, which a sequential audit allows")
+    return Ending(stopped=True)
+
+
+def _compare_with_fresh_runs(
+    sampler: Sampler, findings: Findings, ending: Ending
+) -> tuple[Findings, Ending]:
+    """Compare the violations with fresh runs. If the comparison fails or leaves a doubt, return the
+    findings without counts, and the reason.
     """
     try:
-        return "", require_independent(sampler, _violations(findings))
+        doubt = require_independent(sampler, _violations(findings))
     except KeyboardInterrupt:
-        return "", "interrupted before the violation was compared with fresh runs"
+        doubt = "interrupted before the violation was compared with fresh runs"
     except Unfit as error:
-        return str(error), ""
+        return _withdrawn(findings), Ending(str(error), failed=True)
     except (MechanismFailed, BrokenExecutor) as error:
         sampler.note(f"the violation was not compared with fresh runs: {explained(error) or error}")
-        return "", ""
+        doubt = ""
+    return (_withdrawn(findings), Ending(doubt)) if doubt else (findings, ending)
 
 
 def _violations(findings: Findings) -> list[Counted]:
     """Return the events whose counts violate the claim."""
-    found, test, level = list[Counted](), findings.test, findings.bit_level
+    test, level = findings.test, findings.bit_level
+    found = list[Counted]()
     if test is not None and findings.refuted:
-        cells = np.array(test.basis.cells) if test.basis and test.basis.cells else None
-        found.append(
-            Counted(test.pair, test.index, test.event, test.tally, test.parts[-1].lost, cells)
-        )
+        cells = test.basis.cells if test.basis else ()
+        lost = test.parts[-1].lost
+        found.append(Counted(test.pair, test.index, test.event, test.tally, lost, cells))
         found += [
             Counted(test.pair, test.index, each.event, each.tally, each.lost)
             for each in findings.causes or ()
             if each.verdict is Verdict.VIOLATED and each.event and each.tally
         ]
-    leak = level is not None and level.verdict is Verdict.VIOLATED
-    if leak and level and level.pair and level.event and level.tally:
+    if level is not None and level.verdict is Verdict.VIOLATED:
+        assert level.pair is not None and level.event is not None and level.tally is not None
         found.append(Counted(level.pair, 0, level.event, level.tally, level.lost))
     return found
 
@@ -241,63 +284,54 @@ def _stored(sampler: Sampler, result: AuditResult, extensions: int) -> AuditResu
     return replace(result, notes=(*result.notes, unwritten), unstored=ledger.trouble)
 
 
-def build_result(
-    sampler: Sampler,
-    findings: Findings,
-    interrupted: bool = False,
-    failure: str = "",
-    doubt: str = "",
-) -> AuditResult:
-    """Return the result of the findings; `doubt` is why a violation is not believed."""
+def build_result(sampler: Sampler, findings: Findings, ending: Ending = _COMPLETE) -> AuditResult:
+    """Return the result of the findings: the verdict on the values, and the numbers of the test."""
     options, test, trace = findings.options, findings.test, findings.trace
     guess = guess_of(options.mechanism)
-    base = AuditResult(
+    moved, idle = _exercised(sampler, findings, ending)
+    verdict, notes = judge(sampler, findings, ending, moved, idle)
+    result = AuditResult(
         name=options.name,
         claim=options.claim,
-        verdict=Verdict.ERROR if failure else Verdict.INCONCLUSIVE,
+        verdict=verdict,
         confidence=options.confidence,
         seed=options.seed,
         trials=sampler.done,
         requested=sampler.planned,
+        exercised=moved,
         bit_level=findings.bit_level and _suspected(findings.bit_level, guess),
+        causes=tuple(_suspected(each, guess) for each in findings.causes or ()),
         pairs=findings.pairs,
         trace=trace.refuted_by_counts() if trace is not None and findings.refuted else trace,
-        notes=tuple(sampler.notes),
+        notes=tuple(notes),
         target=options.target,
         scores=options.scores,
         subject=options.mechanism,
         guessed=guess,
     )
-    if test is None:
-        note = failure or doubt or "interrupted before the test began: no event has been tried yet"
-        return replace(base, notes=(note, *base.notes))
-    # interrupted within an epoch
-    if test.sequential and (test.basis is None or test.basis.parts != test.parts):
-        test = test.look(options.claim, options.alpha, options.alpha, sampler.done)
-    verdict, notes, moved = _judge(sampler, findings, test, interrupted, failure)
-    if verdict is Verdict.VIOLATED and guess:
-        verdict, notes = Verdict.SUSPECT, [f"not confirmed: {guess}", *notes]
-    # part of alpha that the plan and all extensions have spent
-    share = shares_spent(findings.extensions)
+    return result if test is None else _with_test(result, test, options.alpha, findings.extensions)
+
+
+def _with_test(result: AuditResult, test: EventTest, alpha: float, extensions: int) -> AuditResult:
+    """Return the result with the event, the counts and the bounds of a test; `alpha` is the error
+    of the audit without its extensions.
+    """
+    claim = result.claim
+    share = shares_spent(extensions)  # part of alpha that the plan and all extensions have spent
     level = equivalent_level(test.alpha) if test.sequential else test.alpha * (1 - EARLY_ALPHA)
+    guessed = test.tally.rounds > 0
     return replace(
-        base,
-        verdict=verdict,
-        exercised=moved,
-        notes=tuple(notes),
-        causes=tuple(_suspected(each, guess) for each in findings.causes or ()),
+        result,
         epsilon_lower=test.epsilon,
         parameter_lower=test.lower,
         p_value=min(1.0, test.p_value * share),
-        confidence=1 - share * options.alpha if share > 1 else base.confidence,
-        detectable=detectable(base.claim, test.law, test.planned, level)
-        if test.tally.rounds
-        else math.inf,
+        confidence=1 - share * alpha if share > 1 else result.confidence,
+        detectable=detectable(claim, test.law, test.planned, level) if guessed else math.inf,
         pair=test.pair,
         event=test.event,
         tally=test.tally,
         stages=test.parts if len(test.parts) > 1 else (),
-        alpha=0.0 if test.sequential else level / (2 if base.claim.bounds_renyi else 1),
+        alpha=0.0 if test.sequential else level / (2 if claim.bounds_renyi else 1),
         basis=test.basis,
         method=test.method,
         looks=test.looks,
@@ -305,47 +339,61 @@ def build_result(
     )
 
 
-def _judge(
-    sampler: Sampler, findings: Findings, test: EventTest, interrupted: bool, failure: str
-) -> tuple[Verdict, list[str], bool | None]:
-    """Return the verdict on the values, the notes of the result, and whether the pair exercises the
-    mechanism (None if this is unknown).
+def _exercised(sampler: Sampler, findings: Findings, ending: Ending) -> tuple[bool | None, str]:
+    """Return whether the pair exercises the mechanism, or None if this is unknown; and a note if it
+    may not.
     """
-    claim, trace, level = findings.options.claim, findings.trace, findings.bit_level
-    refuted, early = test.lower > claim.parameter, failure
-    verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
+    test, bits = findings.test, findings.bit_level
+    if test is None:
+        return None, ""
+    if findings.refuted or (bits is not None and bits.epsilon_lower > 0):
+        return True, ""
+    if ending.reason:
+        return None, ""
+    pairs = max(1, len(findings.pairs))
+    return exercised(findings.options.claim, test.parts, sampler.seen, pairs)
+
+
+def judge(
+    sampler: Sampler, findings: Findings, ending: Ending, moved: bool | None, idle: str
+) -> tuple[Verdict, list[str]]:
+    """Return the verdict on the values, and the notes of the result: its reasons come first.
+
+    `moved` is whether the pair exercises the mechanism, and `idle` the note on a pair that may not.
+    """
+    test, claim = findings.test, findings.options.claim
+    cut_short = Verdict.ERROR if ending.failed else Verdict.INCONCLUSIVE
+    reasons = [ending.reason] if ending.reason else []
+    if test is None:
+        return cut_short, [*reasons, *sampler.notes]
     notes = sorted(sampler.notes, key=lambda note: not note.startswith(UNAUDITED_PREFIX))
-    if not refuted and notes and notes[0].startswith(UNAUDITED_PREFIX):
-        verdict = Verdict.INCONCLUSIVE
-    if interrupted and not failure:
-        if test.sequential:
-            notes.append(
-                f"stopped by the user after {sampler.done} runs, which a sequential audit allows"
-            )
-        else:
-            early = (
-                f"interrupted after {sampler.done} of {sampler.planned} runs; the bound is from "
-                "the last completed interim look"
-            )
-    moved, reason = None, ""
-    if refuted or (level is not None and level.epsilon_lower > 0):
-        moved = True
-    elif not early:
-        pairs = max(1, len(findings.pairs))
-        moved, reason = exercised(claim, test.parts, sampler.seen, pairs)
-    if early:
-        verdict = Verdict.ERROR if failure else Verdict.INCONCLUSIVE
+    if not findings.refuted:
+        return _judge_without_violation(findings, ending, moved, idle, notes)
+    if reasons:
         shown = f"a violation had been certified by then: {claim.symbol} > {test.lower:.4g}"
-        notes[:0] = [early, shown] if refuted else [early]
+        return cut_short, [*reasons, shown, *notes]
+    if guess := guess_of(findings.options.mechanism):
+        return Verdict.SUSPECT, [f"not confirmed: {guess}", *notes]
+    return Verdict.VIOLATED, notes
+
+
+def _judge_without_violation(
+    findings: Findings, ending: Ending, moved: bool | None, idle: str, notes: list[str]
+) -> tuple[Verdict, list[str]]:
+    """Return what `judge` returns if the counts do not refute the claim: NOT_REFUTED, unless there
+    is a reason to doubt that the audit would have found a violation.
+    """
+    trace, reasons = findings.trace, [ending.reason] if ending.reason else []
+    if trace is not None and trace.contradicts and not ending.failed:
+        reasons = [trace.headline(findings.options.claim), *reasons]
+    unaudited = [note for note in notes if note.startswith(UNAUDITED_PREFIX)]
     if moved is False:
-        verdict = Verdict.INCONCLUSIVE
-        notes = sorted([reason, *notes], key=lambda note: not note.startswith(_FORKS))
-    elif reason:
-        notes.append(reason)
-    if not refuted and not failure and trace is not None and trace.contradicts:
-        verdict = Verdict.INCONCLUSIVE
-        notes.insert(0, trace.headline(claim))
-    return verdict, notes, moved
+        notes = sorted([idle, *notes], key=lambda note: not note.startswith(_FORKS))
+    elif idle:
+        notes = [*notes, idle]
+    if not reasons and not unaudited and moved is not False:
+        return Verdict.NOT_REFUTED, notes
+    return Verdict.ERROR if ending.failed else Verdict.INCONCLUSIVE, [*reasons, *notes]
 
 
 def guess_of(mechanism: object) -> str:
@@ -366,68 +414,55 @@ def _suspected(found: _Found, guess: str) -> _Found:
     return replace(found, verdict=Verdict.SUSPECT) if suspect else found
 
 
+_REFUSALS = ("counts", "bound")  # first words of the kernel's reasons to refuse
+
+
 def checked_by_kernel(result: AuditResult) -> AuditResult:
     """Return the result, with the verdict ERROR at each level whose violation the kernel refuses.
 
     A notion that the kernel does not know keeps its verdict, with a note. A bound that exceeds the
     claim by less than the margin of the kernel's rounding becomes NOT_REFUTED.
     """
-    level, basis = result.bit_level, result.basis
-    if result.verdict in REFUTED and basis is not None:
-        if any(part.prior is not None for part in basis.parts):
-            problem = (
-                "the kernel does not know sequential tests: the verdict rests on the program alone"
-            )
-        else:
-            problem = kernel_problem(
-                result.claim,
-                "value",
-                result.parameter_lower,
-                result.confidence,
-                basis.counts(),
-                result.event.to_json() if basis.cells and result.event is not None else None,
-            )
-        bound, parameter = result.parameter_lower, result.claim.parameter
-        if problem.startswith("the kernel"):
-            result = replace(result, notes=(*result.notes, problem))
-        elif problem.startswith("counts: they do not refute") and bound <= parameter * (
-            1 + 1e-6  # the rounding of the kernel may decide
-        ):
-            why = (
-                f"the bound {bound:.12g} exceeds the claim by less than the rounding of the "
-                "kernel: the claim is not refuted"
-            )
-            result = replace(
-                result,
-                verdict=Verdict.NOT_REFUTED,
-                parameter_lower=parameter,
-                epsilon_lower=min(result.epsilon_lower, parameter)
-                if result.claim.bounds_epsilon
-                else result.epsilon_lower,
-                notes=(why, *result.notes),
-            )
-        elif problem:
-            symbol = result.claim.symbol
-            why = (
-                f"the program certifies {symbol} > {bound:.9g} against {symbol} <= "
-                f"{parameter:.9g}, but the kernel refuses its counts: {problem}; please report this"
-            )
-            result = replace(result, verdict=Verdict.ERROR, notes=(why, *result.notes))
+    result, level = _checked_value(result), result.bit_level
     if level is not None and level.verdict in REFUTED and level.tally is not None:
-        why = kernel_problem(
-            result.claim,
-            "bit",
-            level.epsilon_lower,
-            result.confidence,
-            level.basis(result.confidence).counts(),
-        )
-        if why.startswith(("counts", "bound")):
-            result = replace(
-                result,
-                bit_level=replace(level, verdict=Verdict.ERROR),
-                notes=(*result.notes, f"low bits: {why}"),
-            )
+        counts = level.basis(result.confidence)
+        why = kernel_problem(result.claim, "bit", level.epsilon_lower, result.confidence, counts)
+        if why.startswith(_REFUSALS):
+            level = replace(level, verdict=Verdict.ERROR)
+            result = replace(result, bit_level=level, notes=(*result.notes, f"low bits: {why}"))
     return replace(result, causes=tuple(_checked_cause(cause, result) for cause in result.causes))
+
+
+def _checked_value(result: AuditResult) -> AuditResult:
+    """Return the result with the verdict on the values that the kernel confirms."""
+    claim, basis, bound = result.claim, result.basis, result.parameter_lower
+    if result.verdict not in REFUTED or basis is None:
+        return result
+    event = result.event if basis.cells else None
+    problem = kernel_problem(claim, "value", bound, result.confidence, basis, event)
+    if not problem:
+        return result
+    if problem.startswith("the kernel"):
+        return replace(result, notes=(*result.notes, problem))
+    # the rounding of the kernel may decide
+    if problem.startswith("counts: they do not refute") and bound <= claim.parameter * (1 + 1e-6):
+        epsilon = result.epsilon_lower
+        why = (
+            f"the bound {bound:.12g} exceeds the claim by less than the rounding of the "
+            "kernel: the claim is not refuted"
+        )
+        return replace(
+            result,
+            verdict=Verdict.NOT_REFUTED,
+            parameter_lower=claim.parameter,
+            epsilon_lower=min(epsilon, claim.parameter) if claim.bounds_epsilon else epsilon,
+            notes=(why, *result.notes),
+        )
+    why = (
+        f"the program certifies {claim.symbol} > {bound:.9g} against {claim.symbol} <= "
+        f"{claim.parameter:.9g}, but the kernel refuses its counts: {problem}; please report this"
+    )
+    return replace(result, verdict=Verdict.ERROR, notes=(why, *result.notes))
 
 
 def _checked_cause(cause: Cause, result: AuditResult) -> Cause:
@@ -437,18 +472,11 @@ def _checked_cause(cause: Cause, result: AuditResult) -> Cause:
     if cause.verdict not in REFUTED or cause.tally is None:
         return cause
     alpha = error_of_counts(cause.alpha, cause.within)
-    problem = kernel_problem(
-        result.claim,
-        "value",
-        partial_bound(result.claim, cause.tally, alpha, cause.lost),
-        result.confidence,
-        Basis(alpha, (Part(cause.tally, lost=cause.lost),)).counts(),
-    )
-    return (
-        replace(cause, verdict=Verdict.ERROR, words=problem)
-        if problem.startswith(("counts", "bound"))
-        else cause
-    )
+    bound = partial_bound(result.claim, cause.tally, alpha, cause.lost)
+    counts = Basis(alpha, (Part(cause.tally, lost=cause.lost),))
+    problem = kernel_problem(result.claim, "value", bound, result.confidence, counts)
+    refused = problem.startswith(_REFUSALS)
+    return replace(cause, verdict=Verdict.ERROR, words=problem) if refused else cause
 
 
 def kernel_problem(
@@ -456,10 +484,12 @@ def kernel_problem(
     level: str,
     bound: float,
     confidence: float,
-    counts: Json,
-    event: Json | None = None,
+    basis: Basis,
+    event: Event | None = None,
 ) -> str:
     """Return why the kernel does not accept the counts of a refuted claim, or an empty text."""
+    if any(part.prior is not None for part in basis.parts):
+        return "the kernel does not know sequential tests: the verdict rests on the program alone"
     # only an audit that refutes its claim loads the kernel
     from dpwitness.proofs_checks.kernel import checker
 
@@ -468,20 +498,21 @@ def kernel_problem(
         claim = ApproxDP(claim.epsilon, claim.delta_budget)
     try:
         known = checker.decode_claim(exact_text(claim), list(claim.numbers))
-        plain = checker.read(
-            json.dumps(
-                {"bound": strict(bound), "confidence": confidence, "counts": counts, "event": event}
-            )
-        )
-        checker.check_counts(known, level, *plain.values())
+        plain = {
+            "bound": strict(bound),
+            "confidence": confidence,
+            "counts": basis.counts(),
+            "event": event and event.to_json(),
+        }
+        checker.check_counts(known, level, *checker.read(json.dumps(plain)).values())
     except checker.NotChecked as missing:
         return f"the kernel does not check this: {missing}; the verdict rests on the program alone"
     except checker.Refused as refusal:
         # the rounding of several stages adds up
-        if str(refusal).startswith("bound") and "stages" in counts:
+        if str(refusal).startswith("bound") and len(basis.parts) > 1:
             return (
                 "the kernel refutes the claim, but not every digit of the bound from "
-                f"{len(counts['stages']) + 1} stages"
+                f"{len(basis.parts)} stages"
             )
         return str(refusal)
     return ""

@@ -243,6 +243,14 @@ def _recompute(result: Json) -> Recomputed:
     values = _check_bounds(result, claim, error)
     if result.get("bit_level"):
         values["bit_level.epsilon_lower"] = _bit_level_bound(result, claim, error)
+    _check_causes(result, claim, error)
+    if result["tally"] is not None:
+        _check_last_look(result, error)
+    return Recomputed(result["tally"] is not None, values)
+
+
+def _check_causes(result: Json, claim: Claim, error: float) -> None:
+    """Raise InvalidArgument if the bound or the verdict of a cause contradicts its counts."""
     for data in result.get("causes", []):
         cause = Cause.from_json(data)
         document = data | {
@@ -253,27 +261,30 @@ def _recompute(result: Json) -> Recomputed:
         own_bound = cause.judged(claim).lower
         require_stated_value(document, "parameter_lower", own_bound)
         _require_verdict(document, own_bound, claim)
-    if result["tally"] is not None:
-        # the counts of the last interim look; an earlier look may have certified a larger bound
-        alpha, counts = float(result["alpha"]), read_part(result["tally"]).tally
-        if alpha > 0:
-            require_allowed_error(result, alpha, error)
-        has_guesses = counts.correct + counts.wrong and alpha > 0
-        point = strict(asdict(certified_point(counts, alpha))) if has_guesses else None
-        if "certified_point" in result and not is_same(result["certified_point"], point):
-            raise_damaged(result, "certified_point", point, result["certified_point"])
-    return Recomputed(result["tally"] is not None, values)
+
+
+def _check_last_look(result: Json, error: float) -> None:
+    """Raise InvalidArgument if the certified point does not follow from the counts of the last
+    interim look; an earlier look may have certified a larger bound.
+    """
+    alpha, counts = float(result["alpha"]), read_part(result["tally"]).tally
+    point = None
+    if alpha > 0:
+        require_allowed_error(result, alpha, error)
+        if counts.correct + counts.wrong:
+            point = strict(asdict(certified_point(counts, alpha)))
+    if "certified_point" in result and not is_same(result["certified_point"], point):
+        raise_damaged(result, "certified_point", point, result["certified_point"])
 
 
 def _check_trace(result: Json) -> None:
     """Raise InvalidArgument if the grade of the evidence, or the verdict, contradicts the trace."""
     verdict, stated, trace = result["verdict"], result.get("evidence"), result.get("trace") or {}
-    exceeds = bool(trace.get("exceeds"))
+    exceeds, findings = bool(trace.get("exceeds")), trace.get("findings") or []
     if exceeds and verdict == "NOT_REFUTED":
         raise_damaged(result, "verdict", "INCONCLUSIVE, as its trace exceeds the claim", verdict)
-    if trace.get("verdict") == "SUPPORTED" and (
-        exceeds or trace.get("doubt") or not trace.get("calls") or trace.get("findings")
-    ):
+    contrary = (exceeds, trace.get("doubt"), not trace.get("calls"), findings)
+    if trace.get("verdict") == "SUPPORTED" and any(contrary):
         raise_damaged(
             result,
             "trace",
@@ -281,7 +292,7 @@ def _check_trace(result: Json) -> None:
             "claim",
             "SUPPORTED",
         )
-    doubted = any(finding.get("kind") == "ACCOUNT" for finding in trace.get("findings") or [])
+    doubted = any(finding.get("kind") == "ACCOUNT" for finding in findings)
     if stated is not None:
         assumed = verdict == "INCONCLUSIVE" and (exceeds or (doubted and stated == "assumed"))
         require_field(result, "evidence", "assumed" if assumed else "statistical", stated)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, wait
 from dataclasses import dataclass, replace
 from typing import Any
@@ -389,21 +389,44 @@ def price(
     )
 
 
-def _time_batch(
-    stage: Stage, size: int, workers: int, executor: Executor, clock: str
-) -> tuple[Sides, float, float]:
-    """Run a batch of `size` rounds on each worker. Return the outputs of the first worker, the
-    duration on the clock, and the duration in wall time.
+@dataclass(frozen=True, slots=True, eq=False)
+class _TimedBatch:
+    """Batch of `size` runs of each dataset on each worker, timed on a clock and in wall time."""
+
+    size: int
+    sides: Sides  # outputs of the first worker; None for a batch that raised
+    duration: float
+    waited: float
+    is_largest: bool
+
+    @property
+    def outputs(self) -> list[Outputs]:
+        """Outputs of both datasets; fewer if a batch raised."""
+        return [side for side in self.sides if side is not None]
+
+
+def _growing_batches(
+    stage: Callable[[int], Stage], executor: Executor, workers: int, clock: str
+) -> Iterator[_TimedBatch]:
+    """Yield timed batches, each four times as large as the one before. After a batch has raised,
+    runs are made one at a time.
     """
     now, waited = read_clock(clock), read_clock("wall")
-    batch = replace(stage, rounds=size * workers)
-    started, since = now(), waited()
-    futures = [executor.submit(batch.sample, index) for index in range(workers)]
-    try:
-        results = [collect(future, batch) for future in futures]
-    finally:  # workers must not be closed while a worker is about to start
-        wait(futures, timeout=batch.time_limit)
-    return results[0], now() - started, waited() - since
+    size, single, most = 1, False, stage(_MAX_BATCH).chunk
+    while True:
+        batch = replace(stage(size), single=single, rounds=size * workers)
+        started, since = now(), waited()
+        futures = [executor.submit(batch.sample, index) for index in range(workers)]
+        try:
+            results = [collect(future, batch) for future in futures]
+        finally:  # workers must not be closed while a worker is about to start
+            wait(futures, timeout=batch.time_limit)
+        timed = _TimedBatch(size, results[0], now() - started, waited() - since, size >= most)
+        yield timed
+        if len(timed.outputs) < 2:
+            single = True
+        else:
+            size = min(4 * size, most)
 
 
 def _time_batches(
@@ -416,39 +439,27 @@ def _time_batches(
     """Return the outputs of the last timed batch of each dataset, the seconds per run in this
     batch, and the number of runs of all batches.
     """
-    min_duration = 0.05 if seconds is None else min(max(0.02 * seconds, 0.02), 0.5)
+    least = 0.05 if seconds is None else min(max(0.02 * seconds, 0.02), 0.5)
     # for a further batch, which measures the fixed cost of a batch
-    extra_seconds = 3.0 if seconds is None else 0.1 * seconds
-    max_size = stage(_MAX_BATCH).chunk
-    runs, size, single, duration = 0, 1, False, 0.0
-    while True:
-        previous_duration = duration
-        batch = replace(stage(size), single=single)
-        sides, duration, waited = _time_batch(batch, size, workers, executor, clock)
-        runs += size * workers
-        outputs = [side for side in sides if side is not None]
-        if len(outputs) < 2:  # a batch raised: from here on, one run at a time
-            single = True
-            continue
+    extra = 3.0 if seconds is None else 0.1 * seconds
+    # The first call may load libraries and compile code, so that its duration is used only if it is
+    # too slow to time again.
+    most_first = 10.0 if seconds is None else seconds
+    runs, before = 0, 0.0
+    for batch in _growing_batches(stage, executor, workers, clock):
+        duration, runs = batch.duration, runs + batch.size * workers
         # four times the runs in less than three times the time: the fixed cost of a batch
-        # dominates, such as starting a program
-        fixed_cost_dominates = (
-            duration < 3 * previous_duration
-            # batches of an audit have at least 128 rounds
-            and size < min(128, max_size)
-            and 4 * duration < extra_seconds
-        )
+        # dominates, such as starting a program. Batches of an audit have at least 128 rounds.
+        can_grow = batch.size < 128 and not batch.is_largest
+        fixed_cost_dominates = can_grow and duration < 3 * before and 4 * duration < extra
         # a mechanism that waits costs no CPU time
-        idle = waited > _IDLE_FACTOR * min_duration and duration <= min_duration
-        long_enough = duration > min_duration or size >= max_size
-        done = idle or (long_enough and not fixed_cost_dominates)
-        if size == 1:
-            # The first call may load libraries and compile code, so that its duration is used only
-            # if it is too slow to time again.
-            done = duration > (10.0 if seconds is None else seconds)
-        if done:
-            return outputs, duration / (size * workers), runs
-        size = min(4 * size, max_size)
+        idle = batch.waited > _IDLE_FACTOR * least and duration <= least
+        long_enough = (duration > least or batch.is_largest) and not fixed_cost_dominates
+        done = duration > most_first if batch.size == 1 else idle or long_enough
+        if done and len(batch.outputs) == 2:
+            break
+        before = duration
+    return batch.outputs, duration / (batch.size * workers), runs
 
 
 def slowdown(
@@ -486,19 +497,16 @@ def _cost_on(
     """Return the duration of a run on a pair, from a batch that takes at least `limit` seconds; 0
     if the mechanism fails.
     """
-    size, single, most = 1, False, stage(_MAX_BATCH).chunk
-    while True:
-        batch = replace(stage(size), pair=pair, single=single)
-        try:
-            sides, duration, waited = _time_batch(batch, size, 1, executor, clock)
-        except MechanismFailed:
-            return 0.0
-        if any(side is None for side in sides):  # a run raised: from here on, one run at a time
-            single = True
-        elif duration >= limit or size >= most or waited > _IDLE_FACTOR * limit:
-            return duration / size
-        else:
-            size = min(4 * size, most)
+    try:
+        for batch in _growing_batches(
+            lambda size: replace(stage(size), pair=pair), executor, 1, clock
+        ):
+            slow = batch.duration >= limit or batch.waited > _IDLE_FACTOR * limit
+            if (slow or batch.is_largest) and len(batch.outputs) == 2:
+                return batch.duration / batch.size
+    except MechanismFailed:
+        pass
+    return 0.0
 
 
 def require_seconds(

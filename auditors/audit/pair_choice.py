@@ -46,7 +46,7 @@ from dpwitness.auditors.events.outputs import Outputs, concatenate
 from dpwitness.auditors.search.coupled import FEWEST_PAIRS, MOST_PAIRS, coupled_pairs
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
-from dpwitness.auditors.traces.evidence import FirstLook, Limits, TraceEvidence
+from dpwitness.auditors.traces.evidence import FirstLook, Limits, TraceEvidence, TraceRequest
 from dpwitness.auditors.witnesses.kinds import kind_named
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.descriptions import constants_of
@@ -175,6 +175,18 @@ def first_look() -> FirstLook:
     return found
 
 
+def _trace_request(options: AuditOptions, pairs: Sequence[Pair]) -> TraceRequest:
+    """Return the request for traced runs on these pairs."""
+    return TraceRequest(
+        options.mechanism,
+        pairs,
+        options.claim,
+        options.seed,
+        Limits.of(options.trials, options.seconds),
+        options.time_limit,
+    )
+
+
 def traced_pairs(
     sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair], which: str
 ) -> list[int]:
@@ -185,13 +197,11 @@ def traced_pairs(
         return []
 
     def find() -> list[int]:
-        limits = Limits.of(options.trials, options.seconds)
-        found, late = first_look().worst_pairs(
-            options.mechanism, pairs, options.claim, options.seed, limits, options.time_limit
-        )
+        request = _trace_request(options, pairs)
+        found, late = first_look().worst_pairs(request)
         if late:
             sampler.note(
-                f"traces of the pairs took longer than {limits.seconds:.2g} s: another "
+                f"traces of the pairs took longer than {request.limits.seconds:.2g} s: another "
                 "machine may test another pair"
             )
         return found
@@ -212,13 +222,8 @@ def trace_evidence(
         return None, None
 
     def find() -> Json:
-        pairs, limits = (
-            [selected, *(pair for pair in head[:1] if pair is not selected)],
-            Limits.of(options.trials, options.seconds),
-        )
-        found, note, shift = first_look().worst_evidence(
-            options.mechanism, pairs, options.claim, options.seed, limits, options.time_limit
-        )
+        pairs = [selected, *(pair for pair in head[:1] if pair is not selected)]
+        found, note, shift = first_look().worst_evidence(_trace_request(options, pairs))
         proposed = None if shift is None or options.score_columns else shift.tolist()
         return {"evidence": found and found.to_json(), "note": note, "shift": proposed}
 

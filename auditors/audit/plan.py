@@ -9,9 +9,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from scipy.special import ndtr
 
@@ -167,34 +167,19 @@ class Plan:
     def table(self) -> list[list[str]]:
         """Return the rows as text, under a header, without empty columns."""
         symbol = self.claim.symbol
-        columns: list[tuple[str, list[Any], Callable[[Any], str]]] = [
-            ("runs", [row.trials for row in self.rows], lambda v: f"{v:,}"),
-            (
-                f"{symbol} found with probability {self.power:g}",
-                [row.detectable for row in self.rows],
-                _format_violation,
-            ),
-            (
-                f"{symbol} that half certify",
-                [row.certified for row in self.rows],
-                _format_violation,
-            ),
-            (
-                "" if self.find is None else f"chance to find {self.find:.12g}",
-                [row.chance for row in self.rows],
-                lambda v: f"{v:.2g}",
-            ),
-            ("time", [row.seconds for row in self.rows], format_duration),
+        columns: list[tuple[str, str, Callable[[Any], str]]] = [
+            ("runs", "trials", "{:,}".format),
+            (f"{symbol} found with probability {self.power:g}", "detectable", _format_violation),
+            (f"{symbol} that half certify", "certified", _format_violation),
+            (f"chance to find {self.find or 0.0:.12g}", "chance", "{:.2g}".format),
+            ("time", "seconds", format_duration),
         ]
-        texts = [
-            (head, [write(v) for v in values])
-            for head, values, write in columns
-            if values and values[0] is not None
-        ]
-        return [
-            [head for head, _ in texts],
-            *map(list, zip(*(values for _, values in texts), strict=True)),
-        ]
+        texts = {
+            head: [write(getattr(row, field)) for row in self.rows]
+            for head, field, write in columns
+            if getattr(self.rows[0], field) is not None
+        }
+        return [list(texts), *map(list, zip(*texts.values(), strict=True))]
 
     def to_json(self) -> Json:
         """Return the fields as JSON values."""
@@ -312,21 +297,17 @@ def plan(
     kind, find, law = _violation(claim, find, shape, mechanism, pairs)
     if law is None and trials is None:
         raise InvalidArgument("plan: find or trials must be given, got neither")
-    tried = max(1, len(pairs))
-    # whether outputs may be floating-point numbers, for which the audit has to learn an event
-    floats = kind in ("laplace", "gaussian") or mechanism is not None
-    chance_of = partial(_chance_of, claim, 1 - confidence, tried, floats)
-    cost: RunCost | None = None
-    if mechanism is not None:
-        options = validated_options(mechanism, claim, LEAST, 0.99, 0, executor, name)
-        with closing(Sampler(options)) as sampler:
-            cost = measure_cost(sampler, options, pairs[0])
+    cost = None if mechanism is None else _measured_cost(mechanism, claim, pairs[0], executor, name)
     violated = find is not None and find > claim.parameter
     rehearsals = Rehearsals(mechanism, claim, pairs, confidence, executor)
-    needed, shortfall = None, None
-    if law is not None and violated:
-        needed, shortfall = _required_runs(law, power, chance_of, shape, kind, rehearsals, cost)
-    rows = _predictions(law, power, chance_of, kind, rehearsals, cost, trials, needed, shortfall)
+    forecast, needed = _Forecast(kind, law, power, rehearsals, cost), None
+    if violated:
+        forecast, needed = forecast.with_required_runs(rehearsed=shape is None)
+    center = trials or needed or (10**6 if kind == OWN else MOST_TRIALS)
+    rows: dict[int | None, Prediction] = {
+        runs: forecast.prediction(runs, rehearsed=runs in (needed, trials))
+        for runs in _sizes_around(center)
+    }
     unknown = Prediction(0, None, None, None, None)
     given = rows.get(trials, unknown)
     return Plan(
@@ -339,20 +320,29 @@ def plan(
         chance=given.chance,
         power=power,
         confidence=confidence,
-        pairs=tried,
+        pairs=rehearsals.tried,
         name=name or ("" if mechanism is None else name_of(mechanism)),
         workers=getattr(executor, "_max_workers", 1),
         seconds_per_run=cost.run if cost else None,
         expected_seconds=rows.get(trials or needed, unknown).seconds,
         rows=tuple(rows.values()),
-        assumes=(
-            *filter(
-                None,
-                _assumptions(claim, kind, tried, confidence, cost, violated, shortfall is not None),
-            ),
-            *claim_notes,
-        ),
+        assumes=(*_assumptions(forecast, violated), *claim_notes),
     )
+
+
+def _measured_cost(
+    mechanism: Any, claim: Claim, pair: Pair, executor: Executor | None, name: str | None
+) -> RunCost:
+    """Measure the cost of the mechanism's runs on a pair."""
+    options = validated_options(mechanism, claim, LEAST, 0.99, 0, executor, name)
+    with closing(Sampler(options)) as sampler:
+        return measure_cost(sampler, options, pair)
+
+
+def _sizes_around(center: int) -> list[int]:
+    """Return the numbers of runs of the rows of a plan: `center`, and rounded ones around it."""
+    sizes = {int(float(f"{center * part:.3g}")) for part in (0.1, 0.3, 1.0, 3.0, 10.0)}
+    return sorted({min(max(size, LEAST), MOST_TRIALS) for size in sizes} | {center})
 
 
 def _violation(
@@ -379,80 +369,81 @@ def _violation(
     return kind, find, None if find is None else law_with_parameter(kind, claim, find)
 
 
-def _chance_of(
-    claim: Claim, alpha: float, pairs: int, floats: bool, runs: int, law: LossLaw
-) -> float:
-    """Return the probability that an audit with this number of runs finds a violation by `law`."""
-    return chance(law, claim, runs, alpha, pairs=pairs, floats=floats or len(law.p) > FEW)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Forecast:
+    """Violation of a plan, and what predicts whether an audit finds it."""
 
+    kind: str  # shape of the violation
+    law: LossLaw | None
+    power: float
+    rehearsals: Rehearsals
+    cost: RunCost | None
+    # power that rehearsals lack against the law, in standard deviations; None without rehearsals
+    shortfall: float | None = None
 
-def _required_runs(
-    law: LossLaw,
-    power: float,
-    chance_of: Callable[[int, LossLaw], float],
-    shape: str | None,
-    kind: str,
-    rehearsals: Rehearsals,
-    cost: RunCost | None,
-) -> tuple[int | None, float | None]:
-    """Return the number of runs that finds the violation, and the power that rehearsals of this
-    number lack against `chance_of`, in standard deviations; None without rehearsals.
+    def chance(self, runs: int, law: LossLaw) -> float:
+        """Return the probability that an audit with this number of runs finds a violation by
+        `law`.
+        """
+        audits = self.rehearsals
+        # outputs may be floating-point numbers, for which the audit has to learn an event
+        floats = self.kind in ("laplace", "gaussian") or audits.mechanism is not None
+        return chance(
+            law,
+            audits.claim,
+            runs,
+            1 - audits.confidence,
+            pairs=audits.tried,
+            floats=floats or len(law.p) > FEW,
+        )
 
-    Rehearsals determine the number of runs if the mechanism's own law is the violation, or if the
-    target itself violates the claim and its runs are cheap.
-    """
-    needed, rehearsed = _runs_needed(lambda runs: chance_of(runs, law), power), None
-    if needed is None or shape is not None or rehearsals.claim.bounds_renyi:
-        return needed, None
-    if kind == OWN:
-        if hasattr(rehearsals.mechanism, "log_density"):
-            rehearsed = rehearsals.needed(needed, power)
-    elif (
-        cost is not None
-        and needed <= MOST_REHEARSED
-        and cost.run * needed * REPEATS < 20.0  # seconds
-        and rehearsals.chance(needed) > 0.05
-    ):
-        rehearsed = rehearsals.needed(needed, power) or needed
-    if rehearsed is None:
-        return needed, None
-    return rehearsed, max(
-        0.0, as_deviations(chance_of(rehearsed, law)) - as_deviations(rehearsals.chance(rehearsed))
-    )
+    def with_required_runs(self, *, rehearsed: bool) -> tuple[Self, int | None]:
+        """Return the forecast with its shortfall, and the number of runs that finds the violation.
 
-
-def _predictions(
-    law: LossLaw | None,
-    power: float,
-    chance_of: Callable[[int, LossLaw], float],
-    kind: str,
-    rehearsals: Rehearsals,
-    cost: RunCost | None,
-    trials: int | None,
-    needed: int | None,
-    shortfall: float | None,
-) -> dict[int | None, Prediction]:
-    """Return the prediction for each of some numbers of runs around the given or else the needed
-    number.
-    """
-    claim, pairs = rehearsals.claim, max(1, len(rehearsals.pairs))
-    center = trials or needed or (10**6 if kind == OWN else MOST_TRIALS)
-    sizes = {int(float(f"{center * part:.3g}")) for part in (0.1, 0.3, 1.0, 3.0, 10.0)}
-    rows: dict[int | None, Prediction] = {}
-    for runs in sorted({min(max(size, LEAST), MOST_TRIALS) for size in sizes} | {center}):
-        found, least, median = None, None, None
-        if law is not None:  # the power that rehearsals found, not the power of the law
-            found = float(ndtr(as_deviations(chance_of(runs, law)) - (shortfall or 0.0)))
-        if law is not None and kind == OWN:
-            if shortfall is not None and runs in (needed, trials) and runs <= MOST_REHEARSED:
-                found = rehearsals.chance(runs)
-            budget = split_budget(runs, pairs, floats=True)[1]
-            median = limit_of_law(law, claim, budget, rehearsals.error)
+        Rehearsals, if allowed, determine the number of runs if the mechanism's own law is the
+        violation, or if the target itself violates the claim and its runs are cheap.
+        """
+        law, audits = self.law, self.rehearsals
+        if law is None:
+            return self, None
+        needed = _runs_needed(lambda runs: self.chance(runs, law), self.power)
+        if needed is None or not rehearsed or audits.claim.bounds_renyi:
+            return self, needed
+        if self.kind == OWN:
+            is_exact = hasattr(audits.mechanism, "log_density")
+            found = audits.needed(needed, self.power) if is_exact else None
+        elif self._is_cheap(needed) and audits.chance(needed) > 0.05:
+            found = audits.needed(needed, self.power) or needed
         else:
-            least = _smallest_parameter(claim, kind, power, partial(chance_of, runs))
-        seconds = cost.time(runs, pairs) if cost else None
-        rows[runs] = Prediction(runs, found, least, median, seconds)
-    return rows
+            found = None
+        if found is None:
+            return self, needed
+        lack = as_deviations(self.chance(found, law)) - as_deviations(audits.chance(found))
+        return replace(self, shortfall=max(0.0, lack)), found
+
+    def _is_cheap(self, runs: int) -> bool:
+        """Return whether audits with this number of runs can be rehearsed within seconds."""
+        return (
+            self.cost is not None
+            and runs <= MOST_REHEARSED
+            and self.cost.run * runs * REPEATS < 20.0  # seconds
+        )
+
+    def prediction(self, runs: int, *, rehearsed: bool) -> Prediction:
+        """Return the prediction for a number of runs, which may be `rehearsed`."""
+        law, claim, audits = self.law, self.rehearsals.claim, self.rehearsals
+        seconds = self.cost.time(runs, audits.tried) if self.cost else None
+        found = None
+        if law is not None:  # the power that rehearsals found, not the power of the law
+            found = float(ndtr(as_deviations(self.chance(runs, law)) - (self.shortfall or 0.0)))
+        if law is None or self.kind != OWN:
+            least = _smallest_parameter(claim, self.kind, self.power, partial(self.chance, runs))
+            return Prediction(runs, found, least, None, seconds)
+        if self.shortfall is not None and rehearsed and runs <= MOST_REHEARSED:
+            found = audits.chance(runs)
+        budget = split_budget(runs, audits.tried, floats=True)[1]
+        median = limit_of_law(law, claim, budget, audits.error)
+        return Prediction(runs, found, None, median, seconds)
 
 
 def _runs_needed(chance_of: Callable[[int], float], power: float) -> int | None:
@@ -493,16 +484,10 @@ def _smallest_parameter(
     return claim.parameter * (1 + high)
 
 
-def _assumptions(
-    claim: Claim,
-    shape: str,
-    pairs: int,
-    confidence: float,
-    cost: RunCost | None,
-    violated: bool,
-    rehearsed: bool,
-) -> tuple[str, ...]:
-    """Return the assumptions of the plan as sentences; a sentence that does not apply is empty."""
+def _assumptions(forecast: _Forecast, violated: bool) -> tuple[str, ...]:
+    """Return the assumptions of the plan as sentences."""
+    audits, cost, shape = forecast.rehearsals, forecast.cost, forecast.kind
+    claim, pairs, rehearsed = audits.claim, audits.tried, forecast.shortfall is not None
     easiest = (
         f"randomized response: no law with this {claim.symbol} is easier to detect, others "
         "may need far more runs"
@@ -531,9 +516,10 @@ def _assumptions(
         (OWN, False): "the best event of that law, minus the cost of learning measured on Laplace "
         "and Gaussian noise: not rehearsed",
     }
-    return (
+    found = (
         texts[shape],
-        f"{where}; confidence {confidence:g}; runs of all stages are counted",
+        f"{where}; confidence {audits.confidence:g}; runs of all stages are counted",
         f"{format_duration(cost.run)} per run, measured on {cost.runs:,} runs" if cost else "",
         rehearsals.get((shape, rehearsed), "") if violated else "",
     )
+    return tuple(filter(None, found))

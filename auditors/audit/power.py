@@ -46,7 +46,7 @@ from dpwitness.auditors.audit.pair_choice import audit_low_bits, run_probes, sel
 from dpwitness.auditors.audit.probe import train, training_outputs
 from dpwitness.auditors.audit.sampler import Sampler
 from dpwitness.auditors.density.limit import BestEvent, best_event
-from dpwitness.auditors.events.event import CELL_QUANTILES, expected_renyi_bound
+from dpwitness.auditors.events.event import cell_starts, expected_renyi_bound
 from dpwitness.auditors.events.outputs import Outputs, concatenate, encode
 from dpwitness.auditors.events.posterior import CELL_RELEARNING_LOSS
 from dpwitness.auditors.statistics.certificate import (
@@ -160,8 +160,7 @@ def _chance_of_cells(law: LossLaw, claim: Claim, rounds: int, error: float) -> f
     refutes the claim.
     """
     share = np.cumsum(law.p + law.q) / np.sum(law.p + law.q)
-    cuts = np.unique(np.searchsorted(share, CELL_QUANTILES))
-    starts = np.append(0, cuts[(cuts > 0) & (cuts < len(share))])
+    starts = cell_starts(share)
     p, q = (np.add.reduceat(side, starts) for side in (law.p, law.q))
     if expected_renyi_bound(claim, p, q, rounds, error) <= claim.parameter:
         return 0.0
@@ -201,6 +200,7 @@ class Rehearsals:
         self.mechanism, self.claim, self.pairs = mechanism, claim, pairs
         self.confidence, self.executor = confidence, executor
         self.error = error_of(claim, 1 - confidence)
+        self.tried = max(1, len(pairs))  # number of pairs from which a pilot picks
         self._chances: dict[int, float] = {}
         self._output_cache: dict[int, tuple[Outputs, FloatArray]] = {}
 

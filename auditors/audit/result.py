@@ -229,7 +229,7 @@ class AuditResult(ClaimResult):
         None without a law of the privacy loss, or if its computation fails: the counts do not
         depend on it.
         """
-        from dpwitness.auditors.density.limit import limit
+        from dpwitness.auditors.density.routes import limit
 
         if self.pair is None or not hasattr(self.subject, "log_density"):
             return None
@@ -254,26 +254,40 @@ class AuditResult(ClaimResult):
         """Return pair, event and counts of a claim that is violated, or SUSPECT, at the level of
         values or of bits.
         """
-        value, level = self.verdict in REFUTED, self.bit_level
-        if value and self.basis is not None:
-            pair, event, basis, bound = self.pair, self.event, self.basis, self.parameter_lower
-        elif level is not None and level.verdict in REFUTED and level.tally is not None:
-            pair, event, bound = level.pair, level.event, level.epsilon_lower
-            basis = level.basis(self.confidence)
-        else:
-            return None
+        level = self.bit_level
+        if self.verdict in REFUTED and self.basis is not None:
+            counts, text = self.basis.counts(), str(self.description)
+            # an earlier look may have certified more than the last; a replay makes all rounds
+            parts = self.stages or ((Part(self.tally),) if self.tally else ())
+            tested, certified = (
+                sum(part.tally.rounds for part in each) for each in (parts, self.basis.parts)
+            )
+            more = {"tested": tested} if certified < tested else {}
+            bound = self.parameter_lower
+            return self._witness_of("value", self.pair, self.event, bound, text, counts | more)
+        if level is not None and level.verdict in REFUTED and level.event and level.tally:
+            counts, text = level.basis(self.confidence).counts(), level.event.describe()
+            return self._witness_of(
+                "bit", level.pair, level.event, level.epsilon_lower, text, counts
+            )
+        return None
+
+    def _witness_of(
+        self,
+        level: str,
+        pair: Pair | None,
+        event: Event | None,
+        bound: float,
+        description: str,
+        counts: Json,
+    ) -> Json | None:
+        """Return the fields of a witness at a level; None if its pair cannot be written."""
         if pair is None or not pair.writable or event is None:
             return None
-        counts = basis.counts()
-        stages = self.stages or ((Part(self.tally),) if self.tally else ())
-        tested = sum(part.tally.rounds for part in stages)
-        # an earlier look may have certified more than the last; a replay makes all rounds
-        if value and sum(part.tally.rounds for part in basis.parts) < tested:
-            counts["tested"] = tested
         return self._claim_witness(pair, bound) | {
-            "level": "value" if value else "bit",
+            "level": level,
             "event": event.to_json(),
-            "description": str(self.description) if value else event.describe(),
+            "description": description,
             "counts": counts,
             "trials": self.requested,
             **({"scores": [score.to_json() for score in self.scores]} if self.scores else {}),

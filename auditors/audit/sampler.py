@@ -206,14 +206,7 @@ class Sampler:
         """
         tables = self.calls.get(stage.key, [])
         if len(tables) > 1:
-            self.dependence.append(
-                mean_evidence(
-                    [
-                        log_dependence(*np.array(each).transpose(1, 0, 2))
-                        for each in zip(*tables, strict=True)
-                    ]
-                )
-            )
+            self.dependence.append(dependence_between(tables))
             check_calls(self.dependence)
 
     def advance(self, rounds: int) -> None:
@@ -280,6 +273,12 @@ class Sampler:
         self.notes, self.single = list(data["notes"]), set(data["single"])
         self.repeats.add(int(mark, 16) for mark in data["marks"])
         self.seen = OutputComparison(*data["seen"])
+
+
+def dependence_between(segments: Sequence[Tables]) -> float:
+    """Return the log-evidence that the counts of events vary between segments beyond chance."""
+    by_event = [np.array(tables).transpose(1, 0, 2) for tables in zip(*segments, strict=True)]
+    return mean_evidence([log_dependence(*sides) for sides in by_event])
 
 
 def measure_cost(sampler: Sampler, options: AuditOptions, pair: Pair) -> RunCost:
@@ -457,10 +456,7 @@ def usable_scores_of(
     ]
     usable, notes = list[Score](), list[str]()
     for score in scores:
-        problems: dict[Key, str] = {} if batches else {None: "there was no output to try it on"}
-        for raw in batches:
-            for key, problem in _column_problems(score, raw).items():
-                problems[key] = problems.get(key) or problem
+        problems = _first_problems(score, batches)
         notes += [
             f"score {score.label(key)} was left out: {problem}"
             for key, problem in problems.items()
@@ -469,6 +465,17 @@ def usable_scores_of(
         if keys := tuple(key for key, problem in problems.items() if not problem):
             usable.append(replace(score, keys=keys))
     return tuple(usable), notes, 2 * _TEST_OUTPUTS
+
+
+def _first_problems(score: Score, batches: Sequence[Any]) -> dict[Key, str]:
+    """Return the first problem of each column of a score on batches of outputs, empty if there is
+    none.
+    """
+    problems: dict[Key, str] = {} if batches else {None: "there was no output to try it on"}
+    for raw in batches:
+        for key, problem in _column_problems(score, raw).items():
+            problems[key] = problems.get(key) or problem
+    return problems
 
 
 def _test_batches(stage: Stage, dataset: Any, side: int) -> Iterator[Any]:

@@ -56,6 +56,7 @@ from dpwitness.auditors.statistics.anytime import (
 from dpwitness.auditors.statistics.certificate import Part, Prior, Tally
 from dpwitness.auditors.statistics.combination import extension_share, reweight_for_extension
 from dpwitness.auditors.witnesses.counts import Basis
+from dpwitness.auditors.workers.chunks import Segment
 from dpwitness.auditors.workers.fitness import check_training
 from dpwitness.auditors.workers.rounds import Phase, Stage
 from dpwitness.core.claims import Claim
@@ -100,6 +101,16 @@ class EventTest:
     def tally(self) -> Tally:
         """Counts of the current stage."""
         return self.parts[-1].tally if self.parts else Tally(0, 0, 0, self.event.directions)
+
+    def counted(self, found: Segment) -> EventTest:
+        """Return the test with the counts of a segment of the current stage."""
+        *earlier, part = self.parts
+        part = part.plus(found.tally(self.event.directions), found.lost)
+        return replace(self, parts=(*earlier, part))
+
+    def pictured(self, sides: Sequence[BothSides]) -> EventTest:
+        """Return the test with the picture of its outputs, if any are known."""
+        return replace(self, picture=picture(self.event, both_sides(sides))) if sides else self
 
     def look(self, claim: Claim, alpha: float, error: float, done: int) -> EventTest:
         """Return the test after an interim look with its share `alpha` of the audit's error, after
@@ -287,8 +298,7 @@ def _count(
     pictured = PICTURE_ROUNDS if phase != Phase.FIRST_TEST else stage.rounds
     segments = sampler.counts(stage, [event, binned] if binned else [event], pictured)
     for number, found in enumerate(segments, start=1):
-        part = test.parts[-1].plus(found.tally(event.directions), found.lost)
-        test = replace(test, parts=(*test.parts[:-1], part))
+        test = test.counted(found)
         yield test
         if binned:
             cells += found.tables[1]
@@ -309,11 +319,7 @@ def _count(
             "wrong guesses, later rounds were run singly"
         )
     sampler.check_calls(stage)
-    if kept:
-        test = replace(
-            test,
-            picture=picture(test.event, both_sides(kept[: max(1, PICTURE_ROUNDS // stage.chunk)])),
-        )
+    test = test.pictured(kept[: max(1, PICTURE_ROUNDS // stage.chunk)])
     yield test
     return test, [] if test.stopped else kept
 
@@ -475,15 +481,11 @@ class SequentialTest:
         pictured: list[BothSides] = []
         looked = 0
         for found in sampler.counts(stage, [test.event], rounds if learning else PICTURE_ROUNDS):
-            part = test.parts[-1].plus(found.tally(test.event.directions), found.lost)
-            test = replace(
-                test, parts=(*test.parts[:-1], part), planned=test.planned + found.rounds
-            )
+            test = replace(test.counted(found), planned=test.planned + found.rounds)
             sides = complete_sides(found)
-            self.training_sides += sides if learning else []
-            kept += sides if learning else []
             pictured += sides if len(pictured) * chunk < PICTURE_ROUNDS else []
-            done = part.tally.rounds
+            kept += sides
+            done = test.tally.rounds
             # the runs or the time do not allow for another chunk
             used_up = sampler.done + chunk > options.trials or (
                 options.seconds is not None and sampler.spent >= options.seconds
@@ -497,9 +499,9 @@ class SequentialTest:
                 break
         sampler.check_calls(stage)
         if learning and kept:
+            self.training_sides += kept
             check_training(kept)
-        if pictured:
-            test = replace(test, picture=picture(test.event, both_sides(pictured)))
+        test = test.pictured(pictured)
         test = test.look(options.claim, options.alpha, options.alpha, sampler.done)
         sampler.show_bound(options.claim.symbol, test.lower)
         yield test

@@ -39,7 +39,7 @@ from itertools import accumulate, chain
 from typing import Any
 
 from dpwitness.auditors.audit.after_test import Counted, require_independent
-from dpwitness.auditors.audit.conclude import Findings, build_result
+from dpwitness.auditors.audit.conclude import Ending, Findings, build_result
 from dpwitness.auditors.audit.options import (
     MIN_RUNS_PER_PAIR,
     MOST_TRIALS,
@@ -202,19 +202,24 @@ def read_release(store: Store, entry: StoredAudit) -> Release:
         unfinished = sum(
             key.removeprefix(BEGUN) not in done for key in facts if key.startswith(BEGUN)
         )
-        parts: dict[str, Part] = {}  # in the order in which the epochs occur in the slices
-        for name, correct, wrong, rounds, lost in chain.from_iterable(s.counts for s in slices):
-            if name not in epochs:
-                raise InvalidArgument(f"epoch {short_json(name)} is missing")
-            directions, prior = epochs[name]["directions"], Prior(*epochs[name]["prior"])
-            before = parts.get(name, Part(Tally(0, 0, 0, directions), 0.0, 0, prior))
-            parts[name] = before.plus(Tally(correct, wrong, rounds, directions), lost)
-        parts = {name: read_part(part.to_json()) for name, part in parts.items()}  # checked
+        parts = _summed(slices, epochs)
         return Release(tuple(slices), epochs, parts, unfinished, FOUND in facts)
     except InvalidArgument as error:
         raise InvalidArgument(
             f"store is damaged or edited at {entry.name}: a slice cannot be read ({error})"
         ) from None
+
+
+def _summed(slices: Sequence[Slice], epochs: dict[str, Json]) -> dict[str, Part]:
+    """Return the checked counts of each epoch, in the order in which the epochs occur in slices."""
+    parts: dict[str, Part] = {}
+    for name, correct, wrong, rounds, lost in chain.from_iterable(each.counts for each in slices):
+        if name not in epochs:
+            raise InvalidArgument(f"epoch {short_json(name)} is missing")
+        directions, prior = epochs[name]["directions"], Prior(*epochs[name]["prior"])
+        before = parts.get(name, Part(Tally(0, 0, 0, directions), 0.0, 0, prior))
+        parts[name] = before.plus(Tally(correct, wrong, rounds, directions), lost)
+    return {name: read_part(part.to_json()) for name, part in parts.items()}
 
 
 def write_slice(store: Store, entry: StoredAudit, new: Slice, epochs: dict[str, Json]) -> None:
@@ -373,22 +378,35 @@ def watch(
         )
         options = replace(options, trials=trials or MOST_TRIALS)
         calls.append(_run_slice(each, options, store, report, clock, count))
-    gamma, logs = alpha * SHARE_FOR_FREQUENCY / count, list[float]()
-    for call in calls:
-        test, claim = call.findings.test, call.claim
-        error = 0.0 if claim.is_pure else gamma
-        parts = test.parts if test is not None else ()
-        logs.append(log_e_value(claim, parts, claim.parameter, error) if parts else 0.0)
-    for place, found in enumerate(e_discoveries(logs, alpha * (1 - SHARE_FOR_FREQUENCY))):
-        call = calls[place]
-        if found and call.entry is not None and not call.known.found:
-            store.write("facts", call.entry.id, FOUND, "true")
-            calls[place] = replace(call, known=read_release(store, call.entry))
+    gamma = alpha * SHARE_FOR_FREQUENCY / count
+    discoveries = e_discoveries(
+        [_log_evidence(call, gamma) for call in calls], alpha * (1 - SHARE_FOR_FREQUENCY)
+    )
+    calls = [
+        _with_discovery(call, store) if found else call
+        for call, found in zip(calls, discoveries, strict=True)
+    ]
     number = sum(call.known.found for call in calls)
     return [
         _conclude(call, alpha * (number if call.known.found else 1) / count, each.name)
         for call, each in zip(calls, targets, strict=True)
     ]
+
+
+def _log_evidence(call: _Call, gamma: float) -> float:
+    """Return the log of the evidence against the claim, with frequency limits at error `gamma`."""
+    test, claim = call.findings.test, call.claim
+    if test is None or not test.parts:
+        return 0.0
+    return log_e_value(claim, test.parts, claim.parameter, 0.0 if claim.is_pure else gamma)
+
+
+def _with_discovery(call: _Call, store: Store) -> _Call:
+    """Return the call after its release is stored as a discovery."""
+    if call.entry is None or call.known.found:
+        return call
+    store.write("facts", call.entry.id, FOUND, "true")
+    return replace(call, known=read_release(store, call.entry))
 
 
 def _run_slice(
@@ -519,16 +537,7 @@ def _continue(
     try:
         for test in running.run(start, trained):
             if len(test.parts) > len(known.parts) + len(plans):
-                plans.append(
-                    {
-                        "event": test.event.to_json(),
-                        "method": test.method,
-                        "directions": test.event.directions,
-                        "prior": test.parts[-1].to_json()["prior"],
-                        "pair": selected.index,
-                        "trained": running.trained,
-                    }
-                )
+                plans.append(_plan_of_epoch(test, running.trained))
     except KeyboardInterrupt:
         interrupted = True
     parts = test.parts if test is not None else ()
@@ -548,6 +557,18 @@ def _continue(
     if interrupted:
         raise KeyboardInterrupt
     return replace(call, findings=replace(findings, test=test), known=read_release(store, entry))
+
+
+def _plan_of_epoch(test: EventTest, trained: int) -> Json:
+    """Return the plan of the latest epoch, whose event was learned from `trained` outputs."""
+    return {
+        "event": test.event.to_json(),
+        "method": test.method,
+        "directions": test.event.directions,
+        "prior": test.parts[-1].to_json()["prior"],
+        "pair": test.index,
+        "trained": trained,
+    }
 
 
 def _added_counts(known: Release, names: Sequence[str], parts: Sequence[Part]) -> list[EpochCounts]:
@@ -581,14 +602,14 @@ def _require_independent_slices(
 def _conclude(call: _Call, alpha: float, name: str) -> Watched:
     """Return the state of a target, tested at error `alpha`."""
     test, known = call.findings.test, call.known
-    if test is not None:  # `build_result` looks at the counts again, at this error
-        plain: dict[str, Any] = {"basis": None, "lower": 0.0, "epsilon": 0.0, "p_value": 1.0}
-        test = replace(test, alpha=alpha, looks=known.looks[:-1], **plain)
+    options = replace(call.findings.options, confidence=1 - alpha)
     call.sampler.done = call.sampler.planned = (
         sum(each.runs for each in known.slices) or call.sampler.done
     )
-    options = replace(call.findings.options, confidence=1 - alpha)
-    result = build_result(
-        call.sampler, replace(call.findings, options=options, test=test), failure=call.failure
-    )
+    if test is not None:  # look at the counts again, at this error
+        plain: dict[str, Any] = {"basis": None, "lower": 0.0, "epsilon": 0.0, "p_value": 1.0}
+        test = replace(test, alpha=alpha, looks=known.looks[:-1], **plain)
+        test = test.look(options.claim, options.alpha, options.alpha, call.sampler.done)
+    findings = replace(call.findings, options=options, test=test)
+    result = build_result(call.sampler, findings, Ending(call.failure, failed=bool(call.failure)))
     return Watched(name, call.release, result, len(known.slices), known.looks)

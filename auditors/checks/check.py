@@ -8,9 +8,9 @@ import copy
 import dataclasses
 import enum
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, cast
 
 import numpy as np
@@ -20,7 +20,7 @@ from dpwitness.auditors.audit.audit import audit
 from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.statistics.anytime import log_dependence
-from dpwitness.auditors.statistics.certificate import certified
+from dpwitness.auditors.statistics.certificate import Part, Tally, certified
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import Inline, collect
 from dpwitness.auditors.workers.fitness import check_calls
@@ -81,6 +81,29 @@ class Subject:
     @property
     def domain(self) -> Domain | None:
         return getattr(self.mechanism, "domain", None)
+
+    def stage(
+        self,
+        pair: Pair,
+        key: tuple[int, int, int],
+        rounds: int,
+        chunk: int,
+        run: Callable[..., Any] | None = None,
+    ) -> Stage:
+        """Return a stage of these rounds, in chunks of at most the batch of a `Target`."""
+        most = self.mechanism.batch if isinstance(self.mechanism, Target) else None
+        chunk = min(chunk, most or chunk)
+        return Stage(run or self.run, pair, self.seed, key, rounds, chunk, 600.0)
+
+    @contextmanager
+    def workers(self) -> Iterator[Executor]:
+        """Provide the user's executor, or one that runs in this process and is shut down."""
+        executor = self.executor or Inline()
+        try:
+            yield executor
+        finally:
+            if self.executor is None:
+                executor.shutdown(wait=False)
 
     def outputs(self, dataset: Any, size: int, *key: int) -> Outputs:
         """Return the encoded outputs of `size` runs on `dataset`; `key` selects the
@@ -269,19 +292,21 @@ def budgets(
     The audit of the claim first gets the minimum number of runs of an audit; the other checks share
     the rest.
     """
-    apply = [
-        each
-        for each in checks.values()
+    apply = {
+        name: each
+        for name, each in checks.items()
         if subject is None or all(tag.is_met_by(subject) for tag in each.needs)
-    ]
-    together = {each.group: each.share for each in apply}
-    claim = int(trials * together.pop(CLAIM, 0.0) / max(sum(together.values()) + CLAIM_SHARE, 1e-9))
-    if any(each.group == CLAIM for each in apply):
-        claim = max(claim, min(trials, LEAST)) if together else trials
-    rest = (trials - claim) / max(sum(together.values()), 1e-9)
-    return {
-        n: 0 if each not in apply else claim if each.group == CLAIM else int(each.share * rest)
-        for n, each in checks.items()
+    }
+    shares = {each.group: each.share for each in apply.values()}
+    has_claim, claim_share = CLAIM in shares, shares.pop(CLAIM, 0.0)
+    others = sum(shares.values())
+    claim = int(trials * claim_share / max(others + CLAIM_SHARE, 1e-9))
+    if has_claim:
+        claim = max(claim, min(trials, LEAST)) if shares else trials
+    rest = (trials - claim) / max(others, 1e-9)
+    return dict.fromkeys(checks, 0) | {
+        name: claim if each.group == CLAIM else int(each.share * rest)
+        for name, each in apply.items()
     }
 
 
@@ -306,53 +331,58 @@ def require_indistinguishable(
         and float(certified(subject.claim, rounds, 0, rounds, alpha)) <= subject.claim.parameter
     ):
         rounds *= 2
-    mechanism, executor = subject.mechanism, subject.executor or Inline()
-    batch = getattr(mechanism, "batch", None) if isinstance(mechanism, Target) else None
-    # enough calls to show noise that the runs of a call share
-    chunk = min(rounds // _CALLS, batch or rounds)
-
-    def labels(stage: Stage, chunks: range) -> list[Any]:
-        """Return the labels of the outputs on D1 and D0 of all these chunks."""
-        futures = [executor.submit(_labels_of_chunk, stage, i, label) for i in chunks]
-        return [collect(future, stage) for future in futures]
-
-    try:
+    with subject.workers() as executor:
         for index, pair in enumerate(subject.pairs):
             # includes a second run of the training third, if a batch raises
             if spent + 2 * rounds > subject.runs:
                 break
-            spent += 3 * rounds // 2
-            stage = Stage(
-                run or subject.run, pair, subject.seed, (8, index, 0), 3 * rounds // 2, chunk, 600.0
-            )
-            train = max(1, stage.chunks // 3)
-            sides = labels(stage, range(train))
-            # a batch raises: run one at a time from here on
-            if any(side is None for part in sides for side in part):
-                stage, spent = dataclasses.replace(stage, single=True), spent + rounds // 2
-                sides = labels(stage, range(train))
-            guess = _guesses_by_label(*map(np.concatenate, zip(*sides, strict=True)))
-            if not guess:
+            # enough calls to show noise that the runs of a call share
+            stage = subject.stage(pair, (8, index, 0), 3 * rounds // 2, rounds // _CALLS, run)
+            part, repeated = _test_labels(stage, label, executor)
+            spent += stage.rounds + (rounds // 2 if repeated else 0)
+            if part is None:
                 continue
-            sides = labels(stage, range(train, stage.chunks))
-            tables = [_guesses_by_call(sides, guess, side) for side in (0, 1)]
-            check_calls([log_dependence(*tables)])
-            tested = stage.rounds - train * stage.chunk
-            # guesses (none, right, wrong) on both datasets together
-            no_guess, right, wrong = (tables[0] + tables[1][:, [0, 2, 1]]).sum(axis=0).tolist()
-            # rounds of batches that raised for the first time in the test count as wrong guesses
-            lost = tested - (no_guess + right + wrong)
-            claim = subject.claim.on(pair)
-            lower = float(certified(claim, right, wrong + lost, tested, alpha, lost=lost))
+            claim, tally = subject.claim.on(pair), part.tally
+            counts = tally.correct, tally.wrong, tally.rounds
+            lower = float(certified(claim, *counts, alpha, lost=part.lost))
             if lower > claim.parameter:
                 raise error(
                     f"{what}: it certifies {claim.symbol} > {lower:.4g} against {claim} on the "
                     f"pair '{pair.why}'",
                     violation=True,
                 )
-    finally:
-        if subject.executor is None:
-            executor.shutdown(wait=False)
+
+
+def _test_labels(
+    stage: Stage, label: Callable[[Any], Labels], executor: Executor
+) -> tuple[Part | None, bool]:
+    """Return the counts of guesses by labels, which a third of the rounds decides and the others
+    test; None if no label indicates a dataset. Also return whether the third was run again.
+    """
+
+    def labels(stage: Stage, chunks: range) -> list[Any]:
+        """Return the labels of the outputs on D1 and D0 of all these chunks."""
+        futures = [executor.submit(_labels_of_chunk, stage, i, label) for i in chunks]
+        return [collect(future, stage) for future in futures]
+
+    train = max(1, stage.chunks // 3)
+    sides = labels(stage, range(train))
+    repeated = any(side is None for part in sides for side in part)
+    if repeated:  # a batch raises: run one at a time from here on
+        stage = dataclasses.replace(stage, single=True)
+        sides = labels(stage, range(train))
+    guess = _guesses_by_label(*map(np.concatenate, zip(*sides, strict=True)))
+    if not guess:
+        return None, repeated
+    sides = labels(stage, range(train, stage.chunks))
+    tables = [_guesses_by_call(sides, guess, side) for side in (0, 1)]
+    check_calls([log_dependence(*tables)])
+    tested = stage.rounds - train * stage.chunk
+    # guesses (none, right, wrong) on both datasets together
+    no_guess, right, wrong = (tables[0] + tables[1][:, [0, 2, 1]]).sum(axis=0).tolist()
+    # rounds of batches that raised for the first time in the test count as wrong guesses
+    lost = tested - (no_guess + right + wrong)
+    return Part(Tally(right, wrong + lost, tested, 2), lost=lost), repeated
 
 
 def _labels_of_chunk(

@@ -353,6 +353,22 @@ def check_huge_counts(subject: Subject) -> None:
         )
 
 
+def _check_one_record(subject: Subject, pair: Pair) -> None:
+    """Check that one record against none does not break the claim, unless both are refused."""
+    less, more = sorted((pair.d0, pair.d1), key=len)
+    found = (
+        _pair_or_none(subject.domain, pair, less[:0], record, "one record against none")
+        for record in (more[:1], more[-1:])
+    )
+    pairs = [
+        each
+        for each in filter(None, found)
+        if not (_is_refused(subject, each.d0) and _is_refused(subject, each.d1))
+    ]
+    if pairs and subject.stated is not None:
+        subject.small(pairs, "one record against none breaks the claim")
+
+
 @check(Tag.RECORDS, share=0.06)
 def check_few_records(subject: Subject) -> None:
     """Check datasets with no record and with a single record.
@@ -362,18 +378,7 @@ def check_few_records(subject: Subject) -> None:
     """
     pair = subject.pairs[0]
     if pair.relation == "add-remove":
-        less, more = sorted((pair.d0, pair.d1), key=len)
-        found = (
-            _pair_or_none(subject.domain, pair, less[:0], record, "one record against none")
-            for record in (more[:1], more[-1:])
-        )
-        pairs = [
-            p
-            for p in filter(None, found)
-            if not (_is_refused(subject, p.d0) and _is_refused(subject, p.d1))
-        ]
-        if pairs and subject.stated is not None:
-            subject.small(pairs, "one record against none breaks the claim")
+        _check_one_record(subject, pair)
         return
     both = zip(pair.d0, pair.d1, strict=True)
     at = next(i for i, (a, b) in enumerate(both) if a.tobytes() != b.tobytes())

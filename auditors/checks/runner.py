@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Executor
 from typing import Any, ClassVar
 
@@ -44,8 +44,7 @@ from dpwitness.auditors.witnesses.kinds import (
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.descriptions import describe_target
-from dpwitness.auditors.workers.engine import Inline
-from dpwitness.auditors.workers.rounds import Phase, Stage
+from dpwitness.auditors.workers.rounds import Phase
 from dpwitness.core.claims import PureDP, promised
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import MechanismFailed, name_of
@@ -141,18 +140,17 @@ def _failed(findings: Iterable[CheckFinding]) -> tuple[CheckFinding, ...]:
     return tuple(finding for finding in findings if finding.status == "failed")
 
 
-def _verdict(findings: Iterable[CheckFinding], mechanism: Any) -> Verdict:
+def _verdict(findings: Sequence[CheckFinding], mechanism: Any) -> Verdict:
     """Return the verdict that findings on a mechanism give."""
-    findings, failed = tuple(findings), _failed(findings)
+    failed = _failed(findings)
     if not failed:
         undecided = any(f.status == "skipped" and f.result is not None for f in findings)
         return Verdict.INCONCLUSIVE if undecided else Verdict.NOT_REFUTED
-    if guess_of(mechanism) and any(
-        f.violation or (f.result is not None and f.result.verdict is Verdict.SUSPECT)
-        for f in failed
-    ):
+    suspects = (f.result is not None and f.result.verdict is Verdict.SUSPECT for f in failed)
+    is_violated = any(f.violation for f in failed)
+    if guess_of(mechanism) and (is_violated or any(suspects)):
         return Verdict.SUSPECT
-    return Verdict.VIOLATED if any(finding.violation for finding in failed) else Verdict.ERROR
+    return Verdict.VIOLATED if is_violated else Verdict.ERROR
 
 
 def check_mechanism(
@@ -253,15 +251,11 @@ def check_mechanism(
         subject if asked else None,
     )
     findings = []
-    for name, check in CHECKS.items():
-        if name in names:
-            findings.append(
-                _run_check(
-                    name, check, dataclasses.replace(subject, runs=runs[name]), expected, asked_for
-                )
-            )
-            if progress is not None:
-                progress(findings[-1])
+    for name in filter(names.__contains__, CHECKS):
+        share = dataclasses.replace(subject, runs=runs[name])
+        findings.append(_run_check(name, CHECKS[name], share, expected, asked_for))
+        if progress is not None:
+            progress(findings[-1])
     return CheckReport(
         name=subject.name,
         verdict=_verdict(findings, mechanism),
@@ -309,26 +303,15 @@ def _with_time_budget(
     """Return the subject with the number of runs that fits into `seconds`, and announce the
     expected time.
     """
-    batch = (subject.mechanism.batch if isinstance(subject.mechanism, Target) else None) or 2**30
-
-    def stage(size: int) -> Stage:
-        return Stage(
-            subject.run,
-            subject.pairs[0],
-            subject.seed,
-            (8, 0, Phase.TIMING),
-            size,
-            min(size, batch),
-            600.0,
+    trials, pairs = subject.trials, 2 * len(subject.pairs)  # about half of the runs are of audits
+    with subject.workers() as executor:
+        found = price(
+            lambda size: subject.stage(subject.pairs[0], (8, 0, Phase.TIMING), size, size),
+            subject.stated or PureDP(1.0),
+            executor,
+            seconds,
+            clock,
         )
-
-    executor, trials = subject.executor or Inline(), subject.trials
-    pairs = 2 * len(subject.pairs)  # about half of the runs belong to audits
-    try:
-        found = price(stage, subject.stated or PureDP(1.0), executor, seconds, clock)
-    finally:
-        if subject.executor is None:
-            executor.shutdown(wait=False)
     if seconds is not None:
         trials = found.trials(seconds, pairs)
         require_enough_trials(found, trials, pairs, seconds, clock, "check_mechanism")

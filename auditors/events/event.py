@@ -32,7 +32,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.statistics.mean_limits import bracket
@@ -232,30 +232,7 @@ def picture(event: Event, sides: tuple[Outputs, Outputs]) -> EventHistogram | No
     finite = np.concatenate([line[np.abs(line) < _OVERFLOW] for line in lines])
     if not len(finite):
         return None
-    # edges of about equal bins over all but the tails, with the visible thresholds
-    low, high = np.quantile(finite, [_TAIL_SHARE, 1 - _TAIL_SHARE])
-    cuts = event.cuts()
-    cuts = np.unique(cuts[np.abs(cuts) < _OVERFLOW])
-    # a threshold farther out would squeeze the visible bins
-    visible = cuts[(cuts > low - (high - low)) & (cuts < high + (high - low))]
-    low, high = min([low, *visible]), max([high, *visible])
-    if not high > low:
-        low, high = low - 0.5, high + 0.5
-    width = (high - low) / _BINS
-    uniform = np.linspace(low, high, _BINS + 1)
-    kept_edges = uniform[
-        [
-            # an edge near a threshold of the event is replaced by the threshold
-            not len(visible) or np.abs(visible - edge).min() > 0.2 * width
-            for edge in uniform
-        ]
-    ]
-    outer_edges = [
-        low - width if len(visible) and low in visible else low,
-        high + width if len(visible) and high in visible else high,
-    ]
-    edges = np.unique(np.concatenate([kept_edges, visible, outer_edges]))
-    edges = edges[np.append(True, np.diff(edges) > 1e-12 * max(abs(low), abs(high)))]
+    edges = _bin_edges(finite, event.cuts())
     inside = [np.clip(line[~np.isnan(line)], edges[0], edges[-1]) for line in lines]
     counts = np.array([np.histogram(line, edges)[0] for line in inside], dtype=float)
     return EventHistogram(
@@ -266,6 +243,28 @@ def picture(event: Event, sides: tuple[Outputs, Outputs]) -> EventHistogram | No
         event.guess_at((edges[1:] + edges[:-1]) / 2).astype(float),
         rounds,
     )
+
+
+def _bin_edges(finite: FloatArray, cuts: FloatArray) -> FloatArray:
+    """Return edges of about equal bins over all values but the tails, with the visible ones of the
+    thresholds `cuts` among them.
+    """
+    low, high = np.quantile(finite, [_TAIL_SHARE, 1 - _TAIL_SHARE])
+    cuts = np.unique(cuts[np.abs(cuts) < _OVERFLOW])
+    # a threshold farther out would squeeze the visible bins
+    visible = cuts[(cuts > low - (high - low)) & (cuts < high + (high - low))]
+    low, high = min([low, *visible]), max([high, *visible])
+    if not high > low:
+        low, high = low - 0.5, high + 0.5
+    width = (high - low) / _BINS
+    uniform = np.linspace(low, high, _BINS + 1)
+    # an edge near a threshold of the event is replaced by the threshold
+    distance = np.abs(uniform[:, None] - visible).min(axis=1, initial=np.inf)
+    kept_edges = uniform[distance > 0.2 * width]
+    ends = low - width * (low in visible), high + width * (high in visible)
+    edges = np.unique(np.concatenate([kept_edges, visible, ends]))
+    apart = np.diff(edges) > 1e-12 * max(abs(low), abs(high))
+    return np.asarray(edges[np.append(True, apart)])
 
 
 def describe_event_in_words(event: str) -> str:
@@ -322,6 +321,16 @@ CELL_QUANTILES = (
     0.99,
     0.998,
 )
+
+
+def cell_starts(share: FloatArray, levels: ArrayLike = CELL_QUANTILES) -> NDArray[np.intp]:
+    """Return the index of the first atom of each cell between quantiles `levels`, given the
+    cumulative shares of atoms.
+    """
+    cuts = np.unique(np.searchsorted(share, levels))
+    return np.append(0, cuts[(cuts > 0) & (cuts < len(share))])
+
+
 # candidate orders for zCDP, which bounds all orders
 ORDERS = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0)
 

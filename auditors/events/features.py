@@ -424,11 +424,11 @@ def _cross(i: int, j: int, a: float, b: float) -> Trees:
     return Trees(np.array([i, j, j, 0, 0, 0, 0]), cuts, *children, value, np.array([0]))
 
 
-def _numeric_groups(
-    x: FloatArray, label: NDArray[np.bool_], at: Columns, continuous: int
-) -> Iterator[tuple[str, list[Block]]]:
-    """Yield the groups on numeric columns, of which the first `continuous` are continuous and the
-    others are ordered categories.
+def _centers_and_scale(
+    x: FloatArray, label: NDArray[np.bool_]
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Return the medians of each column on D1 and on D0, their mean, and the scale: the
+    interquartile range, or else the standard deviation, or else 1.
     """
     one, zero = (
         without_overflow(medians, x[side] if side.any() else x) for side in (label, ~label)
@@ -437,21 +437,23 @@ def _numeric_groups(
     with np.errstate(over="ignore"):
         spread = np.minimum(high - low, HALF)
         spread = np.where(spread > 0, spread, np.std(np.clip(x, -1e150, 1e150), axis=0))
-        scale = np.where(spread > 0, spread, 1.0)
-        center = 0.5 * one + 0.5 * zero
-        # in interquartile ranges
+    return one, zero, 0.5 * one + 0.5 * zero, np.where(spread > 0, spread, 1.0)
+
+
+def _numeric_groups(
+    x: FloatArray, label: NDArray[np.bool_], at: Columns, continuous: int
+) -> Iterator[tuple[str, list[Block]]]:
+    """Yield the groups on numeric columns, of which the first `continuous` are continuous and the
+    others are ordered categories.
+    """
+    one, zero, center, scale = units = _centers_and_scale(x, label)
+    with np.errstate(over="ignore"):  # in interquartile ranges
         heavy = bool((np.abs((x - center) / scale) > 60.0).any())
     if len(at) > _MAX_DETAILED:
         keep = np.sort(np.argsort(-np.abs(rank_shift(x, label)), kind="stable")[:_MAX_DETAILED])
         continuous = int(np.count_nonzero(keep < continuous))
-        x, at, center, scale, one, zero = (
-            x[:, keep],
-            at[keep],
-            center[keep],
-            scale[keep],
-            one[keep],
-            zero[keep],
-        )
+        x, at = x[:, keep], at[keep]
+        one, zero, center, scale = (each[keep] for each in units)
     columns_center_scale = (at, center, scale)
     yield "linear", [SignedLog(*columns_center_scale) if heavy else Affine(*columns_center_scale)]
     least, most = np.quantile(x[:, :continuous], [0.003, 0.997], axis=0)

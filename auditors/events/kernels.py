@@ -15,7 +15,8 @@ can vectorize.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, singledispatch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +91,78 @@ _KINDS = (
 _BLOCK_ROWS = 256
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _FlatBlock:
+    """Block of features as a kernel reads it.
+
+    `inputs` are the columns to load, each with its center and scale; a scale of 0 means that the
+    column is not standardized. `integers` follow their indices, and `numbers` precede the weights.
+    """
+
+    length: int
+    inputs: list[tuple[int, float, float]]
+    numbers: Sequence[FloatArray] = ()
+    integers: Sequence[int] = ()
+
+
+@singledispatch
+def _flat(block: Block) -> _FlatBlock | None:
+    """Return the block as a kernel reads it; None if some slope is not a finite float, or if blocks
+    of this class have no kernel: trees, and positions of answers.
+    """
+    return None
+
+
+@_flat.register
+def _(block: Levels) -> _FlatBlock:
+    return _FlatBlock(len(block.keys), [(block.column, 0.0, 0.0)], [block.keys])
+
+
+@_flat.register
+def _(block: Ramps) -> _FlatBlock | None:
+    if not _has_finite_slopes(block.knots):
+        return None
+    columns = [each for each in (block.column, block.less) if each >= 0]
+    inputs = [(each, 0.0, 0.0) for each in columns]
+    absent = [-1] if block.less < 0 else []
+    return _FlatBlock(len(block.knots) - 1, inputs, [block.knots], absent)
+
+
+@_flat.register
+def _(block: NumericBlock) -> _FlatBlock:
+    return _FlatBlock(len(block.at), _flat_inputs(block))
+
+
+@_flat.register
+def _(block: ProjectedRamps) -> _FlatBlock | None:
+    if not _has_finite_slopes(block.knots):
+        return None
+    numbers, size = [block.direction, block.knots], [len(block.knots)]
+    return _FlatBlock(len(block.at), _flat_inputs(block), numbers, size)
+
+
+@_flat.register
+def _(block: Distances) -> _FlatBlock:
+    return _FlatBlock(len(block.at), _flat_inputs(block), [block.one, block.zero])
+
+
+@_flat.register
+def _(block: WhitenedDistances) -> _FlatBlock:
+    numbers = [block.whitening.T.ravel(), block.one, block.zero]
+    return _FlatBlock(len(block.at), _flat_inputs(block), numbers)
+
+
+def _flat_inputs(block: NumericBlock) -> list[tuple[int, float, float]]:
+    """Return the columns of a block, each with its center and scale."""
+    return list(zip(block.at.tolist(), block.center.tolist(), block.scale.tolist(), strict=True))
+
+
+def _has_finite_slopes(knots: FloatArray) -> bool:
+    """Return whether the slopes of ramps between these knots are finite floats."""
+    with np.errstate(over="ignore"):
+        return bool(np.diff(knots).min() > 1e-200 and knots[-1] - knots[0] < np.inf)
+
+
 def threshold_kernel(
     blocks: Sequence[tuple[Block, FloatArray]],
     offset: float,
@@ -99,46 +172,21 @@ def threshold_kernel(
     code: float,
 ) -> Kernel | None:
     """Return the kernel of a score with two thresholds, on outputs of structure `code`; None if
-    some slope is not a finite float, or some block has no kernel: trees, and positions of answers.
+    some block has no kernel.
 
     The tables are the columns to load, and for each block its kind, its length, and the offsets of
     its integers and floats.
     """
     inputs: dict[tuple[int, float, float], int] = {}  # index of each column, center and scale
     table, integers, real = list[tuple[int, int, int, int]](), list[int](), list[float]()
-
-    def loaded(column: int, center: float = 0.0, scale: float = 0.0) -> int:
-        """Return the index of an input column; a scale of 0 means that it is not standardized."""
-        return inputs.setdefault((int(column), float(center), float(scale)), len(inputs))
-
     for block, weights in blocks:
-        if type(block) not in _KINDS:
+        flat = _flat(block)
+        if flat is None:
             return None
-        with np.errstate(over="ignore"):
-            if isinstance(block, Ramps | ProjectedRamps) and not (
-                np.diff(block.knots).min() > 1e-200 and block.knots[-1] - block.knots[0] < np.inf
-            ):
-                return None
-        begin, numbers = (len(integers), len(real)), list[FloatArray]()
-        if isinstance(block, Levels):
-            length, numbers = len(block.keys), [block.keys]
-            integers.append(loaded(block.column))
-        elif isinstance(block, Ramps):
-            length, numbers = len(block.knots) - 1, [block.knots]
-            integers += [loaded(block.column), -1 if block.less < 0 else loaded(block.less)]
-        else:
-            assert isinstance(block, NumericBlock)
-            length = len(block.at)
-            columns = zip(block.at, block.center, block.scale, strict=True)
-            integers += [loaded(*each) for each in columns]
-            if isinstance(block, ProjectedRamps):
-                integers.append(len(block.knots))
-                numbers = [block.direction, block.knots]
-            elif isinstance(block, Distances):
-                mix = [block.whitening.T.ravel()] if isinstance(block, WhitenedDistances) else []
-                numbers = [*mix, block.one, block.zero]
-        table.append((_KINDS.index(type(block)), length, *begin))
-        real += [float(number) for part in (*numbers, weights) for number in part]
+        table.append((_KINDS.index(type(block)), flat.length, len(integers), len(real)))
+        integers += [inputs.setdefault(each, len(inputs)) for each in flat.inputs]
+        integers += flat.integers
+        real += np.concatenate([*flat.numbers, weights]).tolist()
     loads = np.array(list(inputs) or [(0, 0.0, 0.0)])
     arguments = (
         loads[:, 0].astype(np.int64),

@@ -308,12 +308,11 @@ def learn(
     """
     goal = CertificateGoal(claim, alpha, rounds)
     data, rng = _training_set(outputs1, outputs0, rounds)
+    start = earlier.precision if earlier else None
     with _threads().limit(limits=1, user_api="blas"):
         best: _Candidate | None = None
         precision: dict[str, float] | None = None
-        for candidate in _candidates(
-            data, goal, shift, rng, earlier.precision if earlier else None
-        ):
+        for candidate in _candidates(data, goal, shift, rng, start):
             if best is None or _beats(candidate, best):
                 best = candidate
             if isinstance(candidate.scorer, ModelScorer):
@@ -322,26 +321,30 @@ def learn(
             atoms = find_atoms(data, always=True)
             assert atoms is not None
             best = _atom_candidate(data, goal, *atoms, None, rng)
-        binned, table = None, best.table
-        if claim.bounds_renyi and len(table.bounds):
-            # a rule on cells between quantiles of the score, with losses from outputs that did not
-            # train the score
-            share = np.cumsum(table.total)[:-1] / table.total.sum()
-            cuts = np.unique(np.minimum(np.searchsorted(share, CELL_QUANTILES), len(share) - 1))
-            starts = np.append(0, cuts + 1)
-            counts = [np.add.reduceat(side, starts) for side in (table.ones, table.zeros)]
-            events = tuple(best.event_at(-np.inf, float(bound)) for bound in table.bounds[cuts])
-            binned = train_renyi_rule(claim, events, np.array(counts), rounds, alpha / 2)
+        renyi = claim.bounds_renyi and len(best.table.bounds) > 0
         return Learned(
             best.event,
             best.choice.expected,
             best.method,
-            binned,
+            _train_cells(best, goal) if renyi else None,
             score_law(best.table, claim, rng),
             (best.choice.right, best.choice.wrong),
             precision,
             best.scorer.chance if isinstance(best.scorer, ModelScorer) else 0.0,
         )
+
+
+def _train_cells(best: _Candidate, goal: CertificateGoal) -> Binned | None:
+    """Return a rule on cells between quantiles of the score, with losses from outputs that did not
+    train the score.
+    """
+    table = best.table
+    share = np.cumsum(table.total)[:-1] / table.total.sum()
+    cuts = np.unique(np.minimum(np.searchsorted(share, CELL_QUANTILES), len(share) - 1))
+    starts = np.append(0, cuts + 1)
+    counts = np.array([np.add.reduceat(side, starts) for side in (table.ones, table.zeros)])
+    events = tuple(best.event_at(-np.inf, float(bound)) for bound in table.bounds[cuts])
+    return train_renyi_rule(goal.claim, events, counts, goal.rounds, goal.alpha / 2)
 
 
 def learn_simple(

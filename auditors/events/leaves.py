@@ -16,9 +16,10 @@ import functools
 import hashlib
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -437,55 +438,144 @@ _MAX_TEXT = 60  # characters of a text that are stored for printing
 _KEY_TYPES = (str, bytes, int, np.integer, bool, np.bool_, type(None))
 
 
-def walk(item: Any, leaves: Leaves) -> Iterator[str]:
-    """Yield the structure of `item` as pieces of text, and append its numbers and texts to
-    `leaves`.
+def walk(item: Any, leaves: Leaves) -> Iterable[str]:
+    """Return the structure of `item` as pieces of text, and append its numbers and texts to
+    `leaves` until the last piece.
     """
-    numbers, name = leaves.numbers, type(item).__name__
-    if item is None:
-        yield "None"
-    elif needs_decomposition(item) or library_form(type(item)):
-        yield from _walk_object(item, leaves)
-    elif isinstance(item, bool | np.bool_):
-        numbers.append(float(item))
-        yield name if isinstance(item, bool) else "numpy bool"
-    elif isinstance(item, int | np.integer) and not isinstance(item, np.timedelta64):
-        yield name if add_integer(int(item), leaves) else f"big {name}"
-    elif isinstance(item, float | np.float32 | np.float16):
-        numbers.append(float(item))
-        leaves.extra(negative_zero(numbers[-1]))
-        yield name
-    elif isinstance(item, complex | np.complex64):
-        numbers.extend((float(item.real), float(item.imag)))
-        leaves.extra(*map(negative_zero, numbers[-2:]))
-        yield name
-    elif (
-        isinstance(item, np.ndarray | np.generic)
-        and (found := columns_of(np.asanyarray(item)[None])) is not None
-    ):
-        yield _add_array(item, *found, leaves)
-    elif isinstance(item, str | bytes | bytearray):
-        _add_text(name, plain(item, str) if isinstance(item, str) else bytes(item), leaves)
-        yield name
-    elif isinstance(item, BaseException):
-        text = text_of(item, str)
-        numbers.append(text_hash(text))
-        _add_text_parts("text of an exception", text, leaves, len(numbers) - 1)
-        yield f"raises {name}"
-        if other_parts := exception_parts(item, text):
-            yield from _walk_fields(" with ", other_parts, leaves)
-    elif isinstance(item, Decimal):
-        yield add_decimal(item, leaves)
-    elif isinstance(item, Fraction):
-        yield add_fraction(item, leaves)
-    elif isinstance(item, datetime.date | datetime.time | datetime.timedelta):
-        yield add_time(item, leaves)
-    else:
-        yield from _walk_container(item, leaves)
+    if needs_decomposition(item) or library_form(type(item)):
+        return _walk_object(item, leaves)
+    return _walk_standard(item, leaves)
 
 
-def _add_array(item: Any, kind: str, main: Floats, extras: Extras, leaves: Leaves) -> str:
-    """Append an array of numbers or times, or a NumPy scalar. Return its structure text."""
+@functools.singledispatch
+def _walk_standard(item: Any, leaves: Leaves) -> Iterable[str]:
+    """Return what `walk` returns for an object of a standard type, by its type; here, of any other
+    type.
+    """
+    content = array_in(item)
+    if content is None:
+        return _walk_object(item, leaves)
+    return chain([f"{type(item).__name__} of "], walk(content, leaves))
+
+
+@_walk_standard.register(type(None))
+def _(item: None, leaves: Leaves) -> Iterable[str]:
+    return ("None",)
+
+
+@_walk_standard.register(bool)
+@_walk_standard.register(np.bool_)
+def _(item: Any, leaves: Leaves) -> Iterable[str]:
+    leaves.numbers.append(float(item))
+    return ("bool" if isinstance(item, bool) else "numpy bool",)
+
+
+@_walk_standard.register(int)
+@_walk_standard.register(np.integer)
+def _(item: Any, leaves: Leaves) -> Iterable[str]:
+    name = type(item).__name__
+    return (name if add_integer(int(item), leaves) else f"big {name}",)
+
+
+@_walk_standard.register(float)
+@_walk_standard.register(np.float64)
+@_walk_standard.register(np.float32)
+@_walk_standard.register(np.float16)
+def _(item: Any, leaves: Leaves) -> Iterable[str]:
+    number = float(item)
+    leaves.numbers.append(number)
+    leaves.extra(negative_zero(number))
+    return (type(item).__name__,)
+
+
+@_walk_standard.register(complex)
+@_walk_standard.register(np.complex128)
+@_walk_standard.register(np.complex64)
+def _(item: Any, leaves: Leaves) -> Iterable[str]:
+    parts = float(item.real), float(item.imag)
+    leaves.numbers.extend(parts)
+    leaves.extra(*map(negative_zero, parts))
+    return (type(item).__name__,)
+
+
+@_walk_standard.register(str)
+@_walk_standard.register(bytes)
+@_walk_standard.register(bytearray)
+def _(item: Any, leaves: Leaves) -> Iterable[str]:
+    name = type(item).__name__
+    _add_text(name, plain(item, str) if isinstance(item, str) else bytes(item), leaves)
+    return (name,)
+
+
+@_walk_standard.register
+def _(item: BaseException, leaves: Leaves) -> Iterable[str]:
+    text = text_of(item, str)
+    leaves.numbers.append(text_hash(text))
+    _add_text_parts("text of an exception", text, leaves, len(leaves.numbers) - 1)
+    yield f"raises {type(item).__name__}"
+    if other_parts := exception_parts(item, text):
+        yield from _walk_fields(" with ", other_parts, leaves)
+
+
+@_walk_standard.register
+def _(item: Decimal, leaves: Leaves) -> Iterable[str]:
+    return (add_decimal(item, leaves),)
+
+
+@_walk_standard.register
+def _(item: Fraction, leaves: Leaves) -> Iterable[str]:
+    return (add_fraction(item, leaves),)
+
+
+@_walk_standard.register(datetime.date)
+@_walk_standard.register(datetime.time)
+@_walk_standard.register(datetime.timedelta)
+def _(item: Any, leaves: Leaves) -> Iterable[str]:
+    return (add_time(item, leaves),)
+
+
+@_walk_standard.register(np.generic)
+@_walk_standard.register(np.timedelta64)  # an integer by its class
+def _(item: Any, leaves: Leaves) -> Iterable[str]:
+    if (kind := _add_array(item, leaves)) is not None:
+        return (kind,)
+    if item.dtype.names is None:
+        return _walk_object(item, leaves)
+    fields = [(field, item[field]) for field in item.dtype.names]
+    return _walk_fields(type(item).__name__, fields, leaves)
+
+
+@_walk_standard.register(np.ma.MaskedArray)
+def _(item: Any, leaves: Leaves) -> Iterable[str]:
+    if (kind := _add_array(item, leaves)) is not None:
+        return (kind,)
+    fill = np.asarray(item.fill_value, dtype=item.dtype)
+    content = [("data", item.data), ("mask", np.ma.getmaskarray(item)), ("fill", fill)]
+    return _walk_fields(type(item).__name__, content, leaves)
+
+
+@_walk_standard.register(np.ndarray)
+def _(item: NDArray[Any], leaves: Leaves) -> Iterable[str]:
+    if (kind := _add_array(item, leaves)) is not None:
+        return (kind,)
+    fields = item.dtype.names
+    if item.dtype.kind not in "OUS" and not fields:
+        return _walk_object(item, leaves)
+    if item.ndim == 0:
+        return chain(
+            [f"{type(item).__name__} of "], walk(item[()] if fields else item.item(), leaves)
+        )
+    return _walk_array(item, leaves)
+
+
+def _add_array(item: Any, leaves: Leaves) -> str | None:
+    """Append an array of numbers or times, or a NumPy scalar, and return its structure text; None
+    for any other array.
+    """
+    found = columns_of(np.asanyarray(item)[None])
+    if found is None:
+        return None
+    kind, main, extras = found
     leaves.numbers.extend(main[0].tolist())
     for width, block in extras:
         leaves.block(width, None if block is None else block[0])
@@ -496,64 +586,44 @@ def _add_array(item: Any, kind: str, main: Floats, extras: Extras, leaves: Leave
     return f"{kind}{list(item.shape)}"
 
 
-def _walk_container(item: Any, leaves: Leaves) -> Iterator[str]:
-    """Yield the structure of a container or object, item by item."""
-    name = type(item).__name__
-    if isinstance(item, dict):
-        yield from _walk_dict(item, leaves)
-    elif isinstance(item, np.ma.MaskedArray):
-        content = [
-            ("data", item.data),
-            ("mask", np.ma.getmaskarray(item)),
-            ("fill", np.asarray(item.fill_value, dtype=item.dtype)),
-        ]
-        yield from _walk_fields(name, content, leaves)
-    elif isinstance(item, list | tuple | set | frozenset) or (
-        isinstance(item, np.ndarray)
-        and item.ndim > 0
-        and (item.dtype.names or item.dtype.kind in "OUS")
-    ):
-        yield from _walk_sequence(item, leaves)
-    elif isinstance(item, np.void) and item.dtype.names:
-        yield from _walk_fields(name, [(field, item[field]) for field in item.dtype.names], leaves)
-    elif (
-        isinstance(item, np.ndarray)
-        and item.ndim == 0
-        and (item.dtype.names or item.dtype.kind != "V")
-    ):
-        yield f"{name} of "
-        yield from walk(item[()] if item.dtype.names else item.item(), leaves)
-    elif (content := array_in(item)) is not None:
-        yield f"{name} of "
-        yield from walk(content, leaves)
-    else:
-        yield from _walk_object(item, leaves)
+def _walk_array(item: NDArray[Any], leaves: Leaves) -> Iterator[str]:
+    """Yield the structure of an array of texts, objects or records."""
+    name, shape = type(item).__name__, ""
+    if 0 in item.shape:
+        fields = [(field, str(item.dtype[field])) for field in item.dtype.names or ()]
+        shape = f"{fields or item.dtype} {list(item.shape)}"
+    if item.dtype.kind in "US":
+        return _walk_sequence(f"{name} {item.dtype.str}{shape}", item.tolist(), leaves)
+    return _walk_sequence(f"{name}{shape}", list(item), leaves)
 
 
-def _walk_sequence(item: Any, leaves: Leaves) -> Iterator[str]:
-    """Yield the structure of a list, tuple or set, or of an array of texts, objects or records."""
-    name = type(item).__name__
-    if isinstance(item, np.ndarray):
-        shape = (
-            f"{[(n, str(item.dtype[n])) for n in item.dtype.names or ()] or item.dtype} "
-            f"{list(item.shape)}"
-            if 0 in item.shape
-            else ""
-        )
-        name, item = (
-            (f"{name} {item.dtype.str}{shape}", item.tolist())
-            if item.dtype.kind in "US"
-            else (f"{name}{shape}", list(item))
-        )
-    ordered = sorted(item, key=_repr) if isinstance(item, set | frozenset) else item
-    fields = getattr(item, "_fields", None) if isinstance(item, tuple) else None
+@_walk_standard.register(list)
+def _(item: list[Any], leaves: Leaves) -> Iterable[str]:
+    return _walk_sequence(type(item).__name__, item, leaves)
+
+
+@_walk_standard.register(set)
+@_walk_standard.register(frozenset)
+def _(item: Any, leaves: Leaves) -> Iterable[str]:
+    return _walk_sequence(type(item).__name__, sorted(item, key=_repr), leaves)
+
+
+@_walk_standard.register(tuple)
+def _(item: Any, leaves: Leaves) -> Iterable[str]:
+    name, fields = type(item).__name__, getattr(item, "_fields", ())
+    if not fields or len(fields) != len(item):
+        return _walk_sequence(name, item, leaves)
+    return _walk_fields(name, list(zip(fields, item, strict=True)), leaves)
+
+
+def _walk_sequence(name: str, items: Sequence[Any], leaves: Leaves) -> Iterator[str]:
+    """Yield the structure of items in their order."""
     yield f"{name}("
-    if len(ordered) > 1 and set(map(type, ordered)) == {str} and fields is None:
-        _add_texts(ordered, leaves)
-        yield "str, " * len(ordered)
+    if len(items) > 1 and set(map(type, items)) == {str}:
+        _add_texts(list(items), leaves)
+        yield "str, " * len(items)
     else:
-        for position, part in enumerate(ordered):
-            yield f"{fields[position]}=" if fields and position < len(fields) else ""
+        for part in items:
             yield from walk(part, leaves)
             yield ", "
     yield ")"
@@ -590,6 +660,7 @@ def _walk_fields(name: str, fields: list[tuple[str, Any]], leaves: Leaves) -> It
     leaves.table = outer_table
 
 
+@_walk_standard.register(dict)
 def _walk_dict(item: dict[Any, Any], leaves: Leaves) -> Iterator[str]:
     """Yield the structure of a dict, with its values sorted by the texts of the keys.
 

@@ -166,25 +166,28 @@ def encode(raw: Any, size: int) -> Outputs:
         if len(raw) != size:
             raise WrongShape(f"mechanism returned {len(raw)} outputs for size = {size}")
         return _encode_scalars(raw) or _encode_objects(raw)
-    if not isinstance(raw, np.ndarray):
-        raise WrongShape(
-            f"mechanism must return an array or a list of size = {size} outputs, got "
-            f"{type(raw).__name__}; {ONE_RUN_ADVICE}"
-        )
+    if isinstance(raw, np.ndarray):
+        return _encode_array(raw, size)
+    raise WrongShape(
+        f"mechanism must return an array or a list of size = {size} outputs, got "
+        f"{type(raw).__name__}; {ONE_RUN_ADVICE}"
+    )
+
+
+def _encode_array(raw: NDArray[Any], size: int) -> Outputs:
+    """Encode an array, with one output in each row."""
     if raw.ndim == 0 or raw.shape[0] != size:
         raise WrongShape(
             f"mechanism returned shape {raw.shape} for size = {size}; the first axis must "
             "count the runs"
         )
-    array_columns = columns_of(raw)
-    if array_columns is None:
-        return _encode_objects(
-            raw.tolist() if raw.ndim == 1 and raw.dtype.kind != "V" else list(raw)
-        )
-    kind, main, extras = array_columns
-    signed = (raw.dtype.kind, len(extras)) in (("f", 1), ("c", 1)) and not isinstance(
-        raw, np.ma.MaskedArray
-    )
+    found = columns_of(raw)
+    if found is None:
+        is_plain = raw.ndim == 1 and raw.dtype.kind != "V"
+        return _encode_objects(raw.tolist() if is_plain else list(raw))
+    kind, main, extras = found
+    signs_only = (raw.dtype.kind, len(extras)) in (("f", 1), ("c", 1))
+    signed = signs_only and not isinstance(raw, np.ma.MaskedArray)
     return _uniform_outputs(f"{kind}{list(raw.shape[1:])}", main, extras, signed)
 
 
@@ -538,16 +541,9 @@ def collect_scores(scores: Any, mechanism: Any, owner: str) -> tuple[Score, ...]
             f"{owner}: scores must be a list of at most 64 callables, or pairs (name, "
             f"callable), got {short_repr(scores)}"
         )
-    found = []
-    for given in scores or ():
-        if isinstance(given, Score):
-            score = given
-        else:
-            named = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str)
-            name, function = given if named else (name_of(given), given)
-            score = Score(name, function, describe_target(function))
+    found = [_as_score(given) for given in scores or ()]
+    for score in found:
         require_callable("scores", score.function, owner, arguments=1)
-        found.append(score)
     all_scores = (*found, *filter(None, [suggested_score(mechanism)]))
     names = [score.name for score in all_scores]
     if len(set(names)) < len(names):
@@ -556,3 +552,12 @@ def collect_scores(scores: Any, mechanism: Any, owner: str) -> tuple[Score, ...]
             "callable)"
         )
     return all_scores
+
+
+def _as_score(given: Any) -> Score:
+    """Return a score of the user, a callable or a pair (name, callable), as a `Score`."""
+    if isinstance(given, Score):
+        return given
+    named = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str)
+    name, function = given if named else (name_of(given), given)
+    return Score(name, function, describe_target(function))

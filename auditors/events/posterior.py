@@ -47,7 +47,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.special import betaln, expit, logsumexp, ndtri
 
-from dpwitness.auditors.events.event import CELL_QUANTILES, ORDERS, expected_renyi_bound
+from dpwitness.auditors.events.event import ORDERS, cell_starts, expected_renyi_bound
 from dpwitness.auditors.statistics.certificate import (
     SHARE_FOR_FREQUENCY,
     parameter_from_rates,
@@ -663,8 +663,7 @@ def _certified_parameter(
                 float(parameter_from_rates(claim, r[i] + w[i], r[i] / (r[i] + w[i]), k)),
             )
     if claim.bounds_renyi:
-        cuts = np.unique(np.searchsorted(np.cumsum(law.mass), CELL_QUANTILES))
-        starts = np.append(0, cuts[(cuts > 0) & (cuts < len(law.mass))])
+        starts = cell_starts(np.cumsum(law.mass))
         p, q = (np.add.reduceat(side, starts) for side in (p, q))
         best = max(
             best,

@@ -61,19 +61,7 @@ def check_event(event: Event, path: str) -> None:
         if not holds(event):
             raise InvalidArgument(f"{path}.{message}")
     if isinstance(event, Threshold):
-        width = event.score.width
-        for block, weights in event.score.blocks:
-            for kind in reversed(type(block).__mro__):  # the fields of a base class first
-                for message, holds in _BLOCK_RULES.get(kind, ()):
-                    if not holds(block, width):
-                        raise InvalidArgument(
-                            f"{path}.score.blocks must {message.format(width=width)}"
-                        )
-            count = block.columns(np.zeros((1, width + 1))).shape[1]
-            if not _are_finite(weights, count):
-                raise InvalidArgument(
-                    f"{path}.score.blocks must have a finite weight for each of {count} features"
-                )
+        _check_blocks(event.score, f"{path}.score.blocks")
     inner: dict[str, Event | None] = {}
     if isinstance(event, Binned):
         inner = {f"events[{i}]": each for i, each in enumerate(event.events)}
@@ -82,6 +70,19 @@ def check_event(event: Event, path: str) -> None:
     for name, each in inner.items():
         if each is not None:
             check_event(each, f"{path}.{name}")
+
+
+def _check_blocks(score: WeightedScore, path: str) -> None:
+    """Raise InvalidArgument if fields of a block are inconsistent, or do not fit its weights."""
+    width = score.width
+    for block, weights in score.blocks:
+        for kind in reversed(type(block).__mro__):  # the fields of a base class first
+            for message, holds in _BLOCK_RULES.get(kind, ()):
+                if not holds(block, width):
+                    raise InvalidArgument(f"{path} must {message.format(width=width)}")
+        count = block.columns(np.zeros((1, width + 1))).shape[1]
+        if not _are_finite(weights, count):
+            raise InvalidArgument(f"{path} must have a finite weight for each of {count} features")
 
 
 def columns_of(event: Event) -> int:

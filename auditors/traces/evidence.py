@@ -282,31 +282,31 @@ class TraceEvidence:
         )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TraceRequest:
+    """Request of an audit for traced runs of a mechanism on pairs; `time_limit` is that of one run,
+    in seconds.
+    """
+
+    mechanism: Any
+    pairs: Sequence[Pair]
+    claim: Claim
+    seed: int
+    limits: Limits
+    time_limit: float
+
+
 class FirstLook(Protocol):
     """Traced runs before a black-box audit (`first_look`), as the kind of traces offers them."""
 
     def is_traceable(self, mechanism: Any) -> bool:
         """Return whether the mechanism's runs can be traced."""
 
-    def worst_pairs(
-        self,
-        mechanism: Any,
-        pairs: Sequence[Pair],
-        claim: Claim,
-        seed: int,
-        limits: Limits,
-        time_limit: float,
-    ) -> tuple[list[int], bool]:
+    def worst_pairs(self, request: TraceRequest) -> tuple[list[int], bool]:
         """Return the numbers of the pairs that look worst, and whether the time was not enough."""
 
     def worst_evidence(
-        self,
-        mechanism: Any,
-        pairs: Sequence[Pair],
-        claim: Claim,
-        seed: int,
-        limits: Limits,
-        time_limit: float,
+        self, request: TraceRequest
     ) -> tuple[TraceEvidence | None, str, FloatArray | None]:
         """Return evidence on the worst pair, a note if there is none, and the shift of the output
         on the first pair.

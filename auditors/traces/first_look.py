@@ -20,7 +20,7 @@ import numpy as np
 
 from dpwitness.auditors.traces.calls import CallTable
 from dpwitness.auditors.traces.coupling import CHARGED, PairEvidence
-from dpwitness.auditors.traces.evidence import Limits, TraceEvidence
+from dpwitness.auditors.traces.evidence import Limits, TraceEvidence, TraceRequest
 from dpwitness.auditors.traces.pair_analysis import (
     MAY_BE_CHANCE,
     REPEATS,
@@ -78,21 +78,12 @@ def is_traceable(mechanism: Any) -> bool:
 
 
 @contextmanager
-def _recorder(
-    mechanism: Any, seed: int, limits: Limits, time_limit: float
-) -> Iterator[SessionRecorder]:
-    with opened(mechanism, [], min(time_limit, _WAITING * limits.seconds)) as step:
-        yield _LimitedRecorder(step, seed, limits)
+def _recorder(request: TraceRequest, limits: Limits) -> Iterator[SessionRecorder]:
+    with opened(request.mechanism, [], min(request.time_limit, _WAITING * limits.seconds)) as step:
+        yield _LimitedRecorder(step, request.seed, limits)
 
 
-def worst_pairs(
-    mechanism: Any,
-    pairs: Sequence[Pair],
-    claim: Claim,
-    seed: int,
-    limits: Limits,
-    time_limit: float,
-) -> tuple[list[int], bool]:
+def worst_pairs(request: TraceRequest) -> tuple[list[int], bool]:
     """Return the numbers of pairs on which one traced run and its replay exceed the claim or
     diverge, and whether the time was not enough.
 
@@ -101,37 +92,32 @@ def worst_pairs(
     """
     scores: dict[int, float] = {}
     late = False
-    limits = Limits(int(_PAIRS_SHARE * limits.runs), _PAIRS_SHARE * limits.seconds)
+    runs, seconds = request.limits.runs, request.limits.seconds
+    limits = Limits(int(_PAIRS_SHARE * runs), _PAIRS_SHARE * seconds)
     # an optional look must not end the audit, whose own runs report faults of the mechanism
-    with suppress(Exception), _recorder(mechanism, seed, limits, time_limit) as recorder:
-        for k, pair in enumerate(pairs[:24]):
+    with suppress(Exception), _recorder(request, limits) as recorder:
+        for k, pair in enumerate(request.pairs[:24]):
             try:
-                scores[k] = glance(recorder, pair, claim)
+                scores[k] = glance(recorder, pair, request.claim)
             except (Stopped, Exception) as error:
                 late |= isinstance(error, TooLate)
     order = sorted(scores, key=lambda k: -scores[k])
     return [k for k in order if scores[k] > 1 + 1e-3][:2], late
 
 
-def worst_evidence(
-    mechanism: Any,
-    pairs: Sequence[Pair],
-    claim: Claim,
-    seed: int,
-    limits: Limits,
-    time_limit: float,
-) -> tuple[TraceEvidence | None, str, FloatArray | None]:
+def worst_evidence(request: TraceRequest) -> tuple[TraceEvidence | None, str, FloatArray | None]:
     """Return the evidence on the pair whose loss exceeds the claim most, or else on the first pair,
     and a note if there is none.
 
     The last value is the shift of the output's numbers on the first pair.
     """
     found, note, shift = list[TraceEvidence](), "", None
+    limits, claim = request.limits, request.claim
     try:
-        with _recorder(mechanism, seed, limits, time_limit) as recorder:
-            for pair in pairs:
-                found.append(_evidence_on(recorder, pair, claim, mechanism))
-            shift = _output_shift(recorder, pairs[0], claim)
+        with _recorder(request, limits) as recorder:
+            for pair in request.pairs:
+                found.append(_evidence_on(recorder, pair, claim, request.mechanism))
+            shift = _output_shift(recorder, request.pairs[0], claim)
     except Stopped:
         limit = f"{limits.runs:,} runs or {limits.seconds:.2g} s"
         note = "" if found else f"no trace: its runs would take more than {limit}"

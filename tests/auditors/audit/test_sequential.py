@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, audit
+from dpwitness.auditors.audit import conclude
 from dpwitness.auditors.witnesses.kinds import recompute_bounds
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.witnesses.witness_reader import load_json, read_checked_witness
@@ -96,3 +97,22 @@ def test_time_ends_an_audit_and_the_best_of_several_pairs_is_tested():
 def test_invalid_arguments_are_named(options, message):
     with pytest.raises(InvalidArgument, match=message):
         run(**options)
+
+
+def test_a_violation_of_an_interrupted_audit_is_compared_with_fresh_runs(monkeypatch):
+    """The audit is interrupted within its first epoch: only its last look sees the violation."""
+    compared = []
+
+    def recorded(sampler, counted):
+        compared.extend(each.tally for each in counted)
+        return ""
+
+    def interrupt(done, planned):
+        if done > 250:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(conclude, "require_independent", recorded)
+    result = run(8.0, stop="never", progress=interrupt)
+    assert result.verdict is Verdict.VIOLATED
+    assert result.looks == ((result.trials, result.parameter_lower),)
+    assert compared == [result.tally]

@@ -10,11 +10,12 @@ import pytest
 from dpwitness import Pair, Verdict, audit
 from dpwitness.auditors.events.outputs import TrainingSet, concatenate, encode
 from dpwitness.auditors.events.scorers import fit_shift
-from dpwitness.auditors.traces.evidence import Limits, TraceEvidence
+from dpwitness.auditors.traces.evidence import Limits, TraceEvidence, TraceRequest
 from dpwitness.auditors.traces.first_look import worst_evidence, worst_pairs
 from dpwitness.mechanisms import parse_claim
 from dpwitness.reports.audit.document import build_document, checked_document
 
+LIMITS = Limits(200, 10.0)
 ONE = Pair(np.zeros(3), np.array([1.0, 0.0, 0.0]), "replace-one")
 TRIALS = 2000
 SHIFTS = np.linspace(-1.0, 1.0, 40) ** 3
@@ -63,7 +64,8 @@ def test_a_loss_beyond_the_claim_is_named_where_counts_cannot_show_it():
 
 @pytest.mark.parametrize("sound", [noisy_max, mean_of_two])
 def test_noise_that_the_output_hides_is_not_held_against_a_mechanism(sound):
-    evidence, *_ = worst_evidence(sound, [ONE], parse_claim("pure:1.2"), 0, Limits(200, 10.0), 60.0)
+    request = TraceRequest(sound, [ONE], parse_claim("pure:1.2"), 0, LIMITS, 60.0)
+    evidence, *_ = worst_evidence(request)
     assert (
         not evidence.exceeds and not evidence.findings and evidence.verdict is not Verdict.VIOLATED
     )
@@ -74,10 +76,8 @@ def test_the_traced_pair_comes_first():
         Pair(np.zeros(3), np.eye(3)[k] * size, "replace-one")
         for k, size in enumerate((0.5, 4.0, 1.0))
     ]
-    assert worst_pairs(laplace, pairs, parse_claim("pure:1"), 0, Limits(200, 10.0), 60.0) == (
-        [1],
-        False,
-    )
+    request = TraceRequest(laplace, pairs, parse_claim("pure:1"), 0, LIMITS, 60.0)
+    assert worst_pairs(request) == ([1], False)
 
 
 def vector(dataset, size, rng):
@@ -89,7 +89,8 @@ def test_a_trace_proposes_the_log_odds_of_the_shift_that_it_sees():
     hundredths of the noise.
     """
     for pair, sign in ((ONE, 1.0), (Pair(ONE.d1, ONE.d0, "replace-one"), -1.0)):
-        shift = worst_evidence(vector, [pair], parse_claim("pure:1"), 0, Limits(200, 10.0), 60.0)[2]
+        request = TraceRequest(vector, [pair], parse_claim("pure:1"), 0, LIMITS, 60.0)
+        shift = worst_evidence(request)[2]
         np.testing.assert_allclose(shift, sign * SHIFTS, atol=1e-12)
     rng = np.random.default_rng(0)
     one, zero = (encode(vector(dataset, 1_000, rng), 1_000) for dataset in (ONE.d1, ONE.d0))

@@ -8,7 +8,7 @@ import pytest
 import dpwitness as dpw
 from dpwitness import Pair, Verdict
 from dpwitness.auditors.traces import first_look
-from dpwitness.auditors.traces.evidence import Limits
+from dpwitness.auditors.traces.evidence import Limits, TraceRequest
 from dpwitness.auditors.traces.first_look import worst_evidence, worst_pairs
 from dpwitness.mechanisms import parse_claim
 from dpwitness.reports.audit.document import build_document, checked_document
@@ -18,7 +18,8 @@ LIMITS = Limits(1000, 10.0)
 
 
 def evidence(mechanism, claim="pure:1", seed=0):
-    return worst_evidence(mechanism, [PAIR], parse_claim(claim), seed, LIMITS, 60.0)[0]
+    request = TraceRequest(mechanism, [PAIR], parse_claim(claim), seed, LIMITS, 60.0)
+    return worst_evidence(request)[0]
 
 
 def test_a_trace_without_noise_is_inconclusive_and_accuses_nobody():
@@ -64,7 +65,7 @@ def test_a_pair_that_cannot_be_traced_leaves_the_others_their_places(monkeypatch
         return usual(recorder, pair, promise)
 
     monkeypatch.setattr(first_look, "glance", failing)
-    found = worst_pairs(
+    request = TraceRequest(
         lambda dataset, size, rng: dataset.sum() + rng.laplace(0.0, 1.0, size),
         pairs,
         parse_claim("pure:1"),
@@ -72,4 +73,4 @@ def test_a_pair_that_cannot_be_traced_leaves_the_others_their_places(monkeypatch
         LIMITS,
         60.0,
     )
-    assert found == ([2], False)
+    assert worst_pairs(request) == ([2], False)
