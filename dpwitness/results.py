@@ -3,10 +3,10 @@
 from dpwitness.auditors.audit.plan import Plan
 from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.canaries.result import CanaryResult
+from dpwitness.auditors.density.limit import limit
 from dpwitness.auditors.density.result import CertifyResult
-from dpwitness.auditors.density.routes import limit
-from dpwitness.auditors.functions.bounds.sensitivity import SensitivityResult
-from dpwitness.auditors.functions.bounds.utility import UtilityResult
+from dpwitness.auditors.functions.sensitivity import SensitivityResult
+from dpwitness.auditors.functions.utility import UtilityResult
 from dpwitness.auditors.traces.result import TraceResult
 
 __all__ = [

@@ -229,7 +229,7 @@ class AuditResult(ClaimResult):
         None without a law of the privacy loss, or if its computation fails: the counts do not
         depend on it.
         """
-        from dpwitness.auditors.density.routes import limit
+        from dpwitness.auditors.density.limit import limit
 
         if self.pair is None or not hasattr(self.subject, "log_density"):
             return None

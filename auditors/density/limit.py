@@ -1,5 +1,5 @@
 """Limit of black-box audits: the median of the parameter that the best audit of a pair certifies if
-the loss law is known (`routes.limit`, from the mechanism).
+the loss law is known.
 
 The best events are {L > t1} (guess D1) and {L < -t2} (guess D0). The limit is the certificate of
 `certificate.py` at the expected counts of the best pair of thresholds, with one or two directions.
@@ -11,9 +11,8 @@ with an equally good event certify more, by luck. For RDP and zCDP, the limit is
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,15 +20,63 @@ from numpy.typing import NDArray
 from dpwitness.auditors.events.event import best_expected_renyi_bound, cell_starts
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.core.claims import GDP, Claim
-from dpwitness.core.claims.renyi import ORDERS
+from dpwitness.core.claims import Claim, promised
+from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.values.validation import InvalidArgument, short_repr
+from dpwitness.core.values.validation import require_integer, require_probability, require_type
 
 _MAX_CELLS = 60
 # thresholds per side in the first pass; later passes search between the neighbors of the best
 # threshold
 _THRESHOLDS = 48
+
+
+def limit(
+    mechanism: Any, pair: Pair, claim: Claim | str, trials: int, confidence: float
+) -> float | None:
+    """Return the median of the parameter that the best audit of this size certifies.
+
+    Half of the audits with the best event, or the best cells, certify more.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        A mechanism with ``log_density``.
+    pair : Pair
+        Pair of neighboring datasets.
+    claim : Claim or str
+        Privacy notion and, for (epsilon, delta)-DP, its delta. The parameter itself is not used.
+    trials : int
+        Number of runs of the mechanism, on both datasets together.
+    confidence : float
+        Confidence level of the audit, in (0, 1).
+
+    Returns
+    -------
+    float or None
+        Median certified parameter. None if the exact law of the loss cannot be computed, 0 if no
+        parameter can be certified.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument is invalid.
+
+    Examples
+    --------
+    >>> from dpwitness.mechanisms import Laplace, PureDP
+    >>> laplace = Laplace(1.0)
+    >>> round(limit(laplace, laplace.worst_pair(), PureDP(1.0), 20_000, 0.95), 3)
+    0.968
+    """
+    from dpwitness.auditors.density.routes import loss_law  # not loaded with the audit
+
+    require_type("pair", pair, Pair, "be a Pair", "limit")
+    claim = promised(None, claim, "limit").on(pair)
+    trials = require_integer("trials", trials, "limit", most=10**12)
+    require_probability("confidence", confidence, "limit")
+    law = loss_law(mechanism, pair)
+    return None if law is None else limit_of_law(law, claim, trials, 1 - confidence)
 
 
 @dataclass(frozen=True, slots=True)

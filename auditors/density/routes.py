@@ -1,5 +1,5 @@
-"""Choice of the strongest route from a mechanism and a pair to the law of the privacy loss
-(enumeration, composition, quadrature), and from there to the limit of black-box audits.
+"""Choice of the strongest route from a mechanism and a pair to the law of the privacy loss:
+enumeration, composition, quadrature.
 
 **Quadrature** in one to three dimensions is adaptive. The output space is cut into boxes. Each box
 has its masses under P and Q by a Gauss-Legendre product rule, and the smallest and largest loss at
@@ -24,13 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.density.composition import compose, content_key, declared_points
-from dpwitness.auditors.density.limit import limit_of_law
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw, atoms, unaccounted_mass
-from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import log_density_at
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.values.validation import require_integer, require_probability, require_type
 
 LogDensity = Callable[[FloatArray], FloatArray]
 LogDensities = Callable[[FloatArray, NDArray[np.intp]], tuple[FloatArray, FloatArray]]
@@ -367,52 +364,6 @@ def loss_law(mechanism: Any, pair: Pair) -> LossLaw | None:
     """
     found = enclosed_law(mechanism, pair)
     return None if found is None else found.lower
-
-
-def limit(
-    mechanism: Any, pair: Pair, claim: Claim | str, trials: int, confidence: float
-) -> float | None:
-    """Return the median of the parameter that the best audit of this size certifies.
-
-    Half of the audits with the best event, or the best cells, certify more.
-
-    Parameters
-    ----------
-    mechanism : Mechanism
-        A mechanism with ``log_density``.
-    pair : Pair
-        Pair of neighboring datasets.
-    claim : Claim or str
-        Privacy notion and, for (epsilon, delta)-DP, its delta. The parameter itself is not used.
-    trials : int
-        Number of runs of the mechanism, on both datasets together.
-    confidence : float
-        Confidence level of the audit, in (0, 1).
-
-    Returns
-    -------
-    float or None
-        Median certified parameter. None if the exact law of the loss cannot be computed, 0 if no
-        parameter can be certified.
-
-    Raises
-    ------
-    InvalidArgument
-        If an argument is invalid.
-
-    Examples
-    --------
-    >>> from dpwitness.mechanisms import Laplace, PureDP
-    >>> laplace = Laplace(1.0)
-    >>> round(limit(laplace, laplace.worst_pair(), PureDP(1.0), 20_000, 0.95), 3)
-    0.968
-    """
-    require_type("pair", pair, Pair, "be a Pair", "limit")
-    claim = promised(None, claim, "limit").on(pair)
-    trials = require_integer("trials", trials, "limit", most=10**12)
-    require_probability("confidence", confidence, "limit")
-    law = loss_law(mechanism, pair)
-    return None if law is None else limit_of_law(law, claim, trials, 1 - confidence)
 
 
 _CACHE: dict[Any, EnclosedLaw | None] = {}

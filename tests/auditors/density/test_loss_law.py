@@ -15,8 +15,8 @@ from scipy.stats import binom
 
 from dpwitness import mechanisms as m
 from dpwitness.auditors.density.composition import merged, split
-from dpwitness.auditors.density.limit import limit_of_law
-from dpwitness.auditors.density.routes import composed, enclosed_law, limit, loss_law
+from dpwitness.auditors.density.limit import limit, limit_of_law
+from dpwitness.auditors.density.routes import composed, enclosed_law, loss_law
 from dpwitness.auditors.events.event import best_expected_renyi_bound
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.auditors.statistics.loss_law import LossLaw
