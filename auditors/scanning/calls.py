@@ -13,11 +13,9 @@ from pathlib import Path
 from dpwitness.auditors.scanning.made_up import made_up_calls
 from dpwitness.auditors.scanning.noise_map import Function, NoiseMap
 from dpwitness.core.values.json_reader import Json
-from dpwitness.mechanisms.wrappers.programs import confinement
-from dpwitness.mechanisms.wrappers.programs.worker_pool import launch_of
+from dpwitness.mechanisms.wrappers.programs.worker_pool import LAUNCHER, launch_of
 from dpwitness.mechanisms.wrappers.programs.worker_process import Launch, Process, WorkerDied
 
-_SCRIPT = str(Path(confinement.__file__).resolve().with_name("inside") / "recorded_calls.py")
 LONGEST_LINE = 2**24  # bytes of a line
 
 
@@ -30,7 +28,7 @@ class Script:
     python: str | None
     working_folder: str
     memory: int = 0
-    command: tuple[str, ...] = (_SCRIPT,)
+    command: tuple[str, ...] = (LAUNCHER, "function_calls")
 
     def launch(self) -> Launch:
         command, folder, environment = launch_of(self.python, self.command, self.working_folder)

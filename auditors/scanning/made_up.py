@@ -15,7 +15,7 @@ from dpwitness.auditors.scanning.noise_map import (
 from dpwitness.auditors.scanning.promises import privacy_parameters
 from dpwitness.auditors.scanning.ranges import data_range, stated_bounds, values_of
 from dpwitness.core.values.json_reader import Json
-from dpwitness.mechanisms.wrappers.programs.inside.recorded_calls import GENERATOR, LISTS, SEED
+from dpwitness.mechanisms.wrappers.programs.inside.function_calls import GENERATOR, LISTS, SEED
 
 # forms of data of a parameter without a telling type hint, in the order of trial
 _FORMS = ("array", "list", "3.0", "integers", "matrix", "1", "texts", "labels", "True")

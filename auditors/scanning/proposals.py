@@ -33,7 +33,7 @@ from dpwitness.auditors.scanning.promises import (
 )
 from dpwitness.auditors.scanning.ranges import COUNT, data_range, is_real, stated_bounds, values_of
 from dpwitness.core.values.json_reader import Json
-from dpwitness.mechanisms.wrappers.programs.inside.recorded_calls import (
+from dpwitness.mechanisms.wrappers.programs.inside.function_calls import (
     GENERATOR,
     RANDOM,
     RANDOM_STATE,

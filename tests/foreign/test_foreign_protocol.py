@@ -161,7 +161,7 @@ def test_the_worker_stands_alone(file):
             found = {each.module, *(f"{each.module}.{alias.name}" for alias in each.names)}
             assert found & {*OWN, "dpwitness.mechanisms.wrappers.recording"}
     names |= {each.module.partition(".")[0] for each in imports} - {"dpwitness"}
-    plain = "__init__ supervisor target_runs"
+    plain = "__init__ launch supervisor target_runs"
     assert ("numpy" in names) == (file.stem not in plain.split())
     assert not names & {"dpwitness", "pickle", "marshal", "shelve"}
     assert names - {"numpy"} <= set(sys.stdlib_module_names) | {"__future__"}

@@ -17,6 +17,8 @@ from typing import Any, Iterator
 
 import numpy as np
 
+from dpwitness.mechanisms.wrappers.programs.inside.run_results import Stopped
+
 from .calls import INPUT, PLAIN, SCALE, BoundPrimitive, Call, compared, without_record
 from .primitives import LOCATION_LAWS
 from .values import copied
@@ -31,12 +33,6 @@ _OWN_FILES = frozenset(
 
 _MAX_INNER_DRAWS = 4  # limit of recorded draws inside a primitive
 _LIBRARY = re.compile(r".*/(?:(?:site|dist)-packages|lib/python3\.[^/]*)/(.+)")  # path of a file
-
-
-class Stopped(BaseException):
-    """The run took too long or made too many calls. A BaseException, so that the handlers of
-    libraries do not catch it.
-    """
 
 
 _ITERATORS = (types.GeneratorType, zip, map, filter)

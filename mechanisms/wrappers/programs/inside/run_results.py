@@ -1,4 +1,5 @@
-"""Results of runs, their warnings and their random draws, the same in this process and in workers.
+"""Time limit of a run, its result, warnings and random draws, the same in this process and in
+workers.
 
 Standard library and NumPy (Python 3.8 or later).
 """
@@ -8,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import itertools
+import signal
+import threading
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +18,38 @@ from typing import Any
 import numpy as np
 
 _IMMUTABLE = (float, int, str, bytes, type(None))
+
+
+class Stopped(BaseException):
+    """The run took too long or made too many calls. A BaseException, so that the handlers of
+    libraries do not catch it.
+    """
+
+
+@contextlib.contextmanager
+def stopped_after(seconds: float) -> Iterator[None]:
+    """Raise Stopped after `seconds`, as soon as the main thread runs Python code. The block is not
+    stopped in other threads.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: Any) -> None:
+        raise Stopped
+
+    handler, timer = signal.signal(signal.SIGALRM, stop), (0.0, 0.0)
+    try:
+        try:
+            # repeated in case a callback swallows the exception
+            timer = signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:  # again, in case the exception arrived in between
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler or signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, *timer)
 
 
 @contextlib.contextmanager

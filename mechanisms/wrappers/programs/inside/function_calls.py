@@ -1,10 +1,11 @@
 """Calls of a package's functions as its own tests make them, and what each argument does to the
 output.
 
-Runs as a script in the interpreter of the package, with the standard library and NumPy (Python 3.8
-or later). The request is one line of JSON on standard input; each line of standard output is one
-call. A call is kept as source, so that a target file can repeat it: numbers, texts, arrays, frames,
-and objects whose construction was seen. `pytest --dp-discover` loads this module too.
+The program runs in the interpreter of the package (`launch`), with the standard library and NumPy
+(Python 3.8 or later). The request is one line of JSON on standard input; each line of standard
+output is one call. A call is kept as source, so that a target file can repeat it: numbers, texts,
+arrays, frames, and objects whose construction was seen. `pytest --dp-discover` uses the module too.
+Draws of noise inside a run are the subject of `mechanisms.wrappers.recording`.
 
 Which argument holds the data is found by experiment. One record of an argument is changed while the
 randomness stays the same: data move the output; a scale of noise moves it by another amount for
@@ -13,18 +14,12 @@ each seed.
 
 from __future__ import annotations
 
-import sys
-
-if __name__ == "__main__" and sys.path and sys.path[0] == __file__.rpartition("/")[0]:
-    del sys.path[0]  # the folder of this script, whose modules must not shadow the package's
-
 import ast
 import contextlib
 import dataclasses
 import enum
 import functools
 import importlib
-import importlib.util
 import inspect
 import io
 import itertools
@@ -34,12 +29,16 @@ import os
 import random
 import re
 import runpy
-import signal
+import sys
 import time
 import types
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
 
 import numpy as np
+
+from dpwitness.core.values import object_tree
+from dpwitness.mechanisms.wrappers.programs.inside import global_generators
+from dpwitness.mechanisms.wrappers.programs.inside.run_results import Stopped, stopped_after
 
 _MOST_ENTRIES = 4000  # of an array or frame that is written as source
 _SECONDS = 5.0  # of one call
@@ -153,17 +152,14 @@ class Sources:
 
     def name_of(self, value: Any) -> str:
         """Return the dotted name by which a class or function can be imported."""
+        name = object_tree.name_of(value)
         module = str(getattr(value, "__module__", None) or "numpy")
-        name = str(getattr(value, "__qualname__", value.__name__))
-        found: Any = sys.modules.get(module)
-        for part in name.split("."):
-            found = getattr(found, part, None)
-        if found is not value or re.search(r"^__main__$|(^|\.)(test_|conftest)", module):
-            raise Unwritable("a function or class that a test defines, " + name)
+        if name is None or re.search(r"^__main__$|(^|\.)(test_|conftest)", module):
+            raise Unwritable(f"a function or class that a test defines, {value.__qualname__}")
         if module == "builtins":
-            return name
+            return name.partition(".")[2]
         self.modules.append(module)
-        return module + "." + name
+        return name
 
 
 def _listed(column: Any) -> List[Any]:
@@ -317,14 +313,6 @@ def plain_function(module: Any, name: str) -> Any:
 # ------------------------------------------------------------------------------------------
 
 
-class TooSlow(BaseException):
-    """Raised in a call that takes too long, past handlers of exceptions."""
-
-
-def _too_slow(*_: Any) -> None:
-    raise TooSlow
-
-
 class KeptCall:
     """A kept call that can be repeated with other arguments."""
 
@@ -374,10 +362,8 @@ class KeptCall:
         function, default_rng = eval(self.found["spelled"], space), np.random.default_rng
         if held:
             np.random.default_rng = functools.partial(_seeded_rng, default_rng, seed)
-        signal.signal(signal.SIGALRM, _too_slow)
-        signal.setitimer(signal.ITIMER_REAL, limit, 1.0)
         try:
-            with contextlib.redirect_stdout(io.StringIO()):
+            with stopped_after(limit), contextlib.redirect_stdout(io.StringIO()):
                 own = [name for name in values if name.startswith("self.")]
                 given = {name[len("self.") :]: values.pop(name) for name in own}
                 owner = values.pop("self", None)
@@ -388,7 +374,6 @@ class KeptCall:
                     result = {} if owner is None else fitted(owner)
                 return flat(result)
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
             np.random.default_rng = default_rng
 
     def value(self, name: str) -> Any:
@@ -794,7 +779,7 @@ def main() -> None:
         begin = time.monotonic()
         try:
             found.update(completed(found))
-        except TooSlow:
+        except Stopped:
             found["why"] = f"a call takes longer than {_SECONDS:g} s"
         except BaseException as error:
             found["why"] = f"{type(error).__name__}: {str(error)[:200]}"
@@ -803,12 +788,3 @@ def main() -> None:
             answered.add(function)  # the others need time too
         write(found)
     write({"done": True})
-
-
-if __name__ == "__main__":
-    # under a name that no library uses
-    _place = os.path.join(os.path.dirname(os.path.abspath(__file__)), "global_generators.py")
-    _spec: Any = importlib.util.spec_from_file_location("dpwitness_global_generators", _place)
-    global_generators = importlib.util.module_from_spec(_spec)
-    _spec.loader.exec_module(global_generators)
-    main()
