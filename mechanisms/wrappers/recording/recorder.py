@@ -67,12 +67,8 @@ class Recorder:
         # name and place of each generator made without a seed
         self.unseeded: list[tuple[str, Any]] = []
         self.calls: list[Call] = []
-        self.deadline, self.played, self.shifts, self.left_out = (
-            deadline,
-            played,
-            shifts or {},
-            left_out,
-        )
+        self.deadline, self.played, self.left_out = deadline, played, left_out
+        self.shifts = shifts or {}
         self.differences: list[tuple[str, int, str]] = []  # kind, index of the call, text
         self.lost = False  # whether the calls no longer follow the record
 
@@ -91,14 +87,12 @@ class Recorder:
                 raise Stopped(f"more than {MOST:,} calls of primitives in one run")
             if time.monotonic() > self.deadline:
                 raise Stopped("time limit")
-        read: Any = None
-        owner: Any = None
-        if primitive.codes:  # attributes may change after the call, so they are read now
+        read = owner = None
+        if primitive.computes:  # attributes may change after the call, so they are read now
             read = _copied_values(made.reads(args, kwargs))
             owner = args[0] if made.place and args else None
-        named = {key: copied(value) for key, value in kwargs.items()}
-        place = calling_place(owner)
-        call = Call(made, _copied_values(args, made.place), named, read, place)
+        given = _copied_values(args, made.place), {k: copied(v) for k, v in kwargs.items()}
+        call = Call(made, *given, read, calling_place(owner))
         self.calls.append(call)
         if self.played is None or self.lost:
             return self._draw(call, args, kwargs)

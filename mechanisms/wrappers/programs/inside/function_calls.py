@@ -18,7 +18,6 @@ import ast
 import contextlib
 import dataclasses
 import enum
-import functools
 import importlib
 import inspect
 import io
@@ -49,11 +48,6 @@ GENERATOR, RANDOM_STATE, RANDOM, SEED = (
     "__random__",
     "__seed__",
 )
-_GENERATORS = (
-    (np.random.Generator, None, GENERATOR),
-    (np.random.RandomState, np.random, RANDOM_STATE),
-    (random.Random, random, RANDOM),
-)
 _BRACKETS: Dict[type, str] = {
     list: "[{}]",
     tuple: "({})",
@@ -62,9 +56,10 @@ _BRACKETS: Dict[type, str] = {
     dict: "{{{}}}",
 }
 _SLOW = 0.5  # CPU seconds of a run of a made-up call that no audit could repeat
-_COLUMN = re.compile(r"'([^'\[\]]+)'")
-_COLUMN_VALUES = [0.9, 0.5, 0.2, 0.1, 0.7, 0.3, 0.6, 0.4]
 LISTS = "categories|candidates|options|choices|universe|domain"  # names of lists of values
+_COLUMN, _FRAME = re.compile(r"'([^'\[\]]+)'"), "pandas.DataFrame({"
+_VALUES = [0.9, 0.5, 0.2, 0.1, 0.7, 0.3, 0.6, 0.4]  # of a column of such a frame
+_NO_DATA = re.compile(rf"self|(self\.)?({LISTS})")
 _LISTED = re.compile(rf"(self\.)?({LISTS})")
 _DATUM = re.compile(r"(\w+_)?(input|data|datum|value|val|item|response|answer|bit|x|v)(_\w+)?")
 _SEED_NAMES = re.compile(r"(random_)?(seed|state)|rng|prng|generator|rng_seed|random_seed")
@@ -85,20 +80,16 @@ class Sources:
 
     def source(self, value: Any, depth: int = 0) -> str:
         """Return the source of a value. Raise Unwritable for a value without one."""
-        kind = type(value)
         if depth > 8:
             raise Unwritable("nested too deeply")
-        if value is None or kind in (bool, int, str, bytes):
-            return repr(value)
-        if kind is float:
-            return repr(value) if math.isfinite(value) else f"float({str(value)!r})"
-        if isinstance(value, enum.Enum):
-            return f"{self.name_of(kind)}.{value.name}"
-        if isinstance(value, (np.bool_, np.number)):
-            return self.source(value.item(), depth)
-        if kind in _BRACKETS:
-            return self._collection(value, depth)
-        return self._object(value, depth)
+        if id(value) in self.made:
+            _, text, modules = self.made[id(value)]
+            self.modules += modules
+            return text
+        write = next((write for holds, write in _WRITERS if holds(value)), None)
+        if write is None:
+            raise Unwritable("an object of class " + type(value).__name__)
+        return write(self, value, depth)
 
     def _collection(self, value: Any, depth: int) -> str:
         """Return the source of a list, tuple, set or dictionary."""
@@ -111,37 +102,7 @@ class Sources:
         is_single = type(value) is tuple and len(value) == 1
         return _BRACKETS[type(value)].format(", ".join(entries) + ("," if is_single else ""))
 
-    def _object(self, value: Any, depth: int) -> str:
-        """Return the source of an object: its construction if it was seen, else what its class
-        allows.
-        """
-        kind = type(value)
-        kept, text, modules = self.made.get(id(value), (None, "", []))
-        if kept is value:
-            self.modules += modules
-            return text
-        for cls, module, name in _GENERATORS:
-            if isinstance(value, cls) or value is module:
-                return name
-        if isinstance(value, np.ndarray):
-            return self._array(value)
-        library = kind.__module__.partition(".")[0]
-        if kind.__name__ in ("DataFrame", "Series") and library in ("pandas", "polars"):
-            self.modules.append(library)
-            if np.prod(value.shape) > _MOST_ENTRIES:
-                raise Unwritable(f"a frame of {len(value)} rows")
-            is_frame = kind.__name__ == "DataFrame"
-            columns = _listed_columns(value) if is_frame else _listed(value)
-            return f"{library}.{kind.__name__}({self.source(columns, depth)})"
-        if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, np.ufunc)):
-            return self.name_of(value)
-        if not dataclasses.is_dataclass(value):
-            raise Unwritable("an object of class " + kind.__name__)
-        names = [field.name for field in dataclasses.fields(value) if field.init]
-        fields = [f"{name}={self.source(getattr(value, name), depth + 1)}" for name in names]
-        return "{}({})".format(self.name_of(kind), ", ".join(fields))
-
-    def _array(self, value: Any) -> str:
+    def _array(self, value: Any, depth: int) -> str:
         """Return the source of an array of numbers or texts."""
         if value.dtype.kind not in "biufUS" or value.size > _MOST_ENTRIES:
             raise Unwritable(f"an array of {value.size} entries of dtype {value.dtype}")
@@ -150,7 +111,22 @@ class Sources:
         dtype = "" if usual else f", dtype={value.dtype.str!r}"
         return f"numpy.array({self.source(value.tolist())}{dtype})"
 
-    def name_of(self, value: Any) -> str:
+    def _frame(self, value: Any, depth: int) -> str:
+        """Return the source of a frame or series."""
+        if np.prod(value.shape) > _MOST_ENTRIES:
+            raise Unwritable(f"a frame of {len(value)} rows")
+        library = _library(value)
+        self.modules.append(library)
+        columns = _listed_columns(value) if hasattr(value, "columns") else _listed(value)
+        return f"{library}.{type(value).__name__}({self.source(columns, depth)})"
+
+    def _fields(self, value: Any, depth: int) -> str:
+        """Return the source of an object of a dataclass."""
+        names = [field.name for field in dataclasses.fields(value) if field.init]
+        fields = [f"{name}={self.source(getattr(value, name), depth + 1)}" for name in names]
+        return "{}({})".format(self.name_of(type(value)), ", ".join(fields))
+
+    def name_of(self, value: Any, _depth: int = 0) -> str:
         """Return the dotted name by which a class or function can be imported."""
         name = object_tree.name_of(value)
         module = str(getattr(value, "__module__", None) or "numpy")
@@ -160,6 +136,54 @@ class Sources:
             return name.partition(".")[2]
         self.modules.append(module)
         return name
+
+
+def _library(value: Any) -> str:
+    """Return the name of the library that defines the class of a value."""
+    return type(value).__module__.partition(".")[0]
+
+
+# whether a value has a form, and the function that writes it
+_WRITERS: Tuple[Tuple[Callable[[Any], bool], Callable[[Sources, Any, int], str]], ...] = (
+    (
+        lambda value: value is None or type(value) in (bool, int, str, bytes),
+        lambda writer, value, _: repr(value),
+    ),
+    (
+        lambda value: type(value) is float,
+        lambda writer, value, _: repr(value) if math.isfinite(value) else f"float({str(value)!r})",
+    ),
+    (
+        lambda value: isinstance(value, enum.Enum),
+        lambda writer, value, _: f"{writer.name_of(type(value))}.{value.name}",
+    ),
+    (
+        lambda value: isinstance(value, (np.bool_, np.number)),
+        lambda writer, value, depth: writer.source(value.item(), depth),
+    ),
+    (lambda value: type(value) in _BRACKETS, Sources._collection),
+    (lambda value: isinstance(value, np.random.Generator), lambda *_: GENERATOR),
+    (
+        lambda value: isinstance(value, np.random.RandomState) or value is np.random,
+        lambda *_: RANDOM_STATE,
+    ),
+    (lambda value: isinstance(value, random.Random) or value is random, lambda *_: RANDOM),
+    (lambda value: isinstance(value, np.ndarray), Sources._array),
+    (
+        lambda value: (
+            type(value).__name__ in ("DataFrame", "Series")
+            and _library(value) in ("pandas", "polars")
+        ),
+        Sources._frame,
+    ),
+    (
+        lambda value: isinstance(
+            value, (type, types.FunctionType, types.BuiltinFunctionType, np.ufunc)
+        ),
+        Sources.name_of,
+    ),
+    (dataclasses.is_dataclass, Sources._fields),
+)
 
 
 def _listed(column: Any) -> List[Any]:
@@ -355,26 +379,33 @@ class KeptCall:
             **{GENERATOR: np.random.default_rng(seed), SEED: seed},
             **{RANDOM_STATE: np.random.RandomState(seed), RANDOM: random.Random(seed)},
         }
+        default_rng: Any = np.random.default_rng
+        if held:
+            np.random.default_rng = lambda given=None: default_rng(seed if given is None else given)
+        try:
+            with stopped_after(limit), contextlib.redirect_stdout(io.StringIO()):
+                return flat(self._result(space, changed))
+        finally:
+            np.random.default_rng = default_rng
+
+    def _result(self, space: Json, changed: Json) -> Any:
+        """Return what the call returns; if this is nothing, or the object itself, what the object
+        has learned.
+        """
         values = {
             name: changed[name] if name in changed else eval(text, space)
             for name, text in self.sources.items()
         }
-        function, default_rng = eval(self.found["spelled"], space), np.random.default_rng
-        if held:
-            np.random.default_rng = functools.partial(_seeded_rng, default_rng, seed)
-        try:
-            with stopped_after(limit), contextlib.redirect_stdout(io.StringIO()):
-                own = [name for name in values if name.startswith("self.")]
-                given = {name[len("self.") :]: values.pop(name) for name in own}
-                owner = values.pop("self", None)
-                if self.constructor:
-                    owner = eval(self.constructor, space)(**given)
-                result = function(**values) if owner is None else function(owner, **values)
-                if result is None or result is owner:
-                    result = {} if owner is None else fitted(owner)
-                return flat(result)
-        finally:
-            np.random.default_rng = default_rng
+        own = [name for name in values if name.startswith("self.")]
+        given = {name[len("self.") :]: values.pop(name) for name in own}
+        owner, function = values.pop("self", None), eval(self.found["spelled"], space)
+        if self.constructor:
+            owner = eval(self.constructor, space)(**given)
+        if owner is None:
+            result = function(**values)
+            return {} if result is None else result
+        result = function(owner, **values)
+        return fitted(owner) if result is None or result is owner else result
 
     def value(self, name: str) -> Any:
         return eval(self.sources[name], dict(self.space))
@@ -384,11 +415,6 @@ class KeptCall:
         value = self.value(name)
         role, moved = _effect(self, name, value)
         return len(value) if hasattr(value, "__len__") else 0, role, name, moved
-
-
-def _seeded_rng(default_rng: Any, default: int, seed: Any = None) -> Any:
-    """Return a generator from a seed, with a seed by default."""
-    return default_rng(default if seed is None else seed)
 
 
 def fitted(owner: Any) -> Json:
@@ -456,9 +482,10 @@ def experiment(found: Json) -> Json:
     if all(call.run(seed, {}) == first for seed in _SEEDS[1:]):
         return dict(about, why="it returns the same output in every run")
     ranked = _ranked(call)
-    many = [each for each in ranked if each[1] in ("records", "answers")]
-    if ranked:
-        _, role, name, moved = max(many, key=lambda each: each[0]) if many else ranked[0]
+    if ranked:  # the longest of the arguments with several entries, else the first one
+        _, role, name, moved = max(
+            ranked, key=lambda each: each[0] if each[1] in ("records", "answers") else -1
+        )
         return dict(about, data=name, role=role, moved=moved, form=form_of(call.value(name)))
     is_noise = len(first) == 1 and isinstance(first[0], float)
     why = "no argument of its calls moves the output as data do"
@@ -472,15 +499,13 @@ def _ranked(call: KeptCall) -> List[Tuple[int, str, str, List[str]]]:
     names = [
         name
         for name, text in call.sources.items()
-        if name != "self" and text and not text.startswith("__") and not _LISTED.fullmatch(name)
+        if text and not text.startswith("__") and not _NO_DATA.fullmatch(name)
     ]
     own = [name for name in names if not name.startswith("self.")]
-    ranked = [each for each in map(call.rank, own) if each[1]]
-    if ranked:
-        return ranked
-    # a number configures the object
+    # of the constructor; a number configures the object
     others = [name for name in names if name not in own and _is_sized(call.value(name))]
-    return [each for each in map(call.rank, others) if each[1]]
+    ranked = ([each for each in map(call.rank, group) if each[1]] for group in (own, others))
+    return next(filter(None, ranked), [])
 
 
 def _is_sized(value: Any) -> bool:
@@ -489,26 +514,21 @@ def _is_sized(value: Any) -> bool:
 
 
 def completed(found: Json) -> Json:
-    """Return what `experiment` learns about a made-up call, with the columns that its frame lacks,
-    as errors name them.
+    """Return what `experiment` learns about a call. The frames of a made-up call get the columns
+    that they lack, as errors name them, six at most.
     """
-    # errors name at most 6 columns of a made-up frame
     for _ in range(6):
         try:
             return experiment(found)
         except KeyError as error:
-            named = _COLUMN.findall(f"{error}") if found.get("alternative") else []
-            lacking = [
-                (argument, name)
-                for argument in found["arguments"]
-                for name in (each.rpartition(": ")[2] for each in named)
-                if "pandas.DataFrame({" in (argument[1] or "") and f"{name!r}: " not in argument[1]
-            ]
-            if not lacking:
+            lacking = _COLUMN.findall(f"{error}") if found.get("alternative") else []
+            texts = [text for _, text, _ in found["arguments"]]
+            for argument, name in itertools.product(found["arguments"], lacking):
+                column = f"{name.rpartition(': ')[2]!r}: "
+                if column not in argument[1]:
+                    argument[1] = argument[1].replace(_FRAME, f"{_FRAME}{column}{_VALUES}, ")
+            if texts == [text for _, text, _ in found["arguments"]]:
                 raise
-            for argument, name in lacking:
-                frame = f"pandas.DataFrame({{{name!r}: {_COLUMN_VALUES}, "
-                argument[1] = argument[1].replace("pandas.DataFrame({", frame)
     return experiment(found)
 
 
@@ -641,7 +661,7 @@ _DATA_FORMS: Tuple[Tuple[Callable[[Any], bool], Callable[[Any], Json]], ...] = (
         lambda value: hasattr(value, "columns") and not isinstance(value, np.ndarray),
         lambda value: {
             "kind": "frame",
-            "library": type(value).__module__.partition(".")[0],
+            "library": _library(value),
             "columns": {key: _column(held) for key, held in _listed_columns(value).items()},
             "size": len(value),
         },
@@ -691,13 +711,14 @@ _DATA_FORMS: Tuple[Tuple[Callable[[Any], bool], Callable[[Any], Json]], ...] = (
 def _column(items: List[Any]) -> Json:
     """Return the kind and the range of the values of a column."""
     known = [each for each in items if each is not None]
+    kinds = {next((kind for kind in (bool, int, float) if isinstance(v, kind)), str) for v in known}
     about: Json = {"missing": len(known) < len(items)}
-    if not known or not all(isinstance(v, (bool, int, float)) for v in known):
-        return {"kind": "text", "values": sorted({str(v) for v in known})[:12], **about}
-    if all(isinstance(v, bool) for v in known):
+    if kinds == {bool}:
         return {"kind": "boolean", **about}
+    if not kinds or str in kinds:
+        return {"kind": "text", "values": sorted({str(v) for v in known})[:12], **about}
     finite = [float(v) for v in known if math.isfinite(v)] or [0.0, 1.0]
-    kind = "integer" if all(isinstance(v, int) for v in known) else "float"
+    kind = "float" if float in kinds else "integer"
     return {"kind": kind, "low": min(finite), "high": max(finite), **about}
 
 
@@ -746,16 +767,13 @@ def main() -> None:
     sink = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the tests print must not mix with the lines
     sys.path[:0] = request["paths"]
-    calls: Dict[str, List[Json]] = {}
-
-    def keep(found: Json) -> None:
-        calls.setdefault(found["function"], []).append(found)
+    calls: List[Json] = []
 
     def write(line: Json) -> None:
         sink.write(json.dumps(line) + "\n")
         sink.flush()
 
-    recorder = CallKeeper(request["wanted"], keep)
+    recorder = CallKeeper(request["wanted"], calls.append)
     for module in request["modules"]:
         with contextlib.suppress(BaseException):
             importlib.import_module(module)
@@ -768,7 +786,7 @@ def main() -> None:
             runpy.run_path(script, run_name="__main__")
     recorder.busy, answered, spent = True, set(), dict.fromkeys(request["spelled"], 0.0)
     share = max(2 * request["seconds"] / max(len(request["spelled"]), 1), _SECONDS)
-    for found in [*itertools.chain.from_iterable(calls.values()), *request["calls"]]:
+    for found in [*calls, *request["calls"]]:
         function = found["function"]
         # a kept call of a function that is not scanned, or one that is not needed
         if function not in request["spelled"] or (
