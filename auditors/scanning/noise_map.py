@@ -538,23 +538,20 @@ def law_of(name: str, root: str = "") -> tuple[str, Json]:
     """
     known, sources = _tables()
     last = name.rpartition(".")[2]
-    if name in known:
-        return str(known[name].get("law", "opaque")), known[name]
-    entry = sources.get(last) or sources.get(last.rstrip("_"))
-    if name.startswith("?."):
-        sampled = last in ("sample", "rsample")  # also of frames and lists
-        if last == "rvs" or (sampled and _DISTRIBUTION.search(root)):
-            return "noise", {}
-        common = entry is not None and entry["law"] in COMMON_LAWS
-        if last not in sources or sampled or (common and not _GENERATOR.search(root)):
-            return "", {}
-    elif _LIBRARIES.match(name) and _DRAWS.search(last):
-        return "opaque", {}
-    elif not _SOURCES.match(name) or _NO_DRAW.search(name):
-        return "", {}
-    if entry is not None:
-        return str(entry["law"]), entry
-    return ("noise", {}) if _DRAWS.search(last) else ("", {})
+    entry = sources.get(last) or sources.get(last.rstrip("_"), {})
+    law = str(entry.get("law") or ("noise" if _DRAWS.search(last) else ""))
+    sampled = last in ("sample", "rsample")  # also of frames and lists
+    common = law in COMMON_LAWS and not _GENERATOR.search(root)
+    is_unknown, nothing = name.startswith("?."), ("", Json())
+    rules: tuple[tuple[object, tuple[str, Json]], ...] = (
+        (name in known, (known.get(name, {}).get("law", "opaque"), known.get(name, {}))),
+        (is_unknown and (last == "rvs" or (sampled and _DISTRIBUTION.search(root))), ("noise", {})),
+        (is_unknown and (last not in sources or sampled or common), nothing),
+        (not is_unknown and _LIBRARIES.match(name) and _DRAWS.search(last), ("opaque", {})),
+        (not is_unknown and (not _SOURCES.match(name) or _NO_DRAW.search(name)), nothing),
+        (True, (law, entry)),
+    )
+    return next(found for applies, found in rules if applies)
 
 
 def _argument(node: ast.Call, entry: Json) -> str:
