@@ -36,8 +36,8 @@ from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
-from dpwitness.mechanisms.wrappers.programs.inside.run_results import Stopped
 from dpwitness.mechanisms.wrappers.programs.target import Target
+from dpwitness.mechanisms.wrappers.recording.recorder import Stopped
 
 _PAIRS_SHARE = 0.4  # share of these limits for the comparison of pairs
 _WAITING = 4.0  # limit of the wall time, as a multiple of the limit of the CPU time

@@ -21,8 +21,8 @@ from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.programs.inside import codec, global_generators
-from dpwitness.mechanisms.wrappers.programs.inside.run_results import Stopped
+from dpwitness.mechanisms.wrappers import global_generators
+from dpwitness.mechanisms.wrappers.programs.inside import codec
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
 from dpwitness.mechanisms.wrappers.programs.worker_process import (
@@ -32,6 +32,7 @@ from dpwitness.mechanisms.wrappers.programs.worker_process import (
 )
 from dpwitness.mechanisms.wrappers.recording import primitives as recorded_primitives
 from dpwitness.mechanisms.wrappers.recording.primitives import WrongPrimitive, entries_of
+from dpwitness.mechanisms.wrappers.recording.recorder import Stopped
 from dpwitness.mechanisms.wrappers.recording.session import Entry, RecordingSession
 
 _TABLES = Path(recorded_primitives.__file__).with_name("tables")

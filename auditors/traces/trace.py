@@ -55,7 +55,7 @@ from dpwitness.core.values.validation import (
     require_type,
 )
 from dpwitness.core.values.wording import count, figure
-from dpwitness.mechanisms.wrappers.programs.inside.run_results import Stopped
+from dpwitness.mechanisms.wrappers.recording.recorder import Stopped
 
 TRIALS = 40_000  # default number of runs of the confirming audit
 _EXTRA_PAIRS = 2  # further pairs that the confirming audit may use

@@ -54,8 +54,9 @@ from dpwitness.core.protocols.mechanism import ForeignMechanism, MechanismFailed
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, require, require_rules, short_repr
-from dpwitness.mechanisms.wrappers.programs.inside import codec, global_generators
-from dpwitness.mechanisms.wrappers.programs.inside.run_results import joined
+from dpwitness.mechanisms.wrappers import global_generators
+from dpwitness.mechanisms.wrappers.programs.inside import codec
+from dpwitness.mechanisms.wrappers.programs.inside.target_runs import joined
 from dpwitness.mechanisms.wrappers.programs.program import (
     ProgramSlot,
     command_script,

@@ -9,6 +9,7 @@ import contextlib
 import functools
 import os
 import re
+import signal
 import sys
 import threading
 import time
@@ -16,8 +17,6 @@ import types
 from typing import Any, Iterator
 
 import numpy as np
-
-from dpwitness.mechanisms.wrappers.programs.inside.run_results import Stopped
 
 from .calls import INPUT, PLAIN, SCALE, BoundPrimitive, Call, compared, without_record
 from .primitives import LOCATION_LAWS
@@ -33,6 +32,38 @@ _OWN_FILES = frozenset(
 
 _MAX_INNER_DRAWS = 4  # limit of recorded draws inside a primitive
 _LIBRARY = re.compile(r".*/(?:(?:site|dist)-packages|lib/python3\.[^/]*)/(.+)")  # path of a file
+
+
+class Stopped(BaseException):
+    """The run took too long or made too many calls. A BaseException, so that the handlers of
+    libraries do not catch it.
+    """
+
+
+@contextlib.contextmanager
+def stopped_after(seconds: float) -> Iterator[None]:
+    """Raise Stopped after `seconds`, as soon as the main thread runs Python code. The block is not
+    stopped in other threads.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: Any) -> None:
+        raise Stopped
+
+    handler, timer = signal.signal(signal.SIGALRM, stop), (0.0, 0.0)
+    try:
+        try:
+            # repeated in case a callback swallows the exception
+            timer = signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:  # again, in case the exception arrived in between
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler or signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, *timer)
 
 
 _ITERATORS = (types.GeneratorType, zip, map, filter)

@@ -16,8 +16,7 @@ from typing import Any, Callable, Dict, Iterable, Tuple
 
 import numpy as np
 
-from dpwitness.mechanisms.wrappers.programs.inside import global_generators
-from dpwitness.mechanisms.wrappers.programs.inside.run_results import stopped_after
+from dpwitness.mechanisms.wrappers import global_generators
 
 from .calls import (
     BoundPrimitive,
@@ -45,7 +44,7 @@ from .patches import (
     traced,
 )
 from .primitives import Primitive, WrongPrimitive
-from .recorder import Recorder, here, running
+from .recorder import Recorder, here, running, stopped_after
 from .values import copied, difference, leaves
 
 # name, properties, whether it is a generator's method, whether it must exist

@@ -36,8 +36,8 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
 import numpy as np
 
 from dpwitness.core.values import object_tree
-from dpwitness.mechanisms.wrappers.programs.inside import global_generators
-from dpwitness.mechanisms.wrappers.programs.inside.run_results import Stopped, stopped_after
+from dpwitness.mechanisms.wrappers import global_generators
+from dpwitness.mechanisms.wrappers.recording import recorder
 
 _MOST_ENTRIES = 4000  # of an array or frame that is written as source
 _SECONDS = 5.0  # of one call
@@ -383,7 +383,7 @@ class KeptCall:
         if held:
             np.random.default_rng = lambda given=None: default_rng(seed if given is None else given)
         try:
-            with stopped_after(limit), contextlib.redirect_stdout(io.StringIO()):
+            with recorder.stopped_after(limit), contextlib.redirect_stdout(io.StringIO()):
                 return flat(self._result(space, changed))
         finally:
             np.random.default_rng = default_rng
@@ -727,23 +727,23 @@ def _column(items: List[Any]) -> Json:
 
 
 class Plugin:
-    """Pytest plugin that lets a recorder see the functions of modules as they are imported."""
+    """Pytest plugin that lets a keeper see the functions of modules as they are imported."""
 
-    def __init__(self, recorder: CallKeeper, seconds: float, end: Callable[[str], Any]) -> None:
-        self.recorder, self.until, self.end = recorder, time.monotonic() + seconds, end
+    def __init__(self, keeper: CallKeeper, seconds: float, end: Callable[[str], Any]) -> None:
+        self.keeper, self.until, self.end = keeper, time.monotonic() + seconds, end
 
     def pytest_collection_finish(self, session: Any) -> None:
         """Replace the functions of the modules that collection has imported."""
-        self.recorder.instrument()
+        self.keeper.instrument()
 
     def pytest_runtest_setup(self, item: Any) -> None:
         """Replace the functions of the modules that another test has imported, and end in time."""
-        self.recorder.instrument()
+        self.keeper.instrument()
         if time.monotonic() > self.until:
             self.end("the time for tests is over: raise --seconds")
 
 
-def run_tests(recorder: CallKeeper, request: Json) -> str:
+def run_tests(keeper: CallKeeper, request: Json) -> str:
     """Run the tests of a request, and return a remark if they fail."""
     try:
         pytest = importlib.import_module("pytest")
@@ -753,7 +753,7 @@ def run_tests(recorder: CallKeeper, request: Json) -> str:
     arguments = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
     arguments += ["--doctest-modules", *request["tests"]]
     with contextlib.redirect_stdout(printed):
-        plugin = Plugin(recorder, request["seconds"], pytest.exit)
+        plugin = Plugin(keeper, request["seconds"], pytest.exit)
         code = pytest.main(arguments, plugins=[plugin])
     output = printed.getvalue()
     lines = [line for line in output.splitlines() if line.startswith(("E  ", "ERROR"))]
@@ -773,18 +773,18 @@ def main() -> None:
         sink.write(json.dumps(line) + "\n")
         sink.flush()
 
-    recorder = CallKeeper(request["wanted"], calls.append)
+    keeper = CallKeeper(request["wanted"], calls.append)
     for module in request["modules"]:
         with contextlib.suppress(BaseException):
             importlib.import_module(module)
-    recorder.instrument()
-    remark = run_tests(recorder, request) if request["tests"] else ""
+    keeper.instrument()
+    remark = run_tests(keeper, request) if request["tests"] else ""
     if remark:
         write({"remark": remark})
     for script in request["scripts"]:
         with contextlib.suppress(BaseException), contextlib.redirect_stdout(io.StringIO()):
             runpy.run_path(script, run_name="__main__")
-    recorder.busy, answered, spent = True, set(), dict.fromkeys(request["spelled"], 0.0)
+    keeper.busy, answered, spent = True, set(), dict.fromkeys(request["spelled"], 0.0)
     share = max(2 * request["seconds"] / max(len(request["spelled"]), 1), _SECONDS)
     for found in [*calls, *request["calls"]]:
         function = found["function"]
@@ -797,7 +797,7 @@ def main() -> None:
         begin = time.monotonic()
         try:
             found.update(completed(found))
-        except Stopped:
+        except recorder.Stopped:
             found["why"] = f"a call takes longer than {_SECONDS:g} s"
         except BaseException as error:
             found["why"] = f"{type(error).__name__}: {str(error)[:200]}"

@@ -45,12 +45,8 @@ from typing import Any
 import numpy as np
 
 from dpwitness.core.values.validation import short_repr
-from dpwitness.mechanisms.wrappers.programs.inside import (
-    codec,
-    global_generators,
-    run_results,
-    target_runs,
-)
+from dpwitness.mechanisms.wrappers import global_generators
+from dpwitness.mechanisms.wrappers.programs.inside import codec, target_runs
 from dpwitness.mechanisms.wrappers.programs.inside.launch import FOLDER, own_modules
 from dpwitness.mechanisms.wrappers.programs.supervisor import PARENT_DEATH_SIGNAL, prctl
 
@@ -193,7 +189,7 @@ class Server:
         warned: list[str] = []
         with target_runs.reported_failures("the mechanism"), contextlib.ExitStack() as stack:
             if self.hears:
-                stack.enter_context(run_results.collect_warnings(warned))
+                stack.enter_context(target_runs.collect_warnings(warned))
             try:
                 if header.get("each"):
                     value, draws = target_runs.one_by_one(run, dataset, size, rng, kwargs)
@@ -243,7 +239,7 @@ class Server:
         self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs
     ) -> codec.Message:
         with own_modules():
-            from dpwitness.mechanisms.wrappers.recording import primitives
+            from dpwitness.mechanisms.wrappers.recording import primitives, recorder
             from dpwitness.mechanisms.wrappers.recording import session as recording
         step, arguments = header["step"], codec.unpack(header["arguments"], blobs)
         try:
@@ -268,7 +264,7 @@ class Server:
             if "data" in header:
                 arguments["dataset"] = self.datasets.copy(header, blobs)[0]
             return {"value": codec.pack(getattr(self.session, step)(**arguments), out)}
-        except run_results.Stopped as stopped:
+        except recorder.Stopped as stopped:
             return {"stopped": str(stopped) or "time limit"}
         except primitives.WrongPrimitive as wrong:
             return {"error": str(wrong), "traceback": ""}
