@@ -215,10 +215,8 @@ def parts(dataset: Any, label: Optional[int], labeled: bool = False) -> Tuple[An
     """Return X and y of a dataset; y is None without labels. With `labeled`, the last column of an
     array is y.
     """
-    fields = dataset
-    if not isinstance(dataset, dict):
-        keys = ("x", "y", "multiplicity")
-        fields = {key: getattr(dataset, key) for key in keys if hasattr(dataset, key)}
+    keys = [key for key in ("x", "y", "multiplicity") if hasattr(dataset, key)]
+    fields = dataset if isinstance(dataset, dict) else {key: getattr(dataset, key) for key in keys}
     if {"x", "y"} <= set(fields):
         x, y, counts = np.asarray(fields["x"]), np.asarray(fields["y"]), fields.get("multiplicity")
         return (x, y) if counts is None else (np.repeat(x, counts, axis=0), np.repeat(y, counts))

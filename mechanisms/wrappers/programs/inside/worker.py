@@ -293,9 +293,8 @@ class Server:
                 f"{file}: TARGETS must be a dict of names and declarations, got {short_repr(found)}"
             )
         for name, declaration in found.items():
-            is_named = isinstance(name, str) and name.isidentifier()
-            is_kind = isinstance(declaration, dict) and isinstance(declaration.get("kind"), str)
-            if not is_named or not is_kind:
+            kind = declaration.get("kind") if isinstance(declaration, dict) else None
+            if not (isinstance(name, str) and name.isidentifier() and isinstance(kind, str)):
                 raise target_runs.UnusableTarget(
                     f"{file}: each entry of TARGETS must have an identifier and a dict with a "
                     f"kind, got {short_repr(name)}: {short_repr(declaration)}"
