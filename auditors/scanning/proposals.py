@@ -288,7 +288,7 @@ def _records(
     if of["kind"] == "text" and len(texts) < 2:
         return "data with two different texts"
     low, high = bounds or widened(of)
-    listed, more = {
+    forms: dict[str, tuple[str, Json]] = {
         "text": (
             f"[{texts!r}[int(value)] for value in dataset]",
             {"high": len(texts) - 1, "categories": True},
@@ -299,7 +299,8 @@ def _records(
             {"low": low, "high": high, "integer": True},
         ),
         "float": ("dataset.tolist()", {"low": low, "high": high}),
-    }[of["kind"]]
+    }
+    listed, more = forms[of["kind"]]
     container = {"ndarray": "numpy.array({})", "list": "{}", "tuple": "tuple({})"}.get(
         form["container"], "pandas.Series({})"
     )

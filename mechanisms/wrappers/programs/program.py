@@ -136,6 +136,7 @@ def dataset_json(value: Any) -> Any:
     )
 
 
+_NOT_FINITE: dict[str, Any] = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _JSON_FORMS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     ((type(None), bool, str), lambda value: value),
     (float, lambda value: _NOT_FINITE.get(str(float(value)), float(value))),
@@ -143,7 +144,6 @@ _JSON_FORMS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     ((np.datetime64, np.timedelta64, datetime.date), str),
     ((list, tuple), lambda value: [dataset_json(part) for part in value]),
 )
-_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def run_line(number: int, size: int, seed: Sequence[int]) -> bytes:

@@ -381,7 +381,9 @@ class KeptCall:
         }
         default_rng: Any = np.random.default_rng
         if held:
-            np.random.default_rng = lambda given=None: default_rng(seed if given is None else given)
+            np.random.default_rng = lambda seed=None, number=seed: default_rng(
+                number if seed is None else seed
+            )
         try:
             with recorder.stopped_after(limit), contextlib.redirect_stdout(io.StringIO()):
                 return flat(self._result(space, changed))
