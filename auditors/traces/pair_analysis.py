@@ -428,11 +428,10 @@ def _constant_content(sides: list[list[Json]]) -> str:
     if fixed.size:
         k = fixed[0]
         return f"number {k} of the output is {first[0, k]:.6g} and {second[0, k]:.6g}"
-    texts = [{tuple(r["texts"]) for r in side} for side in sides]
-    if any(len(side) != 1 for side in texts) or texts[0] == texts[1]:
+    before, after = ({tuple(r["texts"]) for r in side} for side in sides)
+    if not (len(before) == len(after) == 1 and before != after):
         return ""
-    shown = [list(side.pop())[:3] for side in texts]
-    return f"it holds {shown[0]} and {shown[1]}"
+    return f"it holds {list(before.pop())[:3]} and {list(after.pop())[:3]}"
 
 
 def _equal(a: FloatArray, b: FloatArray) -> NDArray[np.bool_]:

@@ -380,10 +380,12 @@ class KeptCall:
             **{RANDOM_STATE: np.random.RandomState(seed), RANDOM: random.Random(seed)},
         }
         default_rng: Any = np.random.default_rng
+
+        def seeded(seed: Any = None, number: int = seed) -> Any:
+            return default_rng(number if seed is None else seed)
+
         if held:
-            np.random.default_rng = lambda seed=None, number=seed: default_rng(
-                number if seed is None else seed
-            )
+            np.random.default_rng = seeded
         try:
             with recorder.stopped_after(limit), contextlib.redirect_stdout(io.StringIO()):
                 return flat(self._result(space, changed))
@@ -403,10 +405,7 @@ class KeptCall:
         owner, function = values.pop("self", None), eval(self.found["spelled"], space)
         if self.constructor:
             owner = eval(self.constructor, space)(**given)
-        if owner is None:
-            result = function(**values)
-            return {} if result is None else result
-        result = function(owner, **values)
+        result = function(**values) if owner is None else function(owner, **values)
         return fitted(owner) if result is None or result is owner else result
 
     def value(self, name: str) -> Any:
@@ -423,7 +422,8 @@ def fitted(owner: Any) -> Json:
     """Return the numbers that an object holds after a call that returns nothing: those whose name
     ends with an underscore, or all.
     """
-    held = {key: value for key, value in vars(owner).items() if not callable(value)}
+    known = getattr(owner, "__dict__", {})
+    held = {key: value for key, value in known.items() if not callable(value)}
     return {key: v for key, v in held.items() if key.endswith("_") and key[0] != "_"} or held
 
 

@@ -401,8 +401,9 @@ class Server:
             # says it all in a line, and may be another copy's
             if type(error).__name__ == "InvalidArgument":
                 raise target_runs.UnusableTarget(str(error)) from None
-            trace = error.__traceback__
-            while trace is not None and _is_own(trace.tb_frame.f_code.co_filename):
+            trace, own = error.__traceback__, (os.path.dirname(__file__), "importlib")
+            # to the first frame outside of the worker and of importlib
+            while trace and any(part in trace.tb_frame.f_code.co_filename for part in own):
                 trace = trace.tb_next
             text = "".join(traceback.format_exception(type(error), error, trace))
             missing = error.name if isinstance(error, ModuleNotFoundError) else None
@@ -411,11 +412,6 @@ class Server:
             raise target_runs.UnusableTarget(
                 f"{type(error).__name__}: {codec.text_of(error, str)}", text, what=what, **more
             ) from None
-
-
-def _is_own(file: str) -> bool:
-    """Return whether a frame of this file is one of the worker or of importlib."""
-    return os.path.dirname(file) == os.path.dirname(__file__) or "importlib" in file
 
 
 def _load_module(name: str, path: str, **more: Any) -> Any:
