@@ -21,8 +21,7 @@ from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs import worker_pool
-from dpwitness.mechanisms.wrappers.programs.adapters import FOLDER
-from dpwitness.mechanisms.wrappers.programs.worker_pool import environments, expanded, home
+from dpwitness.mechanisms.wrappers.programs.worker_pool import FOLDER, environments, expanded, home
 
 PROGRAMS = FOLDER / "programs"
 

@@ -334,7 +334,7 @@ class _Discovery:
         from dpwitness.auditors.scanning.calls import wanted
         from dpwitness.auditors.scanning.proposals import mechanisms
         from dpwitness.auditors.scanning.scan import mapped
-        from dpwitness.mechanisms.wrappers.programs.inside.recorded_calls import CallKeeper, Plugin
+        from dpwitness.mechanisms.wrappers.programs.inside.function_calls import CallKeeper, Plugin
 
         if hasattr(config, "workerinput"):
             raise pytest.UsageError("--dp-discover needs one process: leave -n out")

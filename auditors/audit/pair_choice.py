@@ -46,7 +46,7 @@ from dpwitness.auditors.events.outputs import Outputs, concatenate
 from dpwitness.auditors.search.coupled import FEWEST_PAIRS, MOST_PAIRS, coupled_pairs
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
-from dpwitness.auditors.traces.evidence import FirstLook, Limits, TraceEvidence, TraceRequest
+from dpwitness.auditors.traces.evidence import Limits, TraceEvidence, TraceRequest
 from dpwitness.auditors.witnesses.kinds import kind_named
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.descriptions import constants_of
@@ -167,12 +167,11 @@ def ordered(pairs: Sequence[Pair], stored: Json | None) -> list[Pair]:
     return list(pairs) if stored is None else [pairs[k] for k in stored["order"]]
 
 
-def first_look() -> FirstLook:
+def first_look() -> Any:
     """Return the traced runs before an audit, which the kind of traces offers."""
     kind = kind_named("trace")
     assert kind is not None
-    found: FirstLook = kind.first_look
-    return found
+    return kind.first_look
 
 
 def _trace_request(options: AuditOptions, pairs: Sequence[Pair]) -> TraceRequest:
@@ -204,7 +203,7 @@ def traced_pairs(
                 f"traces of the pairs took longer than {request.limits.seconds:.2g} s: another "
                 "machine may test another pair"
             )
-        return found
+        return list(found)
 
     return sampler.settled(f"traced {which}", find)
 

@@ -77,8 +77,8 @@ from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import AlwaysRaises, ForeignMechanism, MechanismFailed
 from dpwitness.core.values.object_tree import text_of
-from dpwitness.mechanisms.wrappers.programs.inside import global_generators
-from dpwitness.mechanisms.wrappers.programs.inside.run_results import (
+from dpwitness.mechanisms.wrappers import global_generators
+from dpwitness.mechanisms.wrappers.programs.inside.target_runs import (
     collect_warnings,
     random_words_drawn,
 )

@@ -1,24 +1,77 @@
 """Calls of the functions of a noise map, from a process in the interpreter of the package: as its
-tests and scripts make them, else made up, each with the argument that holds the data.
+tests and scripts make them, else made up from type hints, names and literals, each with the
+argument that holds the data.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpwitness.auditors.scanning.made_up import made_up_calls
-from dpwitness.auditors.scanning.noise_map import Function, NoiseMap
+from dpwitness.auditors.scanning.noise_map import (
+    Function,
+    FunctionParameter,
+    NoiseMap,
+    constructor_parameters,
+    scale_names,
+)
+from dpwitness.auditors.scanning.promises import privacy_parameters
+from dpwitness.auditors.scanning.ranges import data_range, stated_bounds, values_of
 from dpwitness.core.values.json_reader import Json
-from dpwitness.mechanisms.wrappers.programs import confinement
-from dpwitness.mechanisms.wrappers.programs.worker_pool import launch_of
+from dpwitness.mechanisms.wrappers.programs.inside.function_calls import GENERATOR, LISTS, SEED
+from dpwitness.mechanisms.wrappers.programs.worker_pool import LAUNCHER, launch_of
 from dpwitness.mechanisms.wrappers.programs.worker_process import Launch, Process, WorkerDied
 
-_SCRIPT = str(Path(confinement.__file__).resolve().with_name("inside") / "recorded_calls.py")
 LONGEST_LINE = 2**24  # bytes of a line
+# forms of data of a parameter without a telling type hint, in the order of trial
+_FORMS = ("array", "list", "3.0", "integers", "matrix", "1", "texts", "labels", "True")
+_HINTS = (
+    (r"datetime|\bdate\b", ("datetime.datetime(2024, 1, 1)",)),
+    (r"Series", ("series",)),
+    (r"ndarray|ArrayLike|NDArray", ("array", "matrix", "integers")),
+    (r"(List|list|Sequence|Iterable)\[([Dd]ict|Mapping)", ("records",)),
+    (r"(List|list|Sequence|Iterable)\[bool", ("[0, 1, 1, 0, 1, 1, 0, 1]",)),
+    (r"(List|list|Sequence|Iterable)\[int", ("whole",)),
+    (r"(List|list|Sequence|Iterable)\[str", ("texts", "labels")),
+    (r"(List|list|Sequence|Iterable|Tuple|tuple)", ("list", "array")),
+    (r"(Dict|dict|Mapping)", ("{'a': 3, 'b': 5}",)),
+    (r"\bbool\b", ("True", "False")),
+    (r"\bint\b", ("3", "1", "40")),
+    (r"\bfloat\b", ("3.0", "0.5")),
+    (r"\bstr\b", ("'a'",)),
+    (r"Callable", ("numpy.mean", "sum", "len")),
+)
+_TUPLES = re.compile(r"(?:List|list|Sequence|Iterable)\[[Tt]uple\[([\w, ]+)\]")
+_CATEGORIES = re.compile(f"{LISTS}|labels|outputs")
+_VALUES = (
+    (_CATEGORIES, "['a', 'b', 'c']"),
+    (r"lower\w*|low|lo|min(_\w+)?|a_min|\w+_min", "0.0"),
+    (r"upper\w*|high|hi|max(_\w+)?|a_max|\w+_max", "1.0"),
+    (r"(l[12]_?)?sens\w*|\w*sensitivity|clip\w*|cap|max_norm|\w*_norm|bound|radius", "1.0"),
+    (r"bounds?|range|limits|clip_range|data_range", "(0.0, 1.0)"),
+    (r"sigma|noise_multiplier|scale|noise_scale|std|stddev|noise_std", "1.0"),
+    (r"threshold|tau|alpha|beta|gamma|p|q|prob\w*|fraction|rate", "0.5"),
+    (r"n|k|d|m|size|num_\w+|n_\w+|bins|count_\w+|steps|rounds|epochs|iterations", "3"),
+    (r"random_state|seed|random_seed|rng_seed", SEED),
+    (r"rng|generator|prng|gen", GENERATOR),
+    (r"y(_\w+)?|labels?|targets?", "numpy.array([0, 1, 0, 1, 1, 0, 1, 0])"),
+    (r"(query|func|function|fn|f|statistic|agg\w*|utility\w*)", "numpy.mean"),
+    (r"w(eights?)?(_\w+)?|theta|coef\w*", "numpy.zeros(2)"),
+    (r"(start|begin|from)_\w*(date|time)", "datetime.datetime(2024, 1, 1)"),
+    (r"(end|to|until)_\w*(date|time)", "datetime.datetime(2024, 12, 31)"),
+    (r"column|col|field|attribute|key", "'a'"),
+)
+_SINGLE = re.compile(
+    r"(\w+_)?(value|val|answer|count|result|number|total|item|statistic|bit|response|query)|x|v"
+)
+_FRAME = re.compile(r"df|data_?frame|frame")
+_TELLING = re.compile(r"list|List|^(int|float|bool|str)$")
+_BOUNDS = re.compile(r"lower\w*|upper\w*|low|high|bounds?|range|min|max|\w+_(min|max)")
+_PRIVACY = {"epsilon": "1.0", "delta": "1e-05", "rho": "0.5", "mu": "1.0"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +83,7 @@ class Script:
     python: str | None
     working_folder: str
     memory: int = 0
-    command: tuple[str, ...] = (_SCRIPT,)
+    command: tuple[str, ...] = (LAUNCHER, "function_calls")
 
     def launch(self) -> Launch:
         command, folder, environment = launch_of(self.python, self.command, self.working_folder)
@@ -113,3 +166,154 @@ def wanted(found: NoiseMap, functions: Sequence[Function]) -> dict[str, list[str
         each.path: [each.module, each.path.removeprefix(f"{each.module}.")]
         for each in (*functions, *makers)
     }
+
+
+def made_up_calls(found: NoiseMap, function: Function) -> Iterator[Json]:
+    """Yield calls to try, at most twelve; the first that works counts."""
+    forms = _forms(found, function)
+    both = [("self", p) for p in constructor_parameters(found, function)]
+    both += [("", p) for p in function.parameters]
+    places = [(owner, p) for owner, p in both if p.required or _is_left_open(p)]
+    is_categorical = any(_CATEGORIES.fullmatch(p.name) for _, p in both)
+    choices = [_choices(found, p, function, forms, categorical=is_categorical) for _, p in places]
+    for turn in range(max(map(len, choices), default=1)):
+        given = [
+            (owner, p.name, held[min(turn, len(held) - 1)])
+            for (owner, p), held in zip(places, choices, strict=True)
+        ]
+        arguments = [[name, value, ""] for owner, name, value in given if not owner]
+        if function.owner and not function.static:
+            own = [f"{name}={value}" for owner, name, value in given if owner]
+            arguments.insert(0, ["self", f"{function.owner}({', '.join(own)})", ""])
+        text = " ".join(str(value) for _, value, _ in arguments)
+        yield {
+            "function": function.path,
+            "arguments": arguments,
+            "modules": [m for m in ("datetime", "numpy", "pandas", "polars") if f"{m}." in text],
+            "alternative": True,
+        }
+
+
+def _is_left_open(parameter: FunctionParameter) -> bool:
+    """Return whether a parameter without a value by default states a claim or bounds, or its
+    default makes all runs equal.
+    """
+    if parameter.default != "None":
+        return parameter.default.isdigit() and _known(parameter) == SEED
+    return bool(privacy_parameters([parameter.name]) or _BOUNDS.fullmatch(parameter.name))
+
+
+def _known(parameter: FunctionParameter) -> str:
+    """Return a value that the name of a parameter suggests; empty if it suggests none."""
+    name = parameter.name.lower().strip("_")
+    for notion in privacy_parameters([parameter.name]):
+        return _PRIVACY[notion]
+    return next((value for pattern, value in _VALUES if re.fullmatch(pattern, name)), "")
+
+
+def _forms(found: NoiseMap, function: Function) -> dict[str, str]:
+    """Return data in each form, as source: numbers that lie on both sides of what the code compares
+    them with, or within the bounds of its arguments.
+    """
+    texts = dict(function.constants) | {
+        p.name: p.default or _known(p)
+        for p in (*constructor_parameters(found, function), *function.parameters)
+    }
+    values = values_of(texts)
+    low, high = stated_bounds(values) or data_range(
+        function.limits, function.guards, scale_names(found, function), values, 0.0, 1.0
+    )
+    # numbers of data, as shares of their range
+    numbers = [
+        round(low + share * (high - low), 6) for share in (0.9, 0.5, 0.2, 0.1, 0.7, 0.3, 0.6, 0.4)
+    ]
+    whole = list(map(round, numbers)) if high - low > 2 else [0, 1, 1, 0, 2, 1, 0, 2]
+    known = [v for v in function.texts if len(v) <= 40 and v not in function.columns][:3]
+    labels = _labels([*known, "a", "b", "c"])
+    words = [v for v in function.texts if re.fullmatch(r"[A-Za-z]\w*", v)][:4] or ["a", "b"]
+    columns = function.columns or dict.fromkeys(words, False)
+    frame = {name: labels if is_label else numbers for name, is_label in columns.items()}
+    return {
+        "array": f"numpy.array({numbers})",
+        "list": str(numbers),
+        "series": f"pandas.Series({numbers})",
+        "matrix": f"numpy.array({[list(row) for row in zip(numbers, numbers[::-1], strict=True)]})",
+        "whole": str(whole),
+        "integers": f"numpy.array({whole})",
+        "texts": str(_labels(["a", "b", "c"])),
+        "text array": f"numpy.array({_labels(['a', 'b', 'c'])})",
+        "labels": str(labels),
+        "frame": f"pandas.DataFrame({frame})",
+        "records": str(
+            [dict(zip(frame, row, strict=True)) for row in zip(*frame.values(), strict=True)]
+        ),
+        "label frame": f"pandas.DataFrame({dict.fromkeys(columns, labels)})",
+        "polars frame": f"polars.DataFrame({frame})",
+        "polars labels": f"polars.DataFrame({dict.fromkeys(columns, labels)})",
+    }
+
+
+def _labels(known: Sequence[str]) -> list[str]:
+    """Return eight texts of which three at most are different."""
+    return [known[place] for place in (0, 1, 0, 2, 1, 0, 0, 2)]
+
+
+def _choices(
+    found: NoiseMap,
+    parameter: FunctionParameter,
+    function: Function,
+    forms: Mapping[str, str],
+    *,
+    categorical: bool,
+) -> list[str]:
+    """Return the values to try for a parameter. Data are among the categories that another argument
+    lists, if one does.
+    """
+    if known := _object_of(found, parameter) or _known(parameter):
+        return [known]
+    tried = _data_tried(parameter, forms)
+    if categorical and tried[0] in ("array", "list", "texts", "3.0", "'a'"):
+        tried = ("text array", "texts", "'a'", *tried)
+    if tried == ("'a'",):  # one of the texts that the code knows
+        tried = [repr(text) for text in function.texts if text.isidentifier()][:4] or tried
+    return [forms.get(each, each) for each in tried]
+
+
+def _data_tried(parameter: FunctionParameter, forms: Mapping[str, str]) -> Sequence[str]:
+    """Return the data to try for a parameter, by its name and type hint: names of forms, or
+    source.
+    """
+    name, hint = parameter.name, parameter.hint
+    parts = _TUPLES.search(hint)
+    kinds = parts[1].split(",") if parts else []
+    columns = ", ".join(forms["labels" if "str" in kind else "list"] for kind in kinds)
+    hinted = next((held for telling, held in _HINTS if re.search(telling, hint)), None)
+    rules: tuple[tuple[object, Sequence[str]], ...] = (
+        (re.search(r"\b(pl|polars)\.", hint), ("polars frame", "polars labels")),
+        (_FRAME.fullmatch(name) or "DataFrame" in hint, ("frame", "label frame")),
+        (
+            _SINGLE.fullmatch(name) and not _TELLING.search(hint),
+            ("3.0", "1", "True", "array", "list"),
+        ),
+        (parts, (f"list(zip({columns}))",)),
+        (re.fullmatch(r"X(_\w+)?|features", name), ("matrix", *_FORMS)),
+        (True, hinted or (*_FORMS, "frame")),
+    )
+    return next(tried for applies, tried in rules if applies)
+
+
+def _object_of(found: NoiseMap, parameter: FunctionParameter, depth: int = 0) -> str:
+    """Return the source of an object of the class that a type hint, or else the name, tells, if it
+    is one of the files; otherwise an empty text.
+    """
+    named = re.findall(r"\w+", parameter.hint) or [parameter.name.title().replace("_", "")]
+    classes = [path for path in found.constructors if path.rpartition(".")[2] in named]
+    if len(classes) != 1 or depth > 2:
+        return ""
+    maker = found.constructors[classes[0]]
+    given = [
+        f"{p.name}={_object_of(found, p, depth + 1) or _known(p) or '1.0'}"
+        for p in (found.functions[maker].parameters if maker else ())
+        if p.required
+    ]
+    return f"{classes[0]}({', '.join(given)})"

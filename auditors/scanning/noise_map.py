@@ -67,7 +67,6 @@ class FunctionParameter:
     name: str
     default: str = ""
     hint: str = ""
-    keyword: bool = False  # keyword only
 
     @property
     def required(self) -> bool:
@@ -110,8 +109,6 @@ class Function:
         Dotted name: module, classes, function.
     module : str
         Its module.
-    file, line : Path, int
-        Where it begins, with its decorators.
     parameters : tuple of FunctionParameter
         Without ``self`` and ``cls``.
     doc : str
@@ -134,8 +131,6 @@ class Function:
 
     path: str
     module: str
-    file: Path
-    line: int
     parameters: tuple[FunctionParameter, ...]
     doc: str
     owner: str = ""
@@ -389,19 +384,13 @@ class _File(ast.NodeVisitor):
         if any("dataclass" in ast.unparse(each) for each in node.decorator_list):
             maker = f"{path}.__init__"
             fields = tuple(
-                FunctionParameter(
-                    each.target.id,
-                    "" if each.value is None else ast.unparse(each.value),
-                    ast.unparse(each.annotation),
-                )
+                FunctionParameter(each.target.id, _source(each.value), _source(each.annotation))
                 for each in node.body
                 if isinstance(each, ast.AnnAssign)
                 and isinstance(each.target, ast.Name)
                 and "ClassVar" not in ast.unparse(each.annotation)
             )
-            self.found.functions[maker] = Function(
-                maker, self.module, self.file, node.lineno, fields, "", path
-            )
+            self.found.functions[maker] = Function(maker, self.module, fields, "", path)
         self._inside("class", node, node.body)
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
@@ -409,7 +398,7 @@ class _File(ast.NodeVisitor):
         if not inside_function:
             owner = self.where if self.scope else ""
             path = f"{self.where}.{node.name}"
-            made = _function(node, path, self.module, self.file, owner)
+            made = _function(node, path, self.module, owner)
             doc = " ".join(filter(None, [made.doc, self.class_docs.get(owner)]))
             used = {name: self.constants[name] for name in names_in(node) if name in self.constants}
             held = [
@@ -472,28 +461,19 @@ class _File(ast.NodeVisitor):
 
 
 def _function(
-    node: ast.FunctionDef | ast.AsyncFunctionDef, path: str, module: str, file: Path, owner: str
+    node: ast.FunctionDef | ast.AsyncFunctionDef, path: str, module: str, owner: str
 ) -> Function:
+    """Return a function as its source describes it; the constants of its module are missing."""
     decorators = {ast.unparse(each).rpartition(".")[2] for each in node.decorator_list}
-    static = "staticmethod" in decorators or "classmethod" in decorators
     given = node.args
     plain = [*given.posonlyargs, *given.args]
     defaults: list[Any] = [None] * (len(plain) - len(given.defaults)) + list(given.defaults)
     pairs = [
-        *((each, default, False) for each, default in zip(plain, defaults, strict=True)),
-        *((each, d, True) for each, d in zip(given.kwonlyargs, given.kw_defaults, strict=True)),
+        *zip(plain, defaults, strict=True),
+        *zip(given.kwonlyargs, given.kw_defaults, strict=True),
     ]
     if owner and "staticmethod" not in decorators:
         pairs = pairs[1:]
-    parameters = tuple(
-        FunctionParameter(
-            each.arg,
-            "" if default is None else ast.unparse(default),
-            "" if each.annotation is None else ast.unparse(each.annotation),
-            keyword,
-        )
-        for each, default, keyword in pairs
-    )
     texts = dict.fromkeys(
         part.value
         for part in ast.walk(node)
@@ -503,17 +483,23 @@ def _function(
     return Function(
         path,
         module,
-        file,
-        min([node.lineno, *(each.lineno for each in node.decorator_list)]),
-        parameters,
+        tuple(
+            FunctionParameter(each.arg, _source(default), _source(each.annotation))
+            for each, default in pairs
+        ),
         ast.get_docstring(node) or "",
         owner,
-        static,
+        bool({"staticmethod", "classmethod"} & decorators),
         tuple(texts)[:200],
         limits_of(node),
         guards_of(node),
         columns_of(node),
     )
+
+
+def _source(node: ast.expr | None) -> str:
+    """Return the source of an expression; empty without one."""
+    return "" if node is None else ast.unparse(node)
 
 
 @functools.cache
@@ -533,23 +519,20 @@ def law_of(name: str, root: str = "") -> tuple[str, Json]:
     """
     known, sources = _tables()
     last = name.rpartition(".")[2]
-    if name in known:
-        return str(known[name].get("law", "opaque")), known[name]
-    entry = sources.get(last) or sources.get(last.rstrip("_"))
-    if name.startswith("?."):
-        sampled = last in ("sample", "rsample")  # also of frames and lists
-        if last == "rvs" or (sampled and _DISTRIBUTION.search(root)):
-            return "noise", {}
-        common = entry is not None and entry["law"] in COMMON_LAWS
-        if last not in sources or sampled or (common and not _GENERATOR.search(root)):
-            return "", {}
-    elif _LIBRARIES.match(name) and _DRAWS.search(last):
-        return "opaque", {}
-    elif not _SOURCES.match(name) or _NO_DRAW.search(name):
-        return "", {}
-    if entry is not None:
-        return str(entry["law"]), entry
-    return ("noise", {}) if _DRAWS.search(last) else ("", {})
+    entry = sources.get(last) or sources.get(last.rstrip("_"), {})
+    law = str(entry.get("law") or ("noise" if _DRAWS.search(last) else ""))
+    sampled = last in ("sample", "rsample")  # also of frames and lists
+    common = law in COMMON_LAWS and not _GENERATOR.search(root)
+    is_unknown, nothing = name.startswith("?."), ("", Json())
+    rules: tuple[tuple[object, tuple[str, Json]], ...] = (
+        (name in known, (known.get(name, {}).get("law", "opaque"), known.get(name, {}))),
+        (is_unknown and (last == "rvs" or (sampled and _DISTRIBUTION.search(root))), ("noise", {})),
+        (is_unknown and (last not in sources or sampled or common), nothing),
+        (not is_unknown and _LIBRARIES.match(name) and _DRAWS.search(last), ("opaque", {})),
+        (not is_unknown and (not _SOURCES.match(name) or _NO_DRAW.search(name)), nothing),
+        (True, (law, entry)),
+    )
+    return next(found for applies, found in rules if applies)
 
 
 def _argument(node: ast.Call, entry: Json) -> str:

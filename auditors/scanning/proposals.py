@@ -7,7 +7,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
-import math
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +32,7 @@ from dpwitness.auditors.scanning.promises import (
 )
 from dpwitness.auditors.scanning.ranges import COUNT, data_range, is_real, stated_bounds, values_of
 from dpwitness.core.values.json_reader import Json
-from dpwitness.mechanisms.wrappers.programs.inside.recorded_calls import (
+from dpwitness.mechanisms.wrappers.programs.inside.function_calls import (
     GENERATOR,
     RANDOM,
     RANDOM_STATE,
@@ -209,13 +208,12 @@ def _class_doc(found: NoiseMap, function: Function) -> str:
 def _form(found: NoiseMap, function: Function, call: Json) -> tuple[str, Json] | str:
     """Return the expression of the data over ``dataset`` and the domain; or what is missing."""
     form, role = call.get("form", {"value": 0.0}), call["role"]
+    norm = "l2" if "gauss" in function.path.lower() else "l1"
     if role == "records" and _SCORES.fullmatch(call["data"]) and form["kind"] == "values":
         role, norm = "answers", "linf"
-    else:
-        norm = "l2" if "gauss" in function.path.lower() else "l1"
     texts = _texts(found, function, call)
     sensitivity = _sensitivity(texts)
-    factor = f" * {sensitivity}" if _is_number(sensitivity) else ""
+    factor = f" * {sensitivity}" if is_real(values_of({"": sensitivity}).get("")) else ""
     answers = {"kind": "Answers", "low": -10.0, "high": 10.0, "relation": "l1"}
     if role == "answers":
         data = f"(dataset{factor}){'.tolist()' if form['container'] == 'list' else ''}"
@@ -245,15 +243,17 @@ def _form(found: NoiseMap, function: Function, call: Json) -> tuple[str, Json] |
 
 def _category(form: Json, texts: Mapping[str, str]) -> tuple[str, Json] | str:
     """Return the expression and the domain of one person's category; or what is missing."""
+    expression, most = "int(dataset[0])", 1
     if form["kind"] == "str":
         listed = [text for text in values_of(texts).values() if isinstance(text, list | tuple)]
         known = next((each for each in listed if form["value"] in each), ())
         if not known:
             return "the list of the values that its data can have"
         expression, most = f"{known!r}[int(dataset[0])]", len(known) - 1
-    else:
-        expression = "bool(dataset[0])" if form["kind"] == "bool" else "int(dataset[0])"
-        most = max(1, int(form["value"])) if form["kind"] == "number" else 1
+    elif form["kind"] == "number":
+        most = max(1, int(form["value"]))
+    elif form["kind"] == "bool":
+        expression = "bool(dataset[0])"
     return expression, {"kind": "Records", "size": 1, "low": 0, "high": most, "categories": True}
 
 
@@ -284,39 +284,37 @@ def _records(
         data = "dataset" if form["container"] == "ndarray" else "dataset.tolist()"
         return data, {"kind": "Rows", "size": size, "features": features, "integer": whole}
     of = form["of"]
+    texts = of.get("values", ())
+    if of["kind"] == "text" and len(texts) < 2:
+        return "data with two different texts"
+    low, high = bounds or widened(of)
+    forms: dict[str, tuple[str, Json]] = {
+        "text": (
+            f"[{texts!r}[int(value)] for value in dataset]",
+            {"high": len(texts) - 1, "categories": True},
+        ),
+        "boolean": ("[bool(value) for value in dataset]", {"integer": True}),
+        "integer": (
+            "[int(value) for value in dataset]",
+            {"low": low, "high": high, "integer": True},
+        ),
+        "float": ("dataset.tolist()", {"low": low, "high": high}),
+    }
+    listed, more = forms[of["kind"]]
     container = {"ndarray": "numpy.array({})", "list": "{}", "tuple": "tuple({})"}.get(
         form["container"], "pandas.Series({})"
     )
-    domain: Json = {"kind": "Records", "size": size, "low": 0, "high": 1}
-    if of["kind"] == "text":
-        texts = of["values"]
-        if len(texts) < 2:
-            return "data with two different texts"
-        listed = f"[{texts!r}[int(value)] for value in dataset]"
-        return container.format(listed), domain | {"high": len(texts) - 1, "categories": True}
-    if of["kind"] == "boolean":
-        listed = "[bool(value) for value in dataset]"
-        return container.format(listed), domain | {"integer": True}
-    low, high = bounds or widened(of)
-    whole = of["kind"] == "integer"
-    listed = "[int(value) for value in dataset]" if whole else "dataset.tolist()"
-    domain |= {"low": low, "high": high}
-    return container.format(listed), domain | ({"integer": True} if whole else {})
+    return container.format(listed), {"kind": "Records", "size": size, "low": 0, "high": 1} | more
 
 
 def _column(about: Json, widened: Callable[[Json], tuple[float, float]]) -> Any:
-    if about["kind"] == "text":
-        return about["values"] if len(about["values"]) > 1 else [*about["values"], "other"]
-    if about["kind"] == "boolean":
-        return {"categories": [False, True]}
-    low, high = widened(about)
-    return (int(low), int(high)) if about["kind"] == "integer" else (low, high)
-
-
-def _is_number(text: str) -> bool:
-    with contextlib.suppress(ValueError):
-        return math.isfinite(float(text))
-    return False
+    texts, (low, high) = about.get("values", ()), widened(about)
+    return {
+        "text": texts if len(texts) > 1 else [*texts, "other"],
+        "boolean": {"categories": [False, True]},
+        "integer": (int(low), int(high)),
+        "float": (low, high),
+    }[about["kind"]]
 
 
 def _target(

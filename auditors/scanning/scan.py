@@ -222,24 +222,26 @@ def target_file(scan: Scanned, file: Path) -> str:
     """Return the text of the target file."""
     ready = [each for each in scan.proposals if each.source]
     modules = sorted({module for each in ready for module in each.modules})
-    lines = [_HEADER.format(title=scan.title, file=file.name), "import sys", ""]
-    lines.append(f"sys.path.insert(0, {str(scan.root)!r})")
-    lines += [f"import {module}  # noqa: E402" for module in modules]
+    lines = [
+        _HEADER.format(title=scan.title, file=file.name),
+        "import sys",
+        "",
+        f"sys.path.insert(0, {str(scan.root)!r})",
+        *(f"import {module}  # noqa: E402" for module in modules),
+    ]
     for each in ready:
-        origin = "as its tests call it" if each.recorded else "a made-up call"
-        site = each.sites[0]
+        origin, site = "as its tests call it" if each.recorded else "a made-up call", each.sites[0]
         scale = f", scale {site.scale}" if site.scale else ""
         place = f"noise: {site.call} at {site.file.name}:{site.line}{scale}"
         comment = textwrap.wrap(f"{each.function.path}, {origin}; {place}", 98)
-        domain = dict(each.domain or {}, relation=each.relations[0])
-        lines += ["", "", *(f"# {line}" for line in comment), each.source, "", ""]
+        unseeded = f"{each.target}.seeded = False  # the same seed gives other outputs"
         lines += [
+            *("", "", *(f"# {line}" for line in comment), each.source, "", ""),
             f'{each.target}.claim = "{each.promise.claim}"',
-            f"{each.target}.domain = {domain!r}",
+            f"{each.target}.domain = {dict(each.domain or {}, relation=each.relations[0])!r}",
+            *([] if each.seeded else [unseeded]),
+            f"{each.target}.guessed = {guess(each)!r}",
         ]
-        if not each.seeded:
-            lines.append(f"{each.target}.seeded = False  # the same seed gives other outputs")
-        lines.append(f"{each.target}.guessed = {guess(each)!r}")
     return "\n".join(lines) + "\n"
 
 
@@ -319,18 +321,16 @@ def _audited(target: Target, proposal: Proposal, seconds: float, seed: int) -> S
         "trials": trials, "seed": seed, "stop": "violation", "bits": False, "time_limit": 60.0,
         "confidence": 0.99, "name": proposal.target,
     }  # fmt: skip
-    for relation in proposal.relations:
-        try:
+    try:
+        for relation in proposal.relations:
             domain: Any = target.domain
             if len(proposal.relations) > 1:
                 domain = replace(domain, relation=relation)
             results.append(audit(target, domain=domain, **options))
-        except (InvalidArgument, MechanismFailed) as error:
-            return ScanOutcome(proposal, why=" ".join(str(error).split())[:200])
-        if results[-1].verdict is not Verdict.SUSPECT:
-            return ScanOutcome(proposal, results[-1])
-    fresh = {"seed": seed + 1, "pair": results[0].pair, "domain": None}  # many targets are audited
-    try:
+            if results[-1].verdict is not Verdict.SUSPECT:
+                return ScanOutcome(proposal, results[-1])
+        # again, because many targets are audited
+        fresh = {"seed": seed + 1, "pair": results[0].pair, "domain": None}
         again = audit(target, **options | fresh)
     except (InvalidArgument, MechanismFailed) as error:
         return ScanOutcome(proposal, why=" ".join(str(error).split())[:200])

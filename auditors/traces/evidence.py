@@ -5,14 +5,11 @@ which the calls compose.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Self
 
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.claims import Claim
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
 
 # kind of finding -> meaning, the same for every library
@@ -294,23 +291,6 @@ class TraceRequest:
     seed: int
     limits: Limits
     time_limit: float
-
-
-class FirstLook(Protocol):
-    """Traced runs before a black-box audit (`first_look`), as the kind of traces offers them."""
-
-    def is_traceable(self, mechanism: Any) -> bool:
-        """Return whether the mechanism's runs can be traced."""
-
-    def worst_pairs(self, request: TraceRequest) -> tuple[list[int], bool]:
-        """Return the numbers of the pairs that look worst, and whether the time was not enough."""
-
-    def worst_evidence(
-        self, request: TraceRequest
-    ) -> tuple[TraceEvidence | None, str, FloatArray | None]:
-        """Return evidence on the worst pair, a note if there is none, and the shift of the output
-        on the first pair.
-        """
 
 
 def explanations(result: Json) -> tuple[str, ...]:

@@ -223,16 +223,17 @@ def _with_unseeded_draws(
     runs: PairSession, evidence: PairEvidence, recordings: list[Json]
 ) -> PairEvidence:
     """Add findings for randomness that the seed does not decide."""
-    calls, keys = evidence.calls, [recorded["key"] for recorded in recordings]
-    found = [(f"{place} is made without a seed", "") for place in recordings[0]["unseeded"]]
-    found += [
-        (f"{call.name}: its result does not depend on the seed", call.where)
-        for call in calls
-        if call.name in _SYSTEM
+    first, *others = (recorded["key"] for recorded in recordings)
+    constant = runs.recorder.step("constant", first=first, others=others) if others else ()
+    found = [
+        *((f"{place} is made without a seed", "") for place in recordings[0]["unseeded"]),
+        *(
+            (f"{call.name}: its result does not depend on the seed", call.where)
+            for call in evidence.calls
+            if call.name in _SYSTEM
+        ),
+        *((f"{draw} gives the same numbers under every seed", "") for draw in constant),
     ]
-    if len(keys) > 1:
-        constant = runs.recorder.step("constant", first=keys[0], others=keys[1:])
-        found += [(f"{draw} gives the same numbers under every seed", "") for draw in constant]
     for message, where in found:
         evidence = evidence.with_finding("SOURCE", message, where)
     return evidence
@@ -241,18 +242,14 @@ def _with_unseeded_draws(
 def _with_strict_findings(evidence: PairEvidence, pairs: list[Run]) -> PairEvidence:
     """Add findings for runs that share all noise: the code causes every difference."""
     for _, replayed in pairs:
-        if replayed["lost"]:
-            evidence = replace(evidence, priced=False)
-        evidence = _with_differences(evidence, replayed)
-        output = replayed["output"]
+        evidence, output = _with_differences(evidence, replayed), replayed["output"]
         if output.startswith("raises"):
             check_exception_text("one dataset", output.partition("only: ")[2])
             evidence = evidence.with_finding("EXCEPTION", f"it {output}")
-        elif (
-            output and not replayed["lost"]
-        ):  # after a lost call, the runs no longer share their noise
+        elif output and not replayed["lost"]:  # then the runs share their noise
             evidence = evidence.with_finding("OUTPUT", f"with the same noise {output}")
-    return evidence
+    lost = any(replayed["lost"] for _, replayed in pairs)
+    return replace(evidence, priced=evidence.priced and not lost)
 
 
 def _with_differences(evidence: PairEvidence, replayed: Json) -> PairEvidence:
@@ -274,25 +271,19 @@ def _with_coupled_confirmed(
     them.
     """
     losses = tuple(f for f in evidence.findings if f.kind == "LOSS")
-    moved_losses = losses if evidence.calls.moved else ()
-    if not evidence.calls.plain or not (*evidence.coupled(), *moved_losses):
+    doubtful = evidence.coupled()
+    if not evidence.calls.plain or not (doubtful or (losses and evidence.calls.moved)):
         return evidence
     if not evidence.laws:
         evidence, _ = laws_compared(runs, evidence, recordings)
         if evidence.laws in ("same", "different"):
-            notes = tuple(
-                note
-                for note in evidence.notes
-                if not note.startswith(("the loss of ", "data and noise are mixed"))
-            )
-            return (
-                replace(evidence.without(losses), notes=notes)
-                .with_loss(runs)
-                .with_loss_findings(runs.claim)
-            )
+            mixed = ("the loss of ", "data and noise are mixed")
+            notes = tuple(note for note in evidence.notes if not note.startswith(mixed))
+            known = replace(evidence.without(losses), notes=notes)
+            return known.with_loss(runs).with_loss_findings(runs.claim)
+        doubtful = evidence.coupled()
     if evidence.laws not in ("mixed", "unknown"):
         return evidence
-    doubtful = evidence.coupled()
     moved = evidence.laws == "mixed" and bool(evidence.calls.moved)
     if moved and not alignment_repeats(runs, evidence):
         doubtful += losses
@@ -336,8 +327,7 @@ def _with_findings_for_all_noise(
     rounds, sure = _rounds_needed(runs.claim)
     own = recordings + [runs.record() for _ in range(rounds - len(recordings))]
     others = [runs.recorder.record(runs.second) for _ in range(rounds)]
-    constant = _always(own, others)
-    found = [] if constant is None else [constant]
+    found = [*filter(None, [_always(own, others)])]
     keys, other_keys = ([r["key"] for r in side] for side in (own, others))
 
     def varies(first: int, others: list[int], left_out: Any = None) -> set[tuple[str, int]]:
@@ -388,14 +378,16 @@ def _describe_replay_difference(again: Json) -> str:
 
     Compares the output, the calls and the inputs.
     """
-    if again["output"] or again["differences"]:
-        return str(again["output"] or again["differences"][0]["text"])
-    changed = (
-        f"the input of {call.name} is {call.row['text']}"
-        for call in CallTable.of(again["table"])
-        if call.row["linf"] > 0 or call.row["alone"]
+    texts = (
+        again["output"],
+        *(each["text"] for each in again["differences"]),
+        *(
+            f"the input of {call.name} is {call.row['text']}"
+            for call in CallTable.of(again["table"])
+            if call.row["linf"] > 0 or call.row["alone"]
+        ),
     )
-    return next(changed, "")
+    return next(filter(None, texts), "")
 
 
 def _always(own: list[Json], others: list[Json]) -> Finding | None:
@@ -403,17 +395,16 @@ def _always(own: list[Json], others: list[Json]) -> Finding | None:
     between the datasets; None if there is none.
     """
     raised = [{bool(r["raised"]) for r in side} for side in (own, others)]
-    if all(len(side) == 1 for side in raised) and raised[0] != raised[1]:
-        message = next(r["raised"] for r in (*own, *others) if r["raised"])
+    if raised in ([{True}, {False}], [{False}, {True}]):
+        message = next(filter(None, (r["raised"] for r in (*own, *others))))
         check_exception_text("one dataset", message)
         return Finding("EXCEPTION", f"it raises on one side only{FOR_ALL_NOISE}: {message}")
     sides = [[r for r in side if not r["raised"]] for side in (own, others)]
-    sizes = [{np.size(r["numbers"]) for r in side} for side in sides]
+    sizes = [sorted({np.size(r["numbers"]) for r in side}) for side in sides]
     if any(len(side) != 1 for side in sizes):
         return None
-    if sizes[0] != sizes[1]:
-        message = f"it has {sizes[0].pop()} numbers and {sizes[1].pop()}"
-    else:
+    message = f"it has {sizes[0][0]} numbers and {sizes[1][0]}"
+    if sizes[0] == sizes[1]:
         message = _constant_content(sides)
     return Finding("OUTPUT", f"{message}{FOR_ALL_NOISE}") if message else None
 
@@ -437,11 +428,10 @@ def _constant_content(sides: list[list[Json]]) -> str:
     if fixed.size:
         k = fixed[0]
         return f"number {k} of the output is {first[0, k]:.6g} and {second[0, k]:.6g}"
-    texts = [{tuple(r["texts"]) for r in side} for side in sides]
-    if any(len(side) != 1 for side in texts) or texts[0] == texts[1]:
+    before, after = ({tuple(r["texts"]) for r in side} for side in sides)
+    if not (len(before) == len(after) == 1 and before != after):
         return ""
-    shown = [list(side.pop())[:3] for side in texts]
-    return f"it holds {shown[0]} and {shown[1]}"
+    return f"it holds {list(before.pop())[:3]} and {list(after.pop())[:3]}"
 
 
 def _equal(a: FloatArray, b: FloatArray) -> NDArray[np.bool_]:

@@ -21,7 +21,8 @@ from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.programs.inside import codec, global_generators
+from dpwitness.mechanisms.wrappers import global_generators
+from dpwitness.mechanisms.wrappers.programs.inside import codec
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
 from dpwitness.mechanisms.wrappers.programs.worker_process import (
@@ -211,10 +212,7 @@ def opened(mechanism: Any, primitives: list[Entry], time_limit: float) -> Iterat
             for entry in validate_primitives(each, "trace")
             if entry[0] not in named
         ]
-        seed, snapshot = global_generators.seed, global_generators.snapshot
-        with RecordingSession(
-            run, entries, seed=seed, snapshot=snapshot, home=home, time_limit=time_limit
-        ) as session:
+        with RecordingSession(run, entries, home=home, time_limit=time_limit) as session:
             yield lambda name, **arguments: getattr(session, name)(**arguments)
     except WrongPrimitive as error:
         raise InvalidArgument(f"trace: {error}") from None

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from dpwitness.auditors.audit.audit import Progress, audit
@@ -236,10 +237,7 @@ def _choose_pairs(
     """Return the pair that looks worst, and other bad pairs on which an audit may confirm the
     findings.
     """
-
-    def score(pair: Pair) -> float:
-        return glance(recorder, pair, promise)
-
+    score, scored = partial(glance, recorder, promise=promise), list[tuple[float, Pair]]()
     if domain is not None and (most or 0) > len(candidates):
         found = explore(
             domain,
@@ -248,15 +246,14 @@ def _choose_pairs(
             seconds=3600.0,
             seed=recorder.seed,
             max_candidates=_EXTRA_PAIRS + 1,
-        ).candidates
-        if found:
-            return [found[0].pair, *(c.pair for c in found[1:] if c.value > 1)]
-    if domain is not None:
-        candidates = candidates[: most or 8]
-    if len(candidates) == 1:
-        return candidates
-    scored = [(score(pair), pair) for pair in candidates]
-    (_, worst), *others = sorted(scored, key=lambda entry: -entry[0])[: _EXTRA_PAIRS + 1]
+        )
+        scored = [(each.value, each.pair) for each in found.candidates]
+    if not scored:
+        looked_at = candidates if domain is None else candidates[: most or 8]
+        if len(looked_at) == 1:
+            return looked_at
+        scored = sorted(((score(pair), pair) for pair in looked_at), key=lambda each: -each[0])
+    (_, worst), *others = scored[: _EXTRA_PAIRS + 1]
     return [worst, *(pair for value, pair in others if value > 1)]
 
 
@@ -264,28 +261,32 @@ def _make_result(
     evidence: PairEvidence, pair: Pair, result: AuditResult | None, fields: Json
 ) -> TraceResult:
     """Return the TraceResult of the examined pair and the confirming audit."""
-    confirmed = result is not None and result.verdict in CONFIRMED
-    expected = dict(getattr(fields["subject"], "expected_findings", None) or {})
-    findings, notes = (*evidence.findings, *evidence.suspicions), list(evidence.notes)
-    if not confirmed:
+    verdict = Verdict.NOT_REFUTED if result is None else result.verdict
+    expected = getattr(fields["subject"], "expected_findings", None) or {}
+    findings, notes = (*evidence.findings, *evidence.suspicions), [*evidence.notes]
+    if verdict not in CONFIRMED:
         findings = tuple(f for f in evidence.findings if f.kind not in expected)
         notes += [
-            f"expected, {expected[f.kind]}: {f}" for f in evidence.findings if f.kind in expected
+            *(
+                f"expected, {expected[f.kind]}: {f}"
+                for f in evidence.findings
+                if f.kind in expected
+            ),
+            *(
+                f"seen in a few runs, which may be chance, and not confirmed: {finding}"
+                for finding in evidence.suspicions
+            ),
         ]
-        notes += [
-            f"seen in a few runs, which may be chance, and not confirmed: {finding}"
-            for finding in evidence.suspicions
-        ]
-    if result is not None and result.verdict is Verdict.ERROR:
+    if result is not None and verdict is Verdict.ERROR:
         notes.append(f"the audit ended in {result.headline()}")
-    notes += [pair.unchecked] if pair.unchecked else []
     doubt, loss = evidence.doubt, evidence.loss
-    if evidence.suspicions and result is None and not findings and not doubt:
+    if evidence.suspicions and result is None and not (findings or doubt):
         suspicion, loss = evidence.suspicions[0], math.nan
         doubt = f"{MAY_BE_CHANCE} and was not tried by an audit: {suspicion}"
-    unconfirmed = Verdict.INCONCLUSIVE if findings or doubt else Verdict.NOT_REFUTED
+    if verdict not in CONFIRMED:
+        verdict = Verdict.INCONCLUSIVE if findings or doubt else Verdict.NOT_REFUTED
     return TraceResult(
-        verdict=result.verdict if result is not None and confirmed else unconfirmed,
+        verdict=verdict,
         pair=pair,
         findings=findings,
         calls=evidence.calls.summary(),
@@ -293,7 +294,7 @@ def _make_result(
         charged=evidence.charged,
         doubt=doubt,
         audit=result,
-        notes=tuple(notes),
+        notes=tuple(filter(None, [*notes, pair.unchecked])),
         **fields,
     )
 

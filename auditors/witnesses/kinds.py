@@ -191,7 +191,7 @@ class Kind:
     draws : bool
         Whether a replay depends on a seed and a confidence.
     first_look : module or None
-        Traced runs before a black-box audit (`traces.evidence.FirstLook`).
+        Traced runs before a black-box audit (`traces.first_look`).
     least_confidence : float
         Least default confidence of a replay: the author of the witness chose the recorded one.
     """

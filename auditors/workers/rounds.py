@@ -59,8 +59,8 @@ from numpy.typing import NDArray
 from dpwitness.auditors.events.outputs import Outputs, encode
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import ForeignMechanism, MechanismFailed, Parts
-from dpwitness.mechanisms.wrappers.programs.inside import global_generators
-from dpwitness.mechanisms.wrappers.programs.inside.run_results import copied, joined
+from dpwitness.mechanisms.wrappers import global_generators
+from dpwitness.mechanisms.wrappers.programs.inside.target_runs import copied, joined
 
 Run = Callable[[Any, int, Generator], Any]
 

@@ -24,9 +24,9 @@ from dpwitness.benchmarks.pages.exact_rows import order_of_release
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.programs.adapters import FOLDER, adapter_file
 from dpwitness.mechanisms.wrappers.programs.declared import declarations, note_on_library
 from dpwitness.mechanisms.wrappers.programs.target import Target
+from dpwitness.mechanisms.wrappers.programs.worker_pool import FOLDER, adapter_file
 
 _SECONDS = 30.0  # of the search for one accountant
 _CALL_SECONDS = 60.0  # longest duration of one batch of calls

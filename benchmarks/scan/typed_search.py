@@ -21,8 +21,8 @@ from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.programs.adapters import FOLDER
 from dpwitness.mechanisms.wrappers.programs.target import Target
+from dpwitness.mechanisms.wrappers.programs.worker_pool import FOLDER
 from dpwitness.mechanisms.wrappers.programs.worker_process import WorkerDied
 
 _MOST = 80  # entries of a search that are audited

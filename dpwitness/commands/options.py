@@ -406,7 +406,7 @@ DATABASE: Options = {
         "needs": "query",
         "excludes": ("target", "program", "python", "kwargs"),
         "metavar": "DSN",
-        "help": "instead of a target, a database: sqlite:///:memory: or duckdb:///FILE, which is "
+        "help": "instead of a target, a database: sqlite:///:memory: or sqlite:///FILE, which is "
         "opened read-only and copied to memory",
     },
     "--query": {
@@ -422,7 +422,7 @@ DATABASE: Options = {
     "--setup": {
         "needs": "dsn",
         "metavar": "SQL",
-        "help": "statements to run before the query: views, macros",
+        "help": "statements to run before the query: views, parameters",
     },
     "--domain": {
         "excludes": ("white_box",),

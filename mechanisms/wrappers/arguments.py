@@ -215,11 +215,9 @@ def parts(dataset: Any, label: Optional[int], labeled: bool = False) -> Tuple[An
     """Return X and y of a dataset; y is None without labels. With `labeled`, the last column of an
     array is y. Raise MechanismFailed if required labels are missing.
     """
-    fields = dataset
-    if not isinstance(dataset, dict):
-        keys = ("x", "y", "multiplicity")
-        fields = {key: getattr(dataset, key) for key in keys if hasattr(dataset, key)}
-    if {"x", "y"} <= set(fields):
+    keys = ("x", "y", "multiplicity")
+    fields = dataset if isinstance(dataset, dict) else {k: getattr(dataset, k, None) for k in keys}
+    if not any(fields.get(key) is None for key in ("x", "y")):
         x, y, counts = np.asarray(fields["x"]), np.asarray(fields["y"]), fields.get("multiplicity")
         return (x, y) if counts is None else (np.repeat(x, counts, axis=0), np.repeat(y, counts))
     is_pair = isinstance(dataset, (tuple, list)) and len(dataset) == 2

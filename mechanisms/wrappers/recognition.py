@@ -26,7 +26,15 @@ from .arguments import (
     randomness_argument,
     takes_labels,
 )
-from .single_runs import DECLARABLE_ATTRIBUTES, PerRun, fresh, from_estimator, made, one_run
+from .single_runs import (
+    DECLARABLE_ATTRIBUTES,
+    PerRun,
+    fresh,
+    from_estimator,
+    learned,
+    made,
+    one_run,
+)
 
 SIZES = (
     "size",
@@ -337,11 +345,8 @@ def _learned_attributes(found: Any, name: str, kwargs: Dict[str, Any], dataset: 
     numeric = (int, float, np.ndarray, np.generic, list, tuple)
     has = [
         key
-        for key, value in vars(estimator).items()
-        if key.endswith("_")
-        and key[0] != "_"
-        and key not in {*before, *BOOKKEEPING}
-        and isinstance(value, numeric)
+        for key, value in learned(estimator).items()
+        if key not in {*before, *BOOKKEEPING} and isinstance(value, numeric)
     ]
     if "coef_" in has:
         has = ["coef_,intercept_" if "intercept_" in has else "coef_"]

@@ -354,10 +354,9 @@ def _read_output(estimator: Any, output: Union[str, Callable[[Any], Any]], point
         return tuple(_read_output(estimator, part.strip(), points) for part in output.split(","))
     name = type(estimator).__name__
     if not hasattr(estimator, output):
-        learned = [key for key in vars(estimator) if key.endswith("_") and key[0] != "_"]
         raise MechanismFailed(
             f"from_estimator: output must exist after fit, {name} has no {output!r}; it has "
-            f"learned {', '.join(learned) or 'nothing'}"
+            f"learned {', '.join(learned(estimator)) or 'nothing'}"
         )
     value = getattr(estimator, output)
     if not callable(value):
@@ -368,6 +367,13 @@ def _read_output(estimator: Any, output: Union[str, Callable[[Any], Any]], point
             "call it on, at=..."
         )
     return value(points)
+
+
+def learned(estimator: Any) -> Dict[str, Any]:
+    """Return the attributes that an estimator learns in `fit`: their names end with an underscore
+    and do not begin with one.
+    """
+    return {k: v for k, v in vars(estimator).items() if k.endswith("_") and k[0] != "_"}
 
 
 def _split(function: Any, arguments: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any]]:

@@ -201,14 +201,18 @@ class Declared:
     def __post_init__(self) -> None:
         found, keys = self.declaration, ("kind", *self.KEYS)
         where = f"{os.path.basename(self.target.file)}:{self.target.name}"
-        unknown = [key for key in found if key not in keys]
-        lacking = [key for key in self.NEEDED if key not in found]
-        unnamed = [key for key in self.FUNCTIONS if not isinstance(found.get(key, ""), str)]
-        misspelled = {k: difflib.get_close_matches(str(k), keys, 1, 0.85) for k in unknown}
+        misspelled = {
+            key: difflib.get_close_matches(str(key), keys, 1, 0.85)
+            for key in found
+            if key not in keys
+        }
+        wrong_kind = f'kind must be "{self.KIND}", got {short_repr(found.get("kind"))}'
         faults = [
+            *([] if found.get("kind") == self.KIND else [wrong_kind]),
             *(
                 f"the kind {self.KIND!r} needs the key {key!r}; its keys are {', '.join(keys)}"
-                for key in lacking
+                for key in self.NEEDED
+                if key not in found
             ),
             *(
                 f"key {key!r} is unknown; did you mean {near[0]!r}?"
@@ -217,11 +221,10 @@ class Declared:
             ),
             *(
                 f"{key} must name a function of the file, got {short_repr(found[key])}"
-                for key in unnamed
+                for key in self.FUNCTIONS
+                if not isinstance(found.get(key, ""), str)
             ),
         ]
-        if found.get("kind") != self.KIND:
-            faults = [f'kind must be "{self.KIND}", got {short_repr(found.get("kind"))}']
         if faults:
             raise InvalidArgument(f"{where}: {faults[0]}")
         object.__setattr__(self, "calls", Calls(self.target))

@@ -7,13 +7,12 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-import math
 import os
 import re
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -119,31 +118,32 @@ def dataset_json(value: Any) -> Any:
     Arrays and tuples become lists, frames dicts of columns, graphs nodes and edges. NaN, infinities
     and dates become texts.
     """
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, float):
-        if math.isfinite(value):
-            return float(value)
-        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(float(value))]
-    if isinstance(value, int):
-        return int(value)
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "fiubU":
+        value = value.tolist()
     if library_name(value):
         parts = to_parts(value)
-        if "nodes" in parts:
-            return {key: dataset_json(parts[key]) for key in ("nodes", "edges")}
-        return {str(name): dataset_json(column) for name, column in values_of(parts).items()}
-    if isinstance(value, np.datetime64 | np.timedelta64 | datetime.date):
-        return str(value)
-    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "fiubU":
-        return dataset_json(value.tolist())
-    if isinstance(value, list | tuple):
-        return [dataset_json(part) for part in value]
+        is_graph = "nodes" in parts
+        columns = {key: parts[key] for key in ("nodes", "edges")} if is_graph else values_of(parts)
+        value = {str(name): column for name, column in columns.items()}
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {key: dataset_json(part) for key, part in value.items()}
+    for kinds, convert in _JSON_FORMS:
+        if isinstance(value, kinds):
+            return convert(value)
     raise MechanismFailed(
         "a dataset for a program must be representable in JSON, got one with a "
         f"{type(value).__name__}"
     )
+
+
+_NOT_FINITE: dict[str, Any] = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+_JSON_FORMS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
+    ((type(None), bool, str), lambda value: value),
+    (float, lambda value: _NOT_FINITE.get(str(float(value)), float(value))),
+    (int, int),
+    ((np.datetime64, np.timedelta64, datetime.date), str),
+    ((list, tuple), lambda value: [dataset_json(part) for part in value]),
+)
 
 
 def run_line(number: int, size: int, seed: Sequence[int]) -> bytes:
@@ -220,17 +220,22 @@ def parse_hello(line: bytes) -> Json:
     found = parse_message(line, "hello")
     if found.get("protocol") != PROTOCOL and type(found.get("protocol")) is int:
         raise ProtocolViolation(f"speaks protocol {found['protocol']}, this dpwitness {PROTOCOL}")
-    required = [key for key, (is_required, _, _) in _HELLO_RULES.items() if is_required]
-    unknown = [key for key in found if key not in _HELLO_RULES]
-    faults = [f"hello has no {key}" for key in required if key not in found]
-    faults += [
-        f"hello has an unknown key {key!r}; known keys are {', '.join(_HELLO_RULES)}"
-        for key in unknown
-    ]
-    faults += [
-        f"hello: {key} must be {rule}, got {excerpt(repr(found[key]))}"
-        for key, (_, rule, holds) in _HELLO_RULES.items()
-        if found.get(key) is not None and not holds(found[key])
+    faults = [
+        *(
+            f"hello has no {key}"
+            for key, (is_required, _, _) in _HELLO_RULES.items()
+            if is_required and key not in found
+        ),
+        *(
+            f"hello has an unknown key {key!r}; known keys are {', '.join(_HELLO_RULES)}"
+            for key in found
+            if key not in _HELLO_RULES
+        ),
+        *(
+            f"hello: {key} must be {rule}, got {excerpt(repr(found[key]))}"
+            for key, (_, rule, holds) in _HELLO_RULES.items()
+            if found.get(key) is not None and not holds(found[key])
+        ),
     ]
     if faults:
         raise ProtocolViolation("; ".join(faults))
@@ -301,26 +306,27 @@ def resolved(command: Sequence[str], cwd: str) -> str:
     TargetError
         If the program does not exist or cannot be executed, or if the command needs a shell.
     """
-    name, problem = command[0], ""
+    name, path = command[0], shutil.which(command[0]) or ""
     operator = next((part for part in command if part in _SHELL_OPERATORS), "")
-    path = shutil.which(name)
     if os.sep in name:
         path = os.path.join(cwd, os.path.expanduser(name))
-    if operator:
-        problem = f"is run without a shell, got {operator!r} in it; to use a shell: sh -c '...'"
-    elif path is None or not os.path.exists(path):
-        problem = (
+    faults = (
+        (operator, f"is run without a shell, got {operator!r} in it; to use a shell: sh -c '...'"),
+        (
+            not os.path.exists(path),
             f"must name a program that exists, got {name!r}; give each argument as a separate "
             f"text, write ./{name} for a file in the folder {cwd or '.'}, and sh -c '...' for "
-            "commands of a shell"
-        )
-    elif os.path.isdir(path) or not os.access(path, os.X_OK):
-        problem = (
+            "commands of a shell",
+        ),
+        (
+            os.path.isdir(path) or not os.access(path, os.X_OK),
             f"must name an executable program, got {name!r}, which is a folder or not executable: "
-            f"chmod +x {name}"
-        )
-    if path is None or problem:
-        raise TargetError(f"command {problem}")
+            f"chmod +x {name}",
+        ),
+    )
+    for is_fault, problem in faults:
+        if is_fault:
+            raise TargetError(f"command {problem}")
     return path
 
 
@@ -403,18 +409,17 @@ class Program(Process):
                     f"{excerpt(repr(head))}"
                 )
             return codec.stand_in(name, Exception)(text)
-        kind, rows = head.get("kind"), head.get("rows")
-        if kind not in self.about["outputs"]:
+        kind, rows, kinds = head.get("kind"), head.get("rows"), self.about["outputs"]
+        if kind not in kinds:
             raise ProtocolViolation(
-                f"answered the kind {excerpt(repr(kind))}, hello names "
-                f"{', '.join(self.about['outputs'])}"
+                f"answered the kind {excerpt(repr(kind))}, hello names {', '.join(kinds)}"
             )
         if type(rows) is not int or rows != size:
             raise ProtocolViolation(f"answered {excerpt(repr(rows))} rows for size = {size}")
-        if kind == "json":
-            names = [f"output {i + 1}" for i in range(size)]
-            return [_parse_output(self.line(LINE, deadline, name), name) for name in names]
-        return self._block(size, head.get("columns"), BLOCKS[str(kind)], deadline)
+        if kind != "json":
+            return self._block(size, head.get("columns"), BLOCKS[str(kind)], deadline)
+        names = [f"output {i + 1}" for i in range(size)]
+        return [_parse_output(self.line(LINE, deadline, name), name) for name in names]
 
     def _block(self, rows: int, columns: Any, dtype: str, deadline: float) -> Any:
         """Return the array of a block that follows its header."""

@@ -52,9 +52,10 @@ from dpwitness.core.claims import Claim, parse_claim
 from dpwitness.core.protocols.mechanism import ForeignMechanism, MechanismFailed, Parts, TookTooLong
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import InvalidArgument, require, require_type, short_repr
-from dpwitness.mechanisms.wrappers.programs.inside import codec, global_generators
-from dpwitness.mechanisms.wrappers.programs.inside.run_results import joined
+from dpwitness.core.values.validation import InvalidArgument, require, require_rules, short_repr
+from dpwitness.mechanisms.wrappers import global_generators
+from dpwitness.mechanisms.wrappers.programs.inside import codec
+from dpwitness.mechanisms.wrappers.programs.inside.target_runs import joined
 from dpwitness.mechanisms.wrappers.programs.program import (
     ProgramSlot,
     command_script,
@@ -177,32 +178,37 @@ class Target(ForeignMechanism):
         argv = self.command
         folder = os.path.abspath(os.path.expanduser(self.cwd or ""))
         texts = [part for part in argv if isinstance(part, str) and not isinstance(argv, str)]
-        if len(texts) < len(argv) or not texts[0] or "\0" in "".join(texts):
-            raise InvalidArgument(
-                f"Target: command must be a list of texts, the program first, got {argv!r}"
-            )
-        if self.file or self.name or self.python or self.kwargs:
-            raise InvalidArgument(
-                "Target: command excludes file, name, python and kwargs: leave them out; put "
-                "a program's arguments in command"
-            )
-        if not os.path.isdir(folder):
-            raise InvalidArgument(f"Target: cwd must be a folder, got {self.cwd!r}")
+        is_command = len(texts) == len(argv) and texts[0] and "\0" not in "".join(texts)
+        others = [key for key in ("file", "name", "python", "kwargs") if getattr(self, key)]
+        require_rules(
+            "Target",
+            (is_command, "command must be a list of texts, the program first", argv),
+            (
+                not others,
+                "command excludes file, name, python and kwargs: leave them out; put a program's "
+                "arguments in command",
+                others,
+            ),
+            (os.path.isdir(folder), "cwd must be a folder", self.cwd),
+        )
         object.__setattr__(self, "command", tuple(argv))
         object.__setattr__(self, "cwd", folder)
 
     def _use_file(self) -> None:
         """Check the fields of a target that is a function of a file."""
-        for field in ("cwd", "text"):
-            if getattr(self, field):
-                raise InvalidArgument(
-                    f"Target: {field} is for programs only: give a command, or leave it out, "
-                    f"got {getattr(self, field)!r}"
-                )
-        for field in ("file", "name"):
-            require_type(field, getattr(self, field), str, "be a non-empty text", "Target")
-            if not getattr(self, field):
-                raise InvalidArgument(f"Target: {field} must be a non-empty text, got ''")
+        program = {"cwd": self.cwd, "text": self.text}
+        function = {"file": self.file, "name": self.name}
+        require_rules(
+            "Target",
+            *(
+                (not value, f"{key} is for programs only: give a command, or leave it out", value)
+                for key, value in program.items()
+            ),
+            *(
+                (isinstance(value, str) and value, f"{key} must be a non-empty text", value)
+                for key, value in function.items()
+            ),
+        )
         # absolute, because a witness may be replayed from another folder
         if self.file.endswith(".py"):
             object.__setattr__(self, "file", os.path.abspath(os.path.expanduser(self.file)))

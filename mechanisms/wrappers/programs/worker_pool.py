@@ -28,7 +28,6 @@ from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.dataframe_backends import UnsupportedData, fixed
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, short_repr
-from dpwitness.mechanisms.wrappers.programs.adapters import FOLDER, adapter_file
 from dpwitness.mechanisms.wrappers.programs.confinement import confined
 from dpwitness.mechanisms.wrappers.programs.inside import codec
 from dpwitness.mechanisms.wrappers.programs.worker_process import (
@@ -39,7 +38,16 @@ from dpwitness.mechanisms.wrappers.programs.worker_process import (
     borrowed_worker,
 )
 
+FOLDER = Path(__file__).resolve().parents[3] / "benchmarks" / "libraries"
 SHARED = FOLDER / "shared"  # modules that target files in `FOLDER` import
+
+
+def adapter_file(name: str) -> Path | None:
+    """Return the file of an adapter by its name, with or without ``_targets``; None if there is no
+    such adapter.
+    """
+    files = {path.stem: path for path in FOLDER.glob("*/*_targets.py")}
+    return files.get(name) or files.get(f"{name}_targets")
 
 
 def home() -> Path:
@@ -81,7 +89,7 @@ def environment_of(file: Path) -> str | None:
 
 # the only folder that new workers may write to; empty: no limits
 CONFINED: ContextVar[str] = ContextVar("CONFINED", default="")
-_SCRIPT = str(Path(__file__).resolve().with_name("inside") / "worker.py")
+LAUNCHER = str(Path(__file__).resolve().parent / "inside" / "launch.py")
 _START_SECONDS = 120.0  # seconds within which an interpreter must answer the first request
 _INLINE_BYTES = 4096  # size in bytes from which a dataset is sent once and referred to by a key
 
@@ -116,7 +124,7 @@ class Interpreter:
     confined: str = ""
 
     def launch(self) -> Launch:
-        return launch_of(self.python, [_SCRIPT], self.confined)
+        return launch_of(self.python, [LAUNCHER, "worker"], self.confined)
 
     def start(self, time_limit: float) -> InterpreterWorker:
         return InterpreterWorker(self, time_limit)
@@ -146,7 +154,7 @@ class InterpreterWorker(Process):
     """
 
     slot: Interpreter
-    noise = (_SCRIPT, "Extension modules:")  # lines printed by faulthandler
+    noise = (os.path.dirname(LAUNCHER), "Extension modules:")  # lines printed by faulthandler
 
     def __init__(self, slot: Interpreter, time_limit: float) -> None:
         super().__init__(slot)

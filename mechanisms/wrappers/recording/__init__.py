@@ -1,6 +1,7 @@
-"""Recording of noise primitives on one dataset and replay on another.
+"""Recording of the draws of noise primitives in a run on one dataset, and replay of the run on
+another dataset.
 
-Needs only the standard library and NumPy, Python 3.8 or later. The interpreter of a foreign target
-loads this folder as a separate package, so its modules import one another relatively. The
-controller reads the tables of primitives (`auditors/traces/sessions`).
+Needs only the standard library and NumPy, Python 3.8 or later: `programs.inside` loads this folder
+in the interpreter of a library. The controller reads the tables of primitives
+(`auditors/traces/sessions`).
 """

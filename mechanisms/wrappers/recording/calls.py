@@ -253,10 +253,9 @@ def _norms(moves: Any, nonzero: Any) -> tuple[float, ...]:
     """Return the l1, l2 and linf distances of two inputs; NaN without numbers."""
     if moves is None:
         return (math.nan,) * 3
-    total = float(nonzero.sum())
     if nonzero.size <= 1:
-        return (total,) * 3
-    return total, float(np.linalg.norm(nonzero)), float(nonzero.max())
+        return (float(nonzero.sum()),) * 3
+    return tuple(float(np.linalg.norm(nonzero, order)) for order in (1, 2, np.inf))
 
 
 def _input_change(first: Any, second: Any) -> int:

@@ -115,29 +115,25 @@ class Primitive:
 
     def __init__(self, name: str, entry: dict[str, Any], source: bool = False) -> None:
         self.name, self.entry, self.source = name, dict(entry), source
-        unknown = [key for key in entry if key not in READ + _TEXTS]
-        if unknown:
-            raise WrongPrimitive(
-                f"{name}: keys must be of {', '.join(_TEXTS + READ)}, got {unknown[0]!r}"
-            )
         self.law = entry.get("law", "opaque")
-        options = ("law", self.law, tuple(LAWS)), ("norm", entry.get("norm", "l1"), NORMS)
-        for key, value, known in options:
+        rules = (
+            *(("keys", key, (*_TEXTS, *READ)) for key in entry),
+            ("law", self.law, tuple(LAWS)),
+            ("norm", entry.get("norm", "l1"), NORMS),
+        )
+        for what, value, known in rules:
             if value not in known:
                 raise WrongPrimitive(
-                    f"{name}: {key} must be one of {', '.join(known)}, got {value!r}"
+                    f"{name}: {what} must be one of {', '.join(known)}, got {value!r}"
                 )
-        texts = {READ.index(key): str(entry[key]) for key in READ if key in entry}
-        codes = {
-            place: _compile_expression(name, READ[place], text) for place, text in texts.items()
-        }
-        names = {place: _names(text) for place, text in texts.items()}
+        texts = {place: str(entry[key]) for place, key in enumerate(READ) if key in entry}
+        self.readers = [
+            (place, _compile_expression(name, READ[place], text)) for place, text in texts.items()
+        ]
+        names = {text: _names(text) for text in texts.values()}
         self.used = frozenset().union(*names.values())
-        # an argument itself, a constant, and other expressions
-        self.plain = [(place, text) for place, text in texts.items() if text.isidentifier()]
-        self.fixed = [(place, codes[place]({})) for place in codes if not names[place]]
-        simple = {place for place, _ in self.plain + self.fixed}
-        self.codes = [(place, code) for place, code in codes.items() if place not in simple]
+        # whether an expression is more than an argument or a constant
+        self.computes = any(found and not text.isidentifier() for text, found in names.items())
 
     def check(self, parameters: tuple[str, ...]) -> None:
         """Raise WrongPrimitive if an expression uses a name that is not a parameter of the
@@ -159,13 +155,9 @@ class Primitive:
         """
         bound = {**defaults, **dict(zip(names, args)), **kwargs}
         found = [None] * len(READ)
-        for place, name in self.plain:
-            found[place] = bound.get(name)
-        for place, value in self.fixed:
-            found[place] = value
-        for place, code in self.codes:
+        for place, read in self.readers:
             try:
-                found[place] = code(bound)
+                found[place] = read(bound)
             except Exception:  # attributes of a library may raise; the value stays unknown
                 continue
         return tuple(found)
@@ -193,7 +185,12 @@ def _compile_expression(name: str, key: str, text: str) -> Callable[[dict[str, A
     if not all(map(_is_allowed, ast.walk(tree))):
         allowed = f"arguments, attributes, numbers and {', '.join(_FUNCTIONS)}"
         raise WrongPrimitive(f"{name}: {key} may use {allowed}, got {text!r}")
+    if text.isidentifier():
+        return lambda bound: bound.get(text)
     code, scope = compile(tree, "<primitive>", "eval"), {"__builtins__": {}, **_FUNCTIONS}
+    if not _names(text):
+        constant = eval(code, scope, {})
+        return lambda bound: constant
     return lambda bound: eval(code, scope, bound)
 
 

@@ -9,6 +9,7 @@ import contextlib
 import functools
 import os
 import re
+import signal
 import sys
 import threading
 import time
@@ -37,6 +38,32 @@ class Stopped(BaseException):
     """The run took too long or made too many calls. A BaseException, so that the handlers of
     libraries do not catch it.
     """
+
+
+@contextlib.contextmanager
+def stopped_after(seconds: float) -> Iterator[None]:
+    """Raise Stopped after `seconds`, as soon as the main thread runs Python code. The block is not
+    stopped in other threads.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: Any) -> None:
+        raise Stopped
+
+    handler, timer = signal.signal(signal.SIGALRM, stop), (0.0, 0.0)
+    try:
+        try:
+            # repeated in case a callback swallows the exception
+            timer = signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:  # again, in case the exception arrived in between
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler or signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, *timer)
 
 
 _ITERATORS = (types.GeneratorType, zip, map, filter)
@@ -71,12 +98,8 @@ class Recorder:
         # name and place of each generator made without a seed
         self.unseeded: list[tuple[str, Any]] = []
         self.calls: list[Call] = []
-        self.deadline, self.played, self.shifts, self.left_out = (
-            deadline,
-            played,
-            shifts or {},
-            left_out,
-        )
+        self.deadline, self.played, self.left_out = deadline, played, left_out
+        self.shifts = shifts or {}
         self.differences: list[tuple[str, int, str]] = []  # kind, index of the call, text
         self.lost = False  # whether the calls no longer follow the record
 
@@ -97,14 +120,12 @@ class Recorder:
                 raise Stopped(f"more than {MOST:,} calls of primitives in one run")
             if time.monotonic() > self.deadline:
                 raise Stopped("time limit")
-        read: Any = None
-        owner: Any = None
-        if primitive.codes:  # attributes may change after the call, so they are read now
+        read = owner = None
+        if primitive.computes:  # attributes may change after the call, so they are read now
             read = _copied_values(made.reads(args, kwargs))
             owner = args[0] if made.place and args else None
-        named = {key: copied(value) for key, value in kwargs.items()}
-        place = calling_place(owner)
-        call = Call(made, _copied_values(args, made.place), named, read, place)
+        given = _copied_values(args, made.place), {k: copied(v) for k, v in kwargs.items()}
+        call = Call(made, *given, read, calling_place(owner))
         self.calls.append(call)
         if self.played is None or self.lost:
             return self._draw(call, args, kwargs)

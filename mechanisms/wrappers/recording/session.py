@@ -10,13 +10,13 @@ import functools
 import gc
 import inspect
 import random
-import signal
 import sys
-import threading
 import time
-from typing import Any, Callable, Dict, Iterable, Iterator, Tuple
+from typing import Any, Callable, Dict, Iterable, Tuple
 
 import numpy as np
+
+from dpwitness.mechanisms.wrappers import global_generators
 
 from .calls import (
     BoundPrimitive,
@@ -44,7 +44,7 @@ from .patches import (
     traced,
 )
 from .primitives import Primitive, WrongPrimitive
-from .recorder import Recorder, Stopped, here, running
+from .recorder import Recorder, here, running, stopped_after
 from .values import copied, difference, leaves
 
 # name, properties, whether it is a generator's method, whether it must exist
@@ -63,10 +63,6 @@ class RecordingSession:
         The primitives. One that is not required is skipped while its module is not loaded.
     home : module, optional
         Module in which names without dots are looked up.
-    seed : callable
-        ``seed(words)`` seeds the global generators of the process.
-    snapshot : callable
-        Returns the states of the global generators by name.
     time_limit : float
         Largest duration of one run, in seconds.
     """
@@ -76,18 +72,10 @@ class RecordingSession:
         run: Callable[..., Any],
         entries: Iterable[Entry],
         *,
-        seed: Callable[[list[int]], None],
-        snapshot: Callable[[], dict[str, Any]],
         home: Any = None,
         time_limit: float = 60.0,
     ) -> None:
-        self.run, self.home, self.seed, self.snapshot, self.time_limit = (
-            run,
-            home,
-            seed,
-            snapshot,
-            time_limit,
-        )
+        self.run, self.home, self.time_limit = run, home, time_limit
         self.primitives = [
             (Primitive(name, entry, source), required) for name, entry, source, required in entries
         ]
@@ -340,13 +328,13 @@ class RecordingSession:
         """
         recorder = Recorder(self, time.monotonic() + self.time_limit, *played)
         words = np.random.SeedSequence(seed).generate_state(4).tolist()
-        self.seed(words)
+        global_generators.seed(words)
         recorder.words = words
         rng = TracedGenerator(np.random.SFC64(np.random.SeedSequence(words)))
         dataset = copy.deepcopy(dataset)
         begin = time.process_time()
         try:
-            with running(recorder), _watched(self.time_limit):
+            with running(recorder), stopped_after(self.time_limit):
                 output = copied(self.run(dataset, 1, rng))
         except (Exception, SystemExit, GeneratorExit) as error:
             output = RaisedText(type(error).__name__)
@@ -365,10 +353,10 @@ class RecordingSession:
             and g is not own
             and not isinstance(g, random.SystemRandom)
         ]
-        self.seed(np.random.SeedSequence(seed).generate_state(4).tolist())
-        before, states = self.snapshot(), [_generator_state(g) for g in known]
+        global_generators.seed(np.random.SeedSequence(seed).generate_state(4).tolist())
+        before, states = global_generators.snapshot(), [_generator_state(g) for g in known]
         self._run_once(dataset, seed, self.recorders[key])
-        after = self.snapshot()
+        after = global_generators.snapshot()
         report = {f"the generator of {k}" for k in before if difference(before[k], after.get(k))}
         report.update(
             f"a {type(found).__name__}{_name_in_use(found)}"
@@ -420,29 +408,3 @@ def _write_to_self(output: Any, args: Any, kwargs: Any) -> Any:
     """Return a recorded output, written to the tensor whose in-place method was called."""
     args[0].copy_(output)
     return args[0]
-
-
-@contextlib.contextmanager
-def _watched(seconds: float) -> Iterator[None]:
-    """Raise Stopped after `seconds`, as soon as the main thread runs Python code. In other threads,
-    only calls of primitives are stopped.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(*_: Any) -> None:
-        raise Stopped
-
-    handler, timer = signal.signal(signal.SIGALRM, stop), (0.0, 0.0)
-    try:
-        try:
-            # repeated in case a callback swallows the exception
-            timer = signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
-            yield
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-    finally:  # again, in case the exception arrived in between
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, handler or signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, *timer)

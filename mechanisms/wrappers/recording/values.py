@@ -23,15 +23,15 @@ def copied(value: Any, deep: int = 0) -> Any:
     kind = type(value)
     if kind in _IMMUTABLE or isinstance(value, np.generic) or deep > _MAX_DEPTH:
         return value
-    if isinstance(value, np.ndarray):
-        return value.copy()
     if kind in (list, tuple):
         return kind(copied(v, deep + 1) for v in value)
     if kind is dict:
         return {k: copied(v, deep + 1) for k, v in value.items()}
-    if kind.__module__.partition(".")[0] in ("torch", "pandas", "polars"):
-        copy = getattr(value, "clone", getattr(value, "copy", None))  # tensors; frames and series
-        return value if copy is None else copy()
+    library = kind.__module__.partition(".")[0]
+    if isinstance(value, np.ndarray) or library in ("torch", "pandas", "polars"):
+        # of tensors; of arrays, frames and series
+        copy = getattr(value, "clone", getattr(value, "copy", lambda: value))
+        return copy()
     return value
 
 

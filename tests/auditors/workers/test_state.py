@@ -11,7 +11,7 @@ import pytest
 
 from dpwitness import Pair, Verdict, audit
 from dpwitness.auditors.workers.engine import Inline
-from dpwitness.mechanisms.wrappers.programs.inside import global_generators
+from dpwitness.mechanisms.wrappers import global_generators
 from dpwitness.mechanisms.wrappers.programs.target import Isolated
 
 sys.path.insert(0, str(Path(__file__).parent))

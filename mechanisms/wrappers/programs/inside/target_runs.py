@@ -1,7 +1,7 @@
 """Functions of a target: their inspection before they are run (claim, domain, call signature), and
 the runs of one batch, made one by one if necessary, with their results, exceptions, random draws
-and warnings. Large datasets travel once, and each batch gets a fresh copy, whose changes are
-noticed.
+and warnings, the same in this process and in workers. Large datasets travel once, and
+each batch gets a fresh copy, whose changes are noticed.
 
 `worker` loads this module too, so the module uses only the standard library and NumPy (Python 3.8
 or later).
@@ -11,26 +11,28 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import copy
 import dataclasses
 import difflib
 import importlib.util
 import inspect
+import itertools
 import numbers
 import os
 import pathlib
 import types
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Dict, List
+
+import numpy as np
 
 from dpwitness.core.values import dataframe_backends
 from dpwitness.core.values.validation import short_repr
 from dpwitness.mechanisms.wrappers.programs.inside import codec
-from dpwitness.mechanisms.wrappers.programs.inside.run_results import (
-    copied,
-    joined,
-    random_words_drawn,
-)
 from dpwitness.mechanisms.wrappers.programs.supervisor import descendants
+
+_IMMUTABLE = (float, int, str, bytes, type(None))
 
 
 class NoAnswer(Exception):
@@ -339,3 +341,60 @@ def state_of(value: Any) -> Any:
         return codec.pack(value, blobs, exact=True), blobs
     except dataframe_backends.UnsupportedData as error:
         return str(error), []
+
+
+@contextlib.contextmanager
+def collect_warnings(messages: list[str]) -> Iterator[None]:
+    """Append the warnings of the block to `messages`, each kind and text once. The target's own
+    warning filters keep their effect.
+    """
+    with warnings.catch_warnings(record=True) as found:
+        warnings.filterwarnings("always", append=True)
+        try:
+            yield
+        finally:
+            kinds = [(each.category.__name__, each.message) for each in found or ()]
+            texts = [f"{kind}: {' '.join(str(message).split())}" for kind, message in kinds]
+            messages += dict.fromkeys(f"the mechanism warns: {text[:180]}" for text in texts)
+
+
+def joined(results: list[Any]) -> list[Any]:
+    """Return the results of single runs, with consecutive arrays of one kind, and consecutive
+    lists, joined.
+    """
+    found: list[Any] = []
+    for kind, same in itertools.groupby(results, _join_key):
+        each = list(same)
+        if isinstance(kind, tuple):
+            each = [np.concatenate(each)]
+        elif kind is list:
+            each = [list(itertools.chain.from_iterable(each))]
+        found.append(each[0])
+    return found
+
+
+def copied(value: Any) -> Any:
+    """Return a copy of a result, because the mechanism may modify or reuse the object later; the
+    result itself if it cannot be copied.
+    """
+    if type(value) is list and len(value) == 1 and isinstance(value[0], _IMMUTABLE):
+        return value[:]
+    try:
+        return copy.deepcopy(value)
+    except Exception:
+        return value
+
+
+def _join_key(part: Any) -> Any:
+    """Return a key; consecutive results with equal keys can be joined."""
+    if type(part) is np.ndarray and part.shape[:1] == (1,):
+        return part.dtype, part.shape
+    return list if type(part) is list else id(part)
+
+
+def random_words_drawn(rng: Any) -> int:
+    """Return the number of 64-bit words drawn from the generator so far, which SFC64 counts in its
+    state; 0 for other generators.
+    """
+    state = rng.bit_generator.state
+    return int(state["state"]["state"][3]) if state["bit_generator"] == "SFC64" else 0

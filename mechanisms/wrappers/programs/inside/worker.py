@@ -1,8 +1,8 @@
 """Worker process of a target: runs a target file's functions in an interpreter with NumPy and the
 library under test.
 
-Uses only the standard library, NumPy (Python 3.8 or later) and the modules that `_own_modules`
-imports; `worker_pool` starts this file as a script. The worker answers each request with one
+Uses only the standard library and NumPy (Python 3.8 or later); `worker_pool` starts it by `launch`.
+The worker answers each request with one
 message (`codec`), and ends when its standard input ends. Requests, their fields, and the fields of
 the answers:
 
@@ -26,11 +26,6 @@ why there is no output. A batch that raises is not run again: its answer is ``ra
 
 from __future__ import annotations
 
-import sys
-
-if __name__ == "__main__" and sys.path and sys.path[0] == __file__.rpartition("/")[0]:
-    del sys.path[0]  # the folder of this script, whose modules must not shadow the library's
-
 import contextlib
 import faulthandler
 import functools
@@ -38,9 +33,9 @@ import importlib.metadata
 import importlib.util
 import inspect
 import os
-import pathlib
 import queue
 import signal
+import sys
 import threading
 import traceback
 import types
@@ -49,56 +44,13 @@ from typing import Any
 
 import numpy as np
 
+from dpwitness.core.values.validation import short_repr
+from dpwitness.mechanisms.wrappers import global_generators
+from dpwitness.mechanisms.wrappers.programs.inside import codec, target_runs
+from dpwitness.mechanisms.wrappers.programs.inside.launch import FOLDER, own_modules
+from dpwitness.mechanisms.wrappers.programs.supervisor import PARENT_DEATH_SIGNAL, prctl
+
 _MAX_LEFT = 32  # processes that may still run after a batch
-_FOLDER = str(pathlib.Path(__file__).resolve().parents[4])
-
-
-def _package(name: str) -> Any:
-    """Return an empty package from which the modules of a folder can be imported."""
-    package: Any = types.ModuleType(name)
-    package.__path__ = [os.path.join(_FOLDER, *name.split(".")[1:])]
-    return package
-
-
-_OWN_MODULES = {
-    name: _package(name)
-    for name in (
-        *("dpwitness", "dpwitness.core", "dpwitness.core.values", "dpwitness.mechanisms"),
-        *("dpwitness.mechanisms.wrappers", "dpwitness.mechanisms.wrappers.recording"),
-        "dpwitness.mechanisms.wrappers.programs",
-        "dpwitness.mechanisms.wrappers.programs.inside",
-    )
-}
-
-
-@contextlib.contextmanager
-def _own_modules() -> Iterator[None]:
-    """Import modules of dpwitness from the folder of this file in the block, without the code of
-    their packages. The interpreter may have another dpwitness, or none.
-    """
-
-    def exchange(modules: dict[str, Any]) -> dict[str, Any]:
-        names = [name for name in sys.modules if name.partition(".")[0] == "dpwitness"]
-        taken = {name: sys.modules.pop(name) for name in names}
-        sys.modules.update(modules)
-        return taken
-
-    theirs = exchange(_OWN_MODULES)
-    try:
-        yield
-    finally:
-        _OWN_MODULES.update(exchange(theirs))
-
-
-with _own_modules():
-    from dpwitness.core.values.validation import short_repr
-    from dpwitness.mechanisms.wrappers.programs.inside import (
-        codec,
-        global_generators,
-        run_results,
-        target_runs,
-    )
-    from dpwitness.mechanisms.wrappers.programs.supervisor import PARENT_DEATH_SIGNAL, prctl
 
 
 class Server:
@@ -140,8 +92,8 @@ class Server:
         is_file = self.place.endswith(".py")
         with self._user_code("is not importable", **target_runs.install_declarations(self.place)):
             if importlib.util.find_spec("dpwitness") is None:  # the wrappers do without the rest
-                folder = os.path.join(_FOLDER, "mechanisms", "wrappers")
-                with _own_modules():
+                folder = os.path.join(FOLDER, "mechanisms", "wrappers")
+                with own_modules():
                     found = _load_module(
                         "dpwitness.mechanisms.wrappers",
                         os.path.join(folder, "__init__.py"),
@@ -237,7 +189,7 @@ class Server:
         warned: list[str] = []
         with target_runs.reported_failures("the mechanism"), contextlib.ExitStack() as stack:
             if self.hears:
-                stack.enter_context(run_results.collect_warnings(warned))
+                stack.enter_context(target_runs.collect_warnings(warned))
             try:
                 if header.get("each"):
                     value, draws = target_runs.one_by_one(run, dataset, size, rng, kwargs)
@@ -286,7 +238,7 @@ class Server:
     def do_trace(
         self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs
     ) -> codec.Message:
-        with _own_modules():
+        with own_modules():
             from dpwitness.mechanisms.wrappers.recording import primitives, recorder
             from dpwitness.mechanisms.wrappers.recording import session as recording
         step, arguments = header["step"], codec.unpack(header["arguments"], blobs)
@@ -299,8 +251,6 @@ class Server:
                 session = recording.RecordingSession(
                     functools.partial(run, **kwargs) if kwargs else run,
                     entries,
-                    seed=global_generators.seed,
-                    snapshot=global_generators.snapshot,
                     home=self.module,
                     time_limit=arguments["limit"],
                 )
@@ -343,9 +293,8 @@ class Server:
                 f"{file}: TARGETS must be a dict of names and declarations, got {short_repr(found)}"
             )
         for name, declaration in found.items():
-            is_named = isinstance(name, str) and name.isidentifier()
-            is_kind = isinstance(declaration, dict) and isinstance(declaration.get("kind"), str)
-            if not is_named or not is_kind:
+            kind = declaration.get("kind") if isinstance(declaration, dict) else None
+            if not (isinstance(name, str) and name.isidentifier() and isinstance(kind, str)):
                 raise target_runs.UnusableTarget(
                     f"{file}: each entry of TARGETS must have an identifier and a dict with a "
                     f"kind, got {short_repr(name)}: {short_repr(declaration)}"
@@ -452,8 +401,9 @@ class Server:
             # says it all in a line, and may be another copy's
             if type(error).__name__ == "InvalidArgument":
                 raise target_runs.UnusableTarget(str(error)) from None
-            trace = error.__traceback__
-            while trace is not None and _is_own(trace.tb_frame.f_code.co_filename):
+            trace, own = error.__traceback__, (os.path.dirname(__file__), "importlib")
+            # to the first frame outside of the worker and of importlib
+            while trace and any(part in trace.tb_frame.f_code.co_filename for part in own):
                 trace = trace.tb_next
             text = "".join(traceback.format_exception(type(error), error, trace))
             missing = error.name if isinstance(error, ModuleNotFoundError) else None
@@ -462,11 +412,6 @@ class Server:
             raise target_runs.UnusableTarget(
                 f"{type(error).__name__}: {codec.text_of(error, str)}", text, what=what, **more
             ) from None
-
-
-def _is_own(file: str) -> bool:
-    """Return whether a frame of this file is one of the worker or of importlib."""
-    return os.path.dirname(file) == os.path.dirname(__file__) or "importlib" in file
 
 
 def _load_module(name: str, path: str, **more: Any) -> Any:
@@ -479,7 +424,7 @@ def _load_module(name: str, path: str, **more: Any) -> Any:
 
 def _recognition() -> Any:
     """Return the module that recognizes functions of one run, objects and estimators."""
-    with _own_modules():
+    with own_modules():
         return importlib.import_module("dpwitness.mechanisms.wrappers.recognition")
 
 
@@ -526,7 +471,3 @@ def main() -> None:
         for part in codec.message(reply, out):
             sink.write(part)
         sink.flush()
-
-
-if __name__ == "__main__":
-    main()

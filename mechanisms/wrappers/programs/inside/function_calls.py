@@ -1,10 +1,11 @@
 """Calls of a package's functions as its own tests make them, and what each argument does to the
 output.
 
-Runs as a script in the interpreter of the package, with the standard library and NumPy (Python 3.8
-or later). The request is one line of JSON on standard input; each line of standard output is one
-call. A call is kept as source, so that a target file can repeat it: numbers, texts, arrays, frames,
-and objects whose construction was seen. `pytest --dp-discover` loads this module too.
+The program runs in the interpreter of the package (`launch`), with the standard library and NumPy
+(Python 3.8 or later). The request is one line of JSON on standard input; each line of standard
+output is one call. A call is kept as source, so that a target file can repeat it: numbers, texts,
+arrays, frames, and objects whose construction was seen. `pytest --dp-discover` uses the module too.
+Draws of noise inside a run are the subject of `mechanisms.wrappers.recording`.
 
 Which argument holds the data is found by experiment. One record of an argument is changed while the
 randomness stays the same: data move the output; a scale of noise moves it by another amount for
@@ -13,18 +14,11 @@ each seed.
 
 from __future__ import annotations
 
-import sys
-
-if __name__ == "__main__" and sys.path and sys.path[0] == __file__.rpartition("/")[0]:
-    del sys.path[0]  # the folder of this script, whose modules must not shadow the package's
-
 import ast
 import contextlib
 import dataclasses
 import enum
-import functools
 import importlib
-import importlib.util
 import inspect
 import io
 import itertools
@@ -34,12 +28,16 @@ import os
 import random
 import re
 import runpy
-import signal
+import sys
 import time
 import types
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
 
 import numpy as np
+
+from dpwitness.core.values import object_tree
+from dpwitness.mechanisms.wrappers import global_generators
+from dpwitness.mechanisms.wrappers.recording import recorder
 
 _MOST_ENTRIES = 4000  # of an array or frame that is written as source
 _SECONDS = 5.0  # of one call
@@ -50,11 +48,6 @@ GENERATOR, RANDOM_STATE, RANDOM, SEED = (
     "__random__",
     "__seed__",
 )
-_GENERATORS = (
-    (np.random.Generator, None, GENERATOR),
-    (np.random.RandomState, np.random, RANDOM_STATE),
-    (random.Random, random, RANDOM),
-)
 _BRACKETS: Dict[type, str] = {
     list: "[{}]",
     tuple: "({})",
@@ -63,9 +56,10 @@ _BRACKETS: Dict[type, str] = {
     dict: "{{{}}}",
 }
 _SLOW = 0.5  # CPU seconds of a run of a made-up call that no audit could repeat
-_COLUMN = re.compile(r"'([^'\[\]]+)'")
-_COLUMN_VALUES = [0.9, 0.5, 0.2, 0.1, 0.7, 0.3, 0.6, 0.4]
 LISTS = "categories|candidates|options|choices|universe|domain"  # names of lists of values
+_COLUMN, _FRAME = re.compile(r"'([^'\[\]]+)'"), "pandas.DataFrame({"
+_VALUES = [0.9, 0.5, 0.2, 0.1, 0.7, 0.3, 0.6, 0.4]  # of a column of such a frame
+_NO_DATA = re.compile(rf"self|(self\.)?({LISTS})")
 _LISTED = re.compile(rf"(self\.)?({LISTS})")
 _DATUM = re.compile(r"(\w+_)?(input|data|datum|value|val|item|response|answer|bit|x|v)(_\w+)?")
 _SEED_NAMES = re.compile(r"(random_)?(seed|state)|rng|prng|generator|rng_seed|random_seed")
@@ -86,20 +80,16 @@ class Sources:
 
     def source(self, value: Any, depth: int = 0) -> str:
         """Return the source of a value. Raise Unwritable for a value without one."""
-        kind = type(value)
         if depth > 8:
             raise Unwritable("nested too deeply")
-        if value is None or kind in (bool, int, str, bytes):
-            return repr(value)
-        if kind is float:
-            return repr(value) if math.isfinite(value) else f"float({str(value)!r})"
-        if isinstance(value, enum.Enum):
-            return f"{self.name_of(kind)}.{value.name}"
-        if isinstance(value, (np.bool_, np.number)):
-            return self.source(value.item(), depth)
-        if kind in _BRACKETS:
-            return self._collection(value, depth)
-        return self._object(value, depth)
+        if id(value) in self.made:
+            _, text, modules = self.made[id(value)]
+            self.modules += modules
+            return text
+        write = next((write for holds, write in _WRITERS if holds(value)), None)
+        if write is None:
+            raise Unwritable("an object of class " + type(value).__name__)
+        return write(self, value, depth)
 
     def _collection(self, value: Any, depth: int) -> str:
         """Return the source of a list, tuple, set or dictionary."""
@@ -112,37 +102,7 @@ class Sources:
         is_single = type(value) is tuple and len(value) == 1
         return _BRACKETS[type(value)].format(", ".join(entries) + ("," if is_single else ""))
 
-    def _object(self, value: Any, depth: int) -> str:
-        """Return the source of an object: its construction if it was seen, else what its class
-        allows.
-        """
-        kind = type(value)
-        kept, text, modules = self.made.get(id(value), (None, "", []))
-        if kept is value:
-            self.modules += modules
-            return text
-        for cls, module, name in _GENERATORS:
-            if isinstance(value, cls) or value is module:
-                return name
-        if isinstance(value, np.ndarray):
-            return self._array(value)
-        library = kind.__module__.partition(".")[0]
-        if kind.__name__ in ("DataFrame", "Series") and library in ("pandas", "polars"):
-            self.modules.append(library)
-            if np.prod(value.shape) > _MOST_ENTRIES:
-                raise Unwritable(f"a frame of {len(value)} rows")
-            is_frame = kind.__name__ == "DataFrame"
-            columns = _listed_columns(value) if is_frame else _listed(value)
-            return f"{library}.{kind.__name__}({self.source(columns, depth)})"
-        if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, np.ufunc)):
-            return self.name_of(value)
-        if not dataclasses.is_dataclass(value):
-            raise Unwritable("an object of class " + kind.__name__)
-        names = [field.name for field in dataclasses.fields(value) if field.init]
-        fields = [f"{name}={self.source(getattr(value, name), depth + 1)}" for name in names]
-        return "{}({})".format(self.name_of(kind), ", ".join(fields))
-
-    def _array(self, value: Any) -> str:
+    def _array(self, value: Any, depth: int) -> str:
         """Return the source of an array of numbers or texts."""
         if value.dtype.kind not in "biufUS" or value.size > _MOST_ENTRIES:
             raise Unwritable(f"an array of {value.size} entries of dtype {value.dtype}")
@@ -151,21 +111,79 @@ class Sources:
         dtype = "" if usual else f", dtype={value.dtype.str!r}"
         return f"numpy.array({self.source(value.tolist())}{dtype})"
 
-    def name_of(self, value: Any) -> str:
-        """Return the dotted name by which a class or function can be imported. Raise Unwritable if
-        it cannot be imported, or is defined by a test.
-        """
+    def _frame(self, value: Any, depth: int) -> str:
+        """Return the source of a frame or series."""
+        if np.prod(value.shape) > _MOST_ENTRIES:
+            raise Unwritable(f"a frame of {len(value)} rows")
+        library = _library(value)
+        self.modules.append(library)
+        columns = _listed_columns(value) if hasattr(value, "columns") else _listed(value)
+        return f"{library}.{type(value).__name__}({self.source(columns, depth)})"
+
+    def _fields(self, value: Any, depth: int) -> str:
+        """Return the source of an object of a dataclass."""
+        names = [field.name for field in dataclasses.fields(value) if field.init]
+        fields = [f"{name}={self.source(getattr(value, name), depth + 1)}" for name in names]
+        return "{}({})".format(self.name_of(type(value)), ", ".join(fields))
+
+    def name_of(self, value: Any, _depth: int = 0) -> str:
+        """Return the dotted name by which a class or function can be imported."""
+        name = object_tree.name_of(value)
         module = str(getattr(value, "__module__", None) or "numpy")
-        name = str(getattr(value, "__qualname__", value.__name__))
-        found: Any = sys.modules.get(module)
-        for part in name.split("."):
-            found = getattr(found, part, None)
-        if found is not value or re.search(r"^__main__$|(^|\.)(test_|conftest)", module):
-            raise Unwritable("a function or class that a test defines, " + name)
+        if name is None or re.search(r"^__main__$|(^|\.)(test_|conftest)", module):
+            raise Unwritable(f"a function or class that a test defines, {value.__qualname__}")
         if module == "builtins":
-            return name
+            return name.partition(".")[2]
         self.modules.append(module)
-        return module + "." + name
+        return name
+
+
+def _library(value: Any) -> str:
+    """Return the name of the library that defines the class of a value."""
+    return type(value).__module__.partition(".")[0]
+
+
+# whether a value has a form, and the function that writes it
+_WRITERS: Tuple[Tuple[Callable[[Any], bool], Callable[[Sources, Any, int], str]], ...] = (
+    (
+        lambda value: value is None or type(value) in (bool, int, str, bytes),
+        lambda writer, value, _: repr(value),
+    ),
+    (
+        lambda value: type(value) is float,
+        lambda writer, value, _: repr(value) if math.isfinite(value) else f"float({str(value)!r})",
+    ),
+    (
+        lambda value: isinstance(value, enum.Enum),
+        lambda writer, value, _: f"{writer.name_of(type(value))}.{value.name}",
+    ),
+    (
+        lambda value: isinstance(value, (np.bool_, np.number)),
+        lambda writer, value, depth: writer.source(value.item(), depth),
+    ),
+    (lambda value: type(value) in _BRACKETS, Sources._collection),
+    (lambda value: isinstance(value, np.random.Generator), lambda *_: GENERATOR),
+    (
+        lambda value: isinstance(value, np.random.RandomState) or value is np.random,
+        lambda *_: RANDOM_STATE,
+    ),
+    (lambda value: isinstance(value, random.Random) or value is random, lambda *_: RANDOM),
+    (lambda value: isinstance(value, np.ndarray), Sources._array),
+    (
+        lambda value: (
+            type(value).__name__ in ("DataFrame", "Series")
+            and _library(value) in ("pandas", "polars")
+        ),
+        Sources._frame,
+    ),
+    (
+        lambda value: isinstance(
+            value, (type, types.FunctionType, types.BuiltinFunctionType, np.ufunc)
+        ),
+        Sources.name_of,
+    ),
+    (dataclasses.is_dataclass, Sources._fields),
+)
 
 
 def _listed(column: Any) -> List[Any]:
@@ -322,14 +340,6 @@ def plain_function(module: Any, name: str) -> Any:
 # ------------------------------------------------------------------------------------------
 
 
-class TooSlow(BaseException):
-    """Raised in a call that takes too long, past handlers of exceptions."""
-
-
-def _too_slow(*_: Any) -> None:
-    raise TooSlow
-
-
 class KeptCall:
     """A kept call that can be repeated with other arguments."""
 
@@ -372,29 +382,34 @@ class KeptCall:
             **{GENERATOR: np.random.default_rng(seed), SEED: seed},
             **{RANDOM_STATE: np.random.RandomState(seed), RANDOM: random.Random(seed)},
         }
+        default_rng: Any = np.random.default_rng
+
+        def seeded(seed: Any = None, number: int = seed) -> Any:
+            return default_rng(number if seed is None else seed)
+
+        if held:
+            np.random.default_rng = seeded
+        try:
+            with recorder.stopped_after(limit), contextlib.redirect_stdout(io.StringIO()):
+                return flat(self._result(space, changed))
+        finally:
+            np.random.default_rng = default_rng
+
+    def _result(self, space: Json, changed: Json) -> Any:
+        """Return what the call returns; if this is nothing, or the object itself, what the object
+        has learned.
+        """
         values = {
             name: changed[name] if name in changed else eval(text, space)
             for name, text in self.sources.items()
         }
-        function, default_rng = eval(self.found["spelled"], space), np.random.default_rng
-        if held:
-            np.random.default_rng = functools.partial(_seeded_rng, default_rng, seed)
-        signal.signal(signal.SIGALRM, _too_slow)
-        signal.setitimer(signal.ITIMER_REAL, limit, 1.0)
-        try:
-            with contextlib.redirect_stdout(io.StringIO()):
-                own = [name for name in values if name.startswith("self.")]
-                given = {name[len("self.") :]: values.pop(name) for name in own}
-                owner = values.pop("self", None)
-                if self.constructor:
-                    owner = eval(self.constructor, space)(**given)
-                result = function(**values) if owner is None else function(owner, **values)
-                if result is None or result is owner:
-                    result = {} if owner is None else fitted(owner)
-                return flat(result)
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            np.random.default_rng = default_rng
+        own = [name for name in values if name.startswith("self.")]
+        given = {name[len("self.") :]: values.pop(name) for name in own}
+        owner, function = values.pop("self", None), eval(self.found["spelled"], space)
+        if self.constructor:
+            owner = eval(self.constructor, space)(**given)
+        result = function(**values) if owner is None else function(owner, **values)
+        return fitted(owner) if result is None or result is owner else result
 
     def value(self, name: str) -> Any:
         return eval(self.sources[name], dict(self.space))
@@ -406,16 +421,12 @@ class KeptCall:
         return len(value) if hasattr(value, "__len__") else 0, role, name, moved
 
 
-def _seeded_rng(default_rng: Any, default: int, seed: Any = None) -> Any:
-    """Return a generator from a seed, with a seed by default."""
-    return default_rng(default if seed is None else seed)
-
-
 def fitted(owner: Any) -> Json:
     """Return the numbers that an object holds after a call that returns nothing: those whose name
     ends with an underscore, or all.
     """
-    held = {key: value for key, value in vars(owner).items() if not callable(value)}
+    known = getattr(owner, "__dict__", {})
+    held = {key: value for key, value in known.items() if not callable(value)}
     return {key: v for key, v in held.items() if key.endswith("_") and key[0] != "_"} or held
 
 
@@ -476,9 +487,10 @@ def experiment(found: Json) -> Json:
     if all(call.run(seed, {}) == first for seed in _SEEDS[1:]):
         return dict(about, why="it returns the same output in every run")
     ranked = _ranked(call)
-    many = [each for each in ranked if each[1] in ("records", "answers")]
-    if ranked:
-        _, role, name, moved = max(many, key=lambda each: each[0]) if many else ranked[0]
+    if ranked:  # the longest of the arguments with several entries, else the first one
+        _, role, name, moved = max(
+            ranked, key=lambda each: each[0] if each[1] in ("records", "answers") else -1
+        )
         return dict(about, data=name, role=role, moved=moved, form=form_of(call.value(name)))
     is_noise = len(first) == 1 and isinstance(first[0], float)
     why = "no argument of its calls moves the output as data do"
@@ -492,15 +504,13 @@ def _ranked(call: KeptCall) -> List[Tuple[int, str, str, List[str]]]:
     names = [
         name
         for name, text in call.sources.items()
-        if name != "self" and text and not text.startswith("__") and not _LISTED.fullmatch(name)
+        if text and not text.startswith("__") and not _NO_DATA.fullmatch(name)
     ]
     own = [name for name in names if not name.startswith("self.")]
-    ranked = [each for each in map(call.rank, own) if each[1]]
-    if ranked:
-        return ranked
-    # a number configures the object
+    # of the constructor; a number configures the object
     others = [name for name in names if name not in own and _is_sized(call.value(name))]
-    return [each for each in map(call.rank, others) if each[1]]
+    ranked = ([each for each in map(call.rank, group) if each[1]] for group in (own, others))
+    return next(filter(None, ranked), [])
 
 
 def _is_sized(value: Any) -> bool:
@@ -509,26 +519,21 @@ def _is_sized(value: Any) -> bool:
 
 
 def completed(found: Json) -> Json:
-    """Return the findings of `experiment` on a made-up call. Its frame gets the columns that it
-    lacks, which are read from the errors.
+    """Return what `experiment` learns about a call. The frames of a made-up call get the columns
+    that they lack, as errors name them, six at most.
     """
-    # errors name at most 6 columns of a made-up frame
     for _ in range(6):
         try:
             return experiment(found)
         except KeyError as error:
-            named = _COLUMN.findall(f"{error}") if found.get("alternative") else []
-            lacking = [
-                (argument, name)
-                for argument in found["arguments"]
-                for name in (each.rpartition(": ")[2] for each in named)
-                if "pandas.DataFrame({" in (argument[1] or "") and f"{name!r}: " not in argument[1]
-            ]
-            if not lacking:
+            lacking = _COLUMN.findall(f"{error}") if found.get("alternative") else []
+            texts = [text for _, text, _ in found["arguments"]]
+            for argument, name in itertools.product(found["arguments"], lacking):
+                column = f"{name.rpartition(': ')[2]!r}: "
+                if column not in argument[1]:
+                    argument[1] = argument[1].replace(_FRAME, f"{_FRAME}{column}{_VALUES}, ")
+            if texts == [text for _, text, _ in found["arguments"]]:
                 raise
-            for argument, name in lacking:
-                frame = f"pandas.DataFrame({{{name!r}: {_COLUMN_VALUES}, "
-                argument[1] = argument[1].replace("pandas.DataFrame({", frame)
     return experiment(found)
 
 
@@ -661,7 +666,7 @@ _DATA_FORMS: Tuple[Tuple[Callable[[Any], bool], Callable[[Any], Json]], ...] = (
         lambda value: hasattr(value, "columns") and not isinstance(value, np.ndarray),
         lambda value: {
             "kind": "frame",
-            "library": type(value).__module__.partition(".")[0],
+            "library": _library(value),
             "columns": {key: _column(held) for key, held in _listed_columns(value).items()},
             "size": len(value),
         },
@@ -711,13 +716,14 @@ _DATA_FORMS: Tuple[Tuple[Callable[[Any], bool], Callable[[Any], Json]], ...] = (
 def _column(items: List[Any]) -> Json:
     """Return the kind and the range of the values of a column."""
     known = [each for each in items if each is not None]
+    kinds = {next((kind for kind in (bool, int, float) if isinstance(v, kind)), str) for v in known}
     about: Json = {"missing": len(known) < len(items)}
-    if not known or not all(isinstance(v, (bool, int, float)) for v in known):
-        return {"kind": "text", "values": sorted({str(v) for v in known})[:12], **about}
-    if all(isinstance(v, bool) for v in known):
+    if kinds == {bool}:
         return {"kind": "boolean", **about}
+    if not kinds or str in kinds:
+        return {"kind": "text", "values": sorted({str(v) for v in known})[:12], **about}
     finite = [float(v) for v in known if math.isfinite(v)] or [0.0, 1.0]
-    kind = "integer" if all(isinstance(v, int) for v in known) else "float"
+    kind = "float" if float in kinds else "integer"
     return {"kind": kind, "low": min(finite), "high": max(finite), **about}
 
 
@@ -726,23 +732,23 @@ def _column(items: List[Any]) -> Json:
 
 
 class Plugin:
-    """Pytest plugin that lets a recorder see the functions of modules as they are imported."""
+    """Pytest plugin that lets a keeper see the functions of modules as they are imported."""
 
-    def __init__(self, recorder: CallKeeper, seconds: float, end: Callable[[str], Any]) -> None:
-        self.recorder, self.until, self.end = recorder, time.monotonic() + seconds, end
+    def __init__(self, keeper: CallKeeper, seconds: float, end: Callable[[str], Any]) -> None:
+        self.keeper, self.until, self.end = keeper, time.monotonic() + seconds, end
 
     def pytest_collection_finish(self, session: Any) -> None:
         """Replace the functions of the modules that collection has imported."""
-        self.recorder.instrument()
+        self.keeper.instrument()
 
     def pytest_runtest_setup(self, item: Any) -> None:
         """Replace the functions of the modules that another test has imported, and end in time."""
-        self.recorder.instrument()
+        self.keeper.instrument()
         if time.monotonic() > self.until:
             self.end("the time for tests is over: raise --seconds")
 
 
-def run_tests(recorder: CallKeeper, request: Json) -> str:
+def run_tests(keeper: CallKeeper, request: Json) -> str:
     """Run the tests of a request, and return a remark if they fail."""
     try:
         pytest = importlib.import_module("pytest")
@@ -752,7 +758,7 @@ def run_tests(recorder: CallKeeper, request: Json) -> str:
     arguments = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
     arguments += ["--doctest-modules", *request["tests"]]
     with contextlib.redirect_stdout(printed):
-        plugin = Plugin(recorder, request["seconds"], pytest.exit)
+        plugin = Plugin(keeper, request["seconds"], pytest.exit)
         code = pytest.main(arguments, plugins=[plugin])
     output = printed.getvalue()
     lines = [line for line in output.splitlines() if line.startswith(("E  ", "ERROR"))]
@@ -766,29 +772,26 @@ def main() -> None:
     sink = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the tests print must not mix with the lines
     sys.path[:0] = request["paths"]
-    calls: Dict[str, List[Json]] = {}
-
-    def keep(found: Json) -> None:
-        calls.setdefault(found["function"], []).append(found)
+    calls: List[Json] = []
 
     def write(line: Json) -> None:
         sink.write(json.dumps(line) + "\n")
         sink.flush()
 
-    recorder = CallKeeper(request["wanted"], keep)
+    keeper = CallKeeper(request["wanted"], calls.append)
     for module in request["modules"]:
         with contextlib.suppress(BaseException):
             importlib.import_module(module)
-    recorder.instrument()
-    remark = run_tests(recorder, request) if request["tests"] else ""
+    keeper.instrument()
+    remark = run_tests(keeper, request) if request["tests"] else ""
     if remark:
         write({"remark": remark})
     for script in request["scripts"]:
         with contextlib.suppress(BaseException), contextlib.redirect_stdout(io.StringIO()):
             runpy.run_path(script, run_name="__main__")
-    recorder.busy, answered, spent = True, set(), dict.fromkeys(request["spelled"], 0.0)
+    keeper.busy, answered, spent = True, set(), dict.fromkeys(request["spelled"], 0.0)
     share = max(2 * request["seconds"] / max(len(request["spelled"]), 1), _SECONDS)
-    for found in [*itertools.chain.from_iterable(calls.values()), *request["calls"]]:
+    for found in [*calls, *request["calls"]]:
         function = found["function"]
         # a kept call of a function that is not scanned, or one that is not needed
         if function not in request["spelled"] or (
@@ -799,7 +802,7 @@ def main() -> None:
         begin = time.monotonic()
         try:
             found.update(completed(found))
-        except TooSlow:
+        except recorder.Stopped:
             found["why"] = f"a call takes longer than {_SECONDS:g} s"
         except BaseException as error:
             found["why"] = f"{type(error).__name__}: {str(error)[:200]}"
@@ -808,12 +811,3 @@ def main() -> None:
             answered.add(function)  # the others need time too
         write(found)
     write({"done": True})
-
-
-if __name__ == "__main__":
-    # under a name that no library uses
-    _place = os.path.join(os.path.dirname(os.path.abspath(__file__)), "global_generators.py")
-    _spec: Any = importlib.util.spec_from_file_location("dpwitness_global_generators", _place)
-    global_generators = importlib.util.module_from_spec(_spec)
-    _spec.loader.exec_module(global_generators)
-    main()
