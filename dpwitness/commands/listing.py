@@ -344,26 +344,28 @@ def _list_environments(as_json: bool) -> int:
 
 
 def store(args: argparse.Namespace) -> int:
-    """Run ``dpwitness store gc``: remove named audits, and the chunks of finished audits; return
-    the exit code.
+    """Run ``dpwitness store gc``: remove damaged audits, named audits, and the chunks of finished
+    audits; return the exit code.
     """
     file = Path(args.file)
-    with reporting_damage(file), open_store(args.file) as opened:
-        before, entries = file.stat().st_size, opened.entries()
-        existing = {entry.name for entry in entries}
-        unknown = sorted(set(args.names) - existing)
+    with reporting_damage(file), open_store(file, create=False) as opened:
+        before, damage, entries = file.stat().st_size, opened.damage(spans=True), opened.entries()
+        existing = {entry.name: entry.id for entry in entries}
+        unknown = sorted(set(args.names) - existing.keys())
         if unknown:
             raise InvalidArgument(
                 f"NAME must be an audit of {opened.path}, got {unknown[0]!r}; audits in the store: "
                 f"{', '.join(sorted(existing)) or 'none'}"
             )
-        for entry in entries:
-            if entry.name in args.names:
-                opened.drop(entry.id)
+        for audit in (*damage, *map(existing.get, args.names)):
+            opened.drop(audit)
         finished = [entry for entry in opened.entries() if entry.verdict is not None]
         for entry in finished:
             opened.drop(entry.id, only_chunks=True)
         opened.connection.execute("VACUUM")
+    names = {entry.id: entry.name for entry in entries}
+    for audit, row in damage.items():
+        print(f"damaged audit {names.get(audit, audit)} was removed ({row})")
     print(
         f"{len(finished)} audits were reduced to results: {before / 1e6:.1f} MB before, "
         f"{file.stat().st_size / 1e6:.1f} MB now"
@@ -372,22 +374,30 @@ def store(args: argparse.Namespace) -> int:
 
 
 def _list_stores(files: Sequence[str], as_json: bool) -> int:
-    """Print the audits of stores and the size of each store.
-
-    Raise InvalidArgument if a row is damaged; output that was printed before is not affected.
+    """Print the audits of stores and the size of each store. Then raise InvalidArgument with the
+    audits that are damaged or edited.
     """
     rows: list[Json] = []
+    problems: list[str] = []
     for file in files:
         with reporting_damage(Path(file)), read_store(file) as opened:
-            entries = opened.entries()
-            if not as_json:
-                cells = [(reports.name_cell(it.name), _format_state(it)) for it in entries]
-                size = f"{len(entries)} audits, {Path(file).stat().st_size / 1e6:.1f} MB"
-                where = f"{file}: " if len(files) > 1 else ""
-                print("\n".join([*reports.aligned(cells), where + size]))
-            opened.require_intact()
-            for entry in entries:
+            entries, damage = opened.entries(), opened.damage()
+        names = {entry.id: entry.name for entry in entries}
+        problems += [
+            f"{file} is damaged at audit {names.get(audit, audit)} ({row}): remove damaged audits "
+            f"with `dpwitness store gc {file}`"
+            for audit, row in damage.items()
+        ]
+        for entry in entries:
+            try:
                 entry.require_consistent()
+            except InvalidArgument as error:
+                problems.append(str(error))
+        if not as_json:
+            cells = [(reports.name_cell(it.name), _format_state(it)) for it in entries]
+            size = f"{len(entries)} audits, {Path(file).stat().st_size / 1e6:.1f} MB"
+            where = f"{file}: " if len(files) > 1 else ""
+            print("\n".join([*reports.aligned(cells), where + size]))
         rows += [
             {
                 "name": entry.name,
@@ -403,6 +413,8 @@ def _list_stores(files: Sequence[str], as_json: bool) -> int:
         ]
     if as_json:
         print_json(rows)
+    if problems:
+        raise InvalidArgument("; ".join(problems))
     return OK
 
 
