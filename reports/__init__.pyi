@@ -18,6 +18,7 @@ from .formats.markdown_formats import summary_file as summary_file
 from .phrasing.summary import Entry as Entry
 from .phrasing.summary import acceptance_text as acceptance_text
 from .phrasing.summary import holm as holm
+from .phrasing.summary import outcome as outcome
 from .phrasing.summary import replay_command as replay_command
 from .phrasing.wording import aligned as aligned
 from .phrasing.wording import line as line

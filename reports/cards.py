@@ -183,11 +183,7 @@ def answer(entries: Sequence[Entry]) -> list[str]:
         (found["NOT_REFUTED"] + found["SUPPORTED"] + found["CERTIFIED"] == 0, NONE_DECIDED),
         (True, f"No violation found in {audits}."),
     )
-    words = [
-        f"{n} {verdict(name).lower()}"
-        for name, n in found.items()
-        if n or name not in ("CERTIFIED", "SUPPORTED")
-    ]
+    words = [f"{n} {verdict(name).lower()}" for name, n in found.items() if n]
     verdicts = f"Verdicts: {', '.join(words)}."
     leaky = [entry for entry in entries if violated_in_bits(entry.result)]
     if leaky:

@@ -76,7 +76,9 @@ def check(args: argparse.Namespace) -> int:
         common.print_json([report.to_json() for report in checked])
     # a skipped check leaves the verdict open, but is not a failure
     codes += [
-        common.exit_code(report) for report in checked if report.verdict is not Verdict.INCONCLUSIVE
+        common.exit_code(report.to_json())
+        for report in checked
+        if report.verdict is not Verdict.INCONCLUSIVE
     ]
     return code_after_write(worst(codes), write_failed)
 
@@ -251,7 +253,7 @@ def _suite_code(outcomes: Sequence[CaseOutcome], *, with_baseline: bool) -> int:
     baseline, also for each violation that is not accepted.
     """
     if any(
-        (o.right is False and not o.accepted)
+        (o.right is False and reports.outcome(o.json) == "violated")
         or (with_baseline and reports.unaccepted_rules(o.json))
         for o in outcomes
     ):

@@ -54,17 +54,10 @@ def prepare(args: argparse.Namespace) -> tuple[reports.Accepted, ...] | None:
     return known
 
 
-def exit_code(result: Result, data: Json | None = None, *, bits: bool = False) -> int:
-    """Return the exit code of one result: 1 violated, 3 no verdict or suspect, 0 otherwise.
-
-    A leak in low-order bits counts if `bits`. Accepted findings, which `data`, the result as JSON,
-    names, do not count; a result without a verdict keeps its code.
-    """
-    undecided = OK if result.verdict.decided else NO_VERDICT
-    if data and data.get("accepted") and not reports.unaccepted_rules(data, bits=bits):
-        return OK if "TRACE" in data["accepted"]["rules"] else undecided
-    violated = result.verdict is Verdict.VIOLATED or (bits and leaks(result))
-    return VIOLATED if violated else undecided
+def exit_code(data: Json, *, bits: bool = False) -> int:
+    """Return the exit code of one result in JSON form; a leak in low bits counts if `bits`."""
+    codes = {"violated": VIOLATED, "undecided": NO_VERDICT}
+    return codes.get(reports.outcome(data, bits=bits), OK)
 
 
 def leaks(result: Result) -> bool:
@@ -93,7 +86,7 @@ def report_results(
     )
     announce_stale_baseline(stale)
     report, write_failed = write_outputs(args, data, title, results)
-    codes = [exit_code(*each, bits=bits) for each in zip(results, data, strict=True)]
+    codes = [exit_code(each, bits=bits) for each in data]
     code = code_after_write(worst(codes), write_failed)
     if args.json:
         print_json(data[0] if len(data) == 1 and lines is None else data)

@@ -75,7 +75,7 @@ def compare(args: argparse.Namespace) -> int:
         lambda folder: comparisons.write(found, folder, formats)[0],
         None if args.json else sys.stdout,
     )
-    return code_after_write(exit_code(found), write_failed)
+    return code_after_write(exit_code(found.to_json()), write_failed)
 
 
 def _parse_formats(text: str, names: Sequence[str]) -> list[str]:

@@ -22,8 +22,8 @@ from dpwitness.reports.phrasing.summary import (
     excuse,
     excused,
     fingerprint,
+    outcome,
     rules_of,
-    violated_in_bits,
 )
 from dpwitness.reports.phrasing.wording import line, slugs
 
@@ -275,9 +275,9 @@ def _case(result: Json) -> ET.Element:
         name=line(result["name"], 300),
         time=f"{seconds if seconds and 0 <= seconds < 1e9 else 0.0:.3f}",
     )
-    outcome = _outcome(result)
-    if outcome is not None:
-        tag, reason = outcome
+    element = _element(result)
+    if element is not None:
+        tag, reason = element
         message = line(excused(result) or headline, 500)
         ET.SubElement(case, tag, type=reason, message=message).text = line(headline)
     facts = {key: result.get(key) for key in ("claim", "relation", "seed", "trials")}
@@ -288,15 +288,13 @@ def _case(result: Json) -> ET.Element:
     return case
 
 
-def _outcome(result: Json) -> tuple[str, str] | None:
-    """Return the XML element and the type of an audit's outcome; None if the test case passes."""
-    verdict, right = result["verdict"], result.get("right")
-    broken = verdict == "VIOLATED" or violated_in_bits(result)
-    if right is False:
-        return "failure", "WRONG"
-    if broken and excused(result):
-        return None if right else ("skipped", "accepted")
-    if broken:
-        return "failure", verdict if verdict == "VIOLATED" else "VIOLATED in low bits"
-    tags = {"ERROR": "error", "INCONCLUSIVE": "skipped", "SUSPECT": "skipped"}
-    return (tags[verdict], verdict) if verdict in tags else None
+def _element(result: Json) -> tuple[str, str] | None:
+    """Return the XML element of an audit's outcome and its type; None if the test case passes."""
+    verdict, contradicts = result["verdict"], result.get("right") is False
+    elements = {
+        "violated": ("failure", "VIOLATED" if verdict == "VIOLATED" else "VIOLATED in low bits"),
+        "accepted": ("skipped", "accepted"),
+        "undecided": ("error" if verdict == "ERROR" else "skipped", verdict),
+    }
+    found = elements.get(outcome(result))
+    return ("failure", "WRONG") if found and contradicts and found[0] == "failure" else found

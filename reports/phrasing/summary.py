@@ -259,6 +259,35 @@ def rules_of(result: Json) -> list[str]:
     return [rule for rule in RULES if rule in found]
 
 
+def outcome(result: Json, *, bits: bool = True) -> str:
+    """Return what a result means for whoever waits for it: exit codes, JUnit XML, pytest.
+
+    ``violated`` also holds for a verdict that contradicts the known truth of a suite, ``expected``
+    for a violation that a suite knows, ``accepted`` for violations that a baseline accepts, and
+    ``undecided`` for a result without a verdict. A leak in low bits is a violation if `bits`.
+
+    Examples
+    --------
+    >>> outcome({"kind": "black box", "verdict": "VIOLATED"})
+    'violated'
+    >>> outcome({"kind": "black box", "verdict": "SUSPECT"})
+    'undecided'
+    """
+    rules = {rule for rule in rules_of(result) if bits or rule != "BITS"}
+    accepted = set((result.get("accepted") or {}).get("rules", ()))
+    right, found = result.get("right"), Verdict(result["verdict"])
+    broken = found is Verdict.VIOLATED or (bits and violated_in_bits(result))
+    missed = right is False and not str(result.get("expected") or "").startswith("kept")
+    outcomes = (
+        ("violated", missed),
+        ("expected", broken and right),
+        ("accepted", (broken or "TRACE" in accepted) and rules and rules <= accepted),
+        ("violated", broken or right is False),
+        ("undecided", not found.decided),
+    )
+    return next((word for word, holds in outcomes if holds), "passed")
+
+
 def fingerprint(result: Json, rule: str) -> str:
     """Return a stable id of a broken rule: a hash of target (the name if the target is unknown),
     claim, relation and rule.
