@@ -12,8 +12,8 @@ from pathlib import Path
 from dpwitness import reports
 from dpwitness.auditors.witnesses.replay import prepare_replay, target_arguments
 from dpwitness.auditors.witnesses.seals import check_seal
+from dpwitness.auditors.witnesses.verdicts import fresh_seed
 from dpwitness.auditors.witnesses.witness_reader import load_json
-from dpwitness.auditors.workers.rounds import fresh_seed
 from dpwitness.commands import claims
 from dpwitness.commands.common import exit_code, prepare, print_json, report_results, summary
 from dpwitness.commands.loading import load, workers
