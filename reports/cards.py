@@ -180,7 +180,10 @@ def answer(entries: Sequence[Entry]) -> list[str]:
             suspects,
             f"SUSPECT in {len(suspects)} of {audits} of guessed claims: {_join_names(suspects)}.",
         ),
-        (found["NOT_REFUTED"] + found["SUPPORTED"] + found["CERTIFIED"] == 0, NONE_DECIDED),
+        (
+            found["NOT_REFUTED"] + found["SUPPORTED"] + found["CERTIFIED"] == 0,
+            "No audit reached a verdict: it is unknown whether these claims hold.",
+        ),
         (True, f"No violation found in {audits}."),
     )
     words = [f"{n} {verdict(name).lower()}" for name, n in found.items() if n]
@@ -191,12 +194,11 @@ def answer(entries: Sequence[Entry]) -> list[str]:
             " Apart from these, float rounding tells the datasets apart in "
             f"{len(leaky)}: {_join_names(leaky)}."
         )
+    accepted = [entry for entry in entries if entry.result.get("accepted")]
+    if accepted:
+        verdicts += f" Accepted until a date: {_join_names(accepted)}."
     first = next(sentence for holds, sentence in sentences if holds)
     return [first, verdicts, *_largest(broken)]
-
-
-# the answer where no audit has a verdict
-NONE_DECIDED = "No audit reached a verdict: it is unknown whether these claims hold."
 
 
 def _with_verdict(entries: Sequence[Entry], *names: str) -> list[Entry]:
