@@ -23,7 +23,7 @@ from dpwitness.auditors.witnesses.kinds import (
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import beyond, figure, number, p_value
-from dpwitness.reports.phrasing.summary import (
+from dpwitness.reports.summary import (
     Entry,
     Family,
     acceptance_text,
@@ -31,7 +31,7 @@ from dpwitness.reports.phrasing.summary import (
     count_verdicts,
     violated_in_bits,
 )
-from dpwitness.reports.phrasing.wording import code, escaped_markdown, item, link, table, verdict
+from dpwitness.reports.wording import code, escaped_markdown, item, link, table, verdict
 
 
 def card(entry: Entry) -> list[str]:

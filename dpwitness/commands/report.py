@@ -21,7 +21,7 @@ from dpwitness.commands.options import COMPARISON_FORMATS
 from dpwitness.core.values.json_reader import printable
 from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.proofs_checks.kernel import checker
-from dpwitness.reports.comparison import compare as comparisons
+from dpwitness.reports import compare as comparisons
 from dpwitness.reports.formats import FORMATS
 from dpwitness.terminal import (
     OK,

@@ -17,15 +17,8 @@ from urllib.parse import quote
 from dpwitness.auditors.witnesses.kinds import kind_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import number
-from dpwitness.reports.phrasing.summary import (
-    RULES,
-    excuse,
-    excused,
-    fingerprint,
-    outcome,
-    rules_of,
-)
-from dpwitness.reports.phrasing.wording import line, slugs
+from dpwitness.reports.summary import RULES, excuse, excused, fingerprint, outcome, rules_of
+from dpwitness.reports.wording import line, slugs
 
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

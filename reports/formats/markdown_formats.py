@@ -23,7 +23,8 @@ from dpwitness.reports.cards import (
     opening,
     sort_worst_first,
 )
-from dpwitness.reports.phrasing.summary import (
+from dpwitness.reports.plots.album import PLOTS_AS_FILES, Album, text_of
+from dpwitness.reports.summary import (
     Entry,
     claim_facts,
     excused,
@@ -31,8 +32,7 @@ from dpwitness.reports.phrasing.summary import (
     untested,
     violated_in_bits,
 )
-from dpwitness.reports.phrasing.wording import code, escaped_markdown, line, plain, table, verdict
-from dpwitness.reports.plots.album import PLOTS_AS_FILES, Album, text_of
+from dpwitness.reports.wording import code, escaped_markdown, line, plain, table, verdict
 
 
 def markdown(document: Json, entries: Sequence[Entry], overview: str | None = None) -> str:

@@ -8,9 +8,9 @@ import pytest
 from audit_rows import report, row
 
 import dpwitness as dpw
-from dpwitness.reports.comparison.compare import markdown
-from dpwitness.reports.comparison.intervals import apply_accepted, read_accepted, unaccepted_rules
-from dpwitness.reports.phrasing.summary import outcome
+from dpwitness.reports.compare import markdown
+from dpwitness.reports.intervals import apply_accepted, read_accepted, unaccepted_rules
+from dpwitness.reports.summary import outcome
 
 TODAY = datetime.date(2026, 6, 30)
 

@@ -23,7 +23,7 @@ from dpwitness.core.datasets.relations import describe_relation
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import format_times, number
-from dpwitness.reports.phrasing.wording import code, escaped_markdown, line
+from dpwitness.reports.wording import code, escaped_markdown, line
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,8 +73,8 @@ from dpwitness.core.values.json_reader import (
 )
 from dpwitness.core.values.json_reader import number as number_rule
 from dpwitness.core.values.wording import figure, number
-from dpwitness.reports.audit.document import errors_in
-from dpwitness.reports.phrasing.summary import RULES, error_of, rules_of
+from dpwitness.reports.document import errors_in
+from dpwitness.reports.summary import RULES, error_of, rules_of
 
 ENDS = 4  # endpoints of two intervals; their error probabilities add up to 1 - confidence
 LOOKS = 8  # interim looks at the counts of an event; an audit may stop at any of them
