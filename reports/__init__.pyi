@@ -10,7 +10,6 @@ from .formats.markdown_formats import summary_file as summary_file
 from .intervals import Accepted as Accepted
 from .intervals import apply_accepted as apply_accepted
 from .intervals import read_accepted as read_accepted
-from .intervals import unaccepted_rules as unaccepted_rules
 from .report import IncompleteReport as IncompleteReport
 from .report import check_writable as check_writable
 from .report import write_document as write_document
@@ -20,6 +19,7 @@ from .summary import acceptance_text as acceptance_text
 from .summary import holm as holm
 from .summary import outcome as outcome
 from .summary import replay_command as replay_command
+from .summary import unaccepted_rules as unaccepted_rules
 from .wording import aligned as aligned
 from .wording import line as line
 from .wording import name_cell as name_cell

@@ -264,28 +264,34 @@ def _next_steps(entries: Sequence[Entry]) -> str:
     """Return the advice for the report: the next steps, as one sentence; an empty text if there are
     none.
     """
-    files = [entry.witness_file for entry in entries if entry.witness_file]
-    replay = f"(`dpwitness replay {files[0]}`{', ...' if len(files) > 1 else ''})" if files else ""
+    if not entries:
+        return ""
+    results = [entry.result for entry in entries]
+    files = list(filter(None, (entry.witness_file for entry in entries)))
+    more = ", ..." if len(files) > 1 else ""
     # in a suite some mechanisms are wrong on purpose
-    is_suite = any(entry.result.get("expected") for entry in entries)
-    violated = [] if is_suite else _with_verdict(entries, "VIOLATED")
-    leaky = [entry for entry in entries if violated_in_bits(entry.result) and not is_suite]
-    steps: dict[str, Sequence[object]] = {
-        f"replay the {_plural(len(files), 'witness', 'witnesses')} {replay}": files,
-        "repair the violated mechanisms, or withdraw their claims, before any release": violated,
-        "look at the wrong verdicts: either the tool or the known truth is wrong there": [
-            entry for entry in entries if entry.result.get("right") is False
-        ],
-        "round floating-point outputs to a grid": leaky,
-        "run the audits without a verdict again": _with_verdict(entries, "ERROR", "INCONCLUSIVE"),
+    judged = [] if any(result.get("expected") for result in results) else entries
+    steps = {
+        f"replay the {_plural(len(files), 'witness', 'witnesses')} "
+        f"(`dpwitness replay {''.join(files[:1])}`{more})": bool(files),
+        "repair the violated mechanisms, or withdraw their claims, before any release": bool(
+            _with_verdict(judged, "VIOLATED")
+        ),
+        "look at the wrong verdicts: either the tool or the known truth is wrong there": (
+            False in [result.get("right") for result in results]
+        ),
+        "round floating-point outputs to a grid": any(
+            violated_in_bits(entry.result) for entry in judged
+        ),
+        "run the audits without a verdict again": bool(
+            _with_verdict(entries, "ERROR", "INCONCLUSIVE")
+        ),
     }
-    if entries and not any(steps.values()):
-        return (
-            "What to do: no change is needed on this evidence; the column `detectable` shows "
-            "which violations it could have missed."
-        )
-    taken = [step for step, applies in steps.items() if applies]
-    return f"What to do: {'; '.join(taken)}." if taken else ""
+    taken = [step for step, applies in steps.items() if applies] or [
+        "no change is needed on this evidence; the column `detectable` shows which violations it "
+        "could have missed"
+    ]
+    return f"What to do: {'; '.join(taken)}."
 
 
 @dataclass(frozen=True, slots=True)

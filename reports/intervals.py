@@ -388,14 +388,6 @@ def _annotated(result: Json, entries: Sequence[Accepted], today: datetime.date) 
     return found
 
 
-def unaccepted_rules(result: Json, *, bits: bool = False) -> list[str]:
-    """Return the rules that a result breaks and that are not accepted; the rule BITS is included
-    only if `bits` is true.
-    """
-    accepted = (result.get("accepted") or {}).get("rules", [])
-    return [rule for rule in rules_of(result) if rule not in accepted and (bits or rule != "BITS")]
-
-
 def _target_name(result: Json) -> str | None:
     """Return the target of a result as on the command line: MODULE:NAME or FILE.py:NAME; None if
     unknown.

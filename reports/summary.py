@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpwitness.auditors.witnesses.kinds import kind_of
+from dpwitness.auditors.witnesses.kinds import explained_relation, kind_of
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.trust import permissions_for
 from dpwitness.core.claims.claim import NOTIONS
-from dpwitness.core.datasets.relations import describe_relation
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import format_times, number
@@ -273,19 +272,26 @@ def outcome(result: Json, *, bits: bool = True) -> str:
     >>> outcome({"kind": "black box", "verdict": "SUSPECT"})
     'undecided'
     """
-    rules = {rule for rule in rules_of(result) if bits or rule != "BITS"}
-    accepted = set((result.get("accepted") or {}).get("rules", ()))
     right, found = result.get("right"), Verdict(result["verdict"])
     broken = found is Verdict.VIOLATED or (bits and violated_in_bits(result))
-    missed = right is False and not str(result.get("expected") or "").startswith("kept")
+    accepted = bool(result.get("accepted")) and not unaccepted_rules(result, bits=bits)
+    is_kept = str(result.get("expected")).startswith("kept")
     outcomes = (
-        ("violated", missed),
+        ("violated", right is False and not is_kept),
         ("expected", broken and right),
-        ("accepted", (broken or "TRACE" in accepted) and rules and rules <= accepted),
-        ("violated", broken or right is False),
+        ("accepted", accepted and (found.decided or "TRACE" in rules_of(result))),
+        ("violated", (broken and not accepted) or right is False),
         ("undecided", not found.decided),
     )
     return next((word for word, holds in outcomes if holds), "passed")
+
+
+def unaccepted_rules(result: Json, *, bits: bool = False) -> list[str]:
+    """Return the rules that a result breaks and that are not accepted; the rule BITS is included
+    only if `bits` is true.
+    """
+    accepted = (result.get("accepted") or {}).get("rules", [])
+    return [rule for rule in rules_of(result) if rule not in accepted and (bits or rule != "BITS")]
 
 
 def fingerprint(result: Json, rule: str) -> str:
@@ -372,24 +378,14 @@ _MAX_SHOWN = 6
 def claim_facts(results: Sequence[Json]) -> list[tuple[str, str]]:
     """Return the facts of the header card as (label, markdown)."""
     relations = [str(r["relation"]) for r in results if r.get("relation")]
-    meanings = [(r, describe_relation(r)) for r in relations]
     claims = [str(r["claim"]) for r in results if r.get("claim") and kind_of(r).topic != "utility"]
     grades = [str(r.get("evidence", "numerical")) for r in results]
     bits = sum(r.get("bit_level") is not None for r in results)
     examined = f"of floating-point outputs as well in {bits} of {len(results)}"
     return [
         ("unit of privacy", _join_with_counts(_UNITS.get(r, r) for r in relations)),
-        (
-            "neighboring relation",
-            _join_with_counts(f"{r}: {text}" if text else r for r, text in meanings),
-        ),
-        (
-            "notion",
-            _join_with_counts(
-                notion.notion if notion else "a bound on what a function does"
-                for notion in (NOTIONS.get(claim.partition(":")[0]) for claim in claims)
-            ),
-        ),
+        ("neighboring relation", _join_with_counts(map(explained_relation, relations))),
+        ("notion", _join_with_counts(map(_notion, claims))),
         ("parameters claimed", _join_with_counts(claims, quote=True)),
         (
             "trust model",
@@ -397,6 +393,12 @@ def claim_facts(results: Sequence[Json]) -> list[tuple[str, str]]:
         ),
         ("evidence", _join_with_counts(_EVIDENCE.get(grade, grade) for grade in grades)),
     ]
+
+
+def _notion(claim: str) -> str:
+    """Return the notion of a claim in words."""
+    notion = NOTIONS.get(claim.partition(":")[0])
+    return notion.notion if notion else "a bound on what a function does"
 
 
 _ADVERSARY = (

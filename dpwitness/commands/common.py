@@ -98,18 +98,16 @@ def report_results(
     names = reports.slugs(result.name for result in results)
     descriptions = []
     for result, result_data, slug, its_code in zip(results, data, names, codes, strict=True):
-        has_witness = report is not None and result_data["witness"]
-        witness = report.parent / f"witness-{slug}.json" if report and has_witness else None
-        description = describe(
-            result,
-            result_data,
-            bits=bits,
-            next_step=_next(args, result, its_code, witness),
-            report="" if page is None else str(page),
-            every=args.verbose,
+        witness = report.parent / f"witness-{slug}.json" if report else None
+        next_step = _next(args, result, its_code, witness if result_data["witness"] else None)
+        shown = "" if page is None else str(page)
+        descriptions.append(
+            describe(result, result_data, bits, next_step, shown, every=args.verbose)
         )
-        descriptions.append(description.partition("\n")[0] if args.quiet else description)
-    show(("\n" if args.quiet else "\n\n").join(descriptions))
+    if args.quiet:
+        show("\n".join(description.partition("\n")[0] for description in descriptions))
+    else:
+        show("\n\n".join(descriptions))
     return code
 
 
@@ -251,13 +249,7 @@ def _larger_budget(args: argparse.Namespace, result: Result) -> str:
 
 
 def describe(
-    result: Result,
-    data: Json,
-    *,
-    bits: bool = False,
-    next_step: str,
-    report: str = "",
-    every: bool = False,
+    result: Result, data: Json, bits: bool, next_step: str, report: str, *, every: bool
 ) -> str:
     """Return a result as text: headline, then labeled lines; verdicts are marked for coloring
     (`colors`).

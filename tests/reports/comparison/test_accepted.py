@@ -9,8 +9,8 @@ from audit_rows import report, row
 
 import dpwitness as dpw
 from dpwitness.reports.compare import markdown
-from dpwitness.reports.intervals import apply_accepted, read_accepted, unaccepted_rules
-from dpwitness.reports.summary import outcome
+from dpwitness.reports.intervals import apply_accepted, read_accepted
+from dpwitness.reports.summary import outcome, unaccepted_rules
 
 TODAY = datetime.date(2026, 6, 30)
 
