@@ -379,7 +379,7 @@ def claim_facts(results: Sequence[Json]) -> list[tuple[str, str]]:
     """Return the facts of the header card as (label, markdown)."""
     relations = [str(r["relation"]) for r in results if r.get("relation")]
     claims = [str(r["claim"]) for r in results if r.get("claim") and kind_of(r).topic != "utility"]
-    grades = [str(r.get("evidence", "numerical")) for r in results]
+    grades = (str(r.get("evidence", "numerical")) for r in results)
     bits = sum(r.get("bit_level") is not None for r in results)
     examined = f"of floating-point outputs as well in {bits} of {len(results)}"
     return [

@@ -46,17 +46,17 @@ class StoredAudit:
     verdict: str | None
     result: Any
 
-    def require_consistent(self) -> None:
-        """Raise InvalidArgument unless bounds and verdict of the result follow from its counts."""
+    @property
+    def contradiction(self) -> str:
+        """How the result contradicts its counts or the verdict; empty if all of them agree."""
         if self.result is None:
-            return
+            return ""
         try:
             recompute_bounds(self.result)
             require_field(self.result, "verdict", self.verdict, self.result.get("verdict"))
         except InvalidArgument as error:
-            raise InvalidArgument(
-                f"store is damaged or edited at audit {self.name}: {error}"
-            ) from None
+            return f"store is damaged or edited at audit {self.name}: {error}"
+        return ""
 
 
 @contextmanager

@@ -152,31 +152,22 @@ def listing(args: argparse.Namespace) -> int:
             if args.files
             else "stores needs one FILE or more, got none"
         )
-    if args.what == "stores":
-        return _list_stores(args.files, args.json)
-    if args.what == "targets":
-        return _list_environments(args.json)
-    if args.what == "claims":
-        return list_claims(args)
-    chosen = (
-        [args.what] if args.what else [name for name in SECTIONS if name != "bench" or is_clone()]
-    )
+    others = {
+        "stores": lambda: _list_stores(args.files, args.json),
+        "targets": lambda: _list_environments(args.json),
+        "claims": lambda: list_claims(args),
+    }
+    if args.what in others:
+        return others[args.what]()
+    chosen = [args.what] if args.what else list(SECTIONS if is_clone() else SECTIONS[:-1])
     found = {section: list(_ROWS[section]()) for section in chosen}
     if args.json:
         print_json(found)
         return OK
-    sections = [
-        "\n".join(
-            [
-                name,
-                *(
-                    f"  {line}"
-                    for line in reports.aligned([(it["name"], it["text"]) for it in rows])
-                ),
-            ]
-        )
-        for name, rows in found.items()
-    ]
+    sections = []
+    for name, rows in found.items():
+        lines = reports.aligned([(it["name"], it["text"]) for it in rows])
+        sections.append("\n  ".join([name, *lines]))
     print("\n\n".join(sections))
     return OK
 
@@ -246,22 +237,21 @@ def bench(args: argparse.Namespace) -> int:
     A successful attack gives exit code 1.
     """
     found = from_clone("", "dpwitness bench")
-    given = {"seed": args.seed, "parts": args.part or None}
-    options = {name: value for name, value in given.items() if value is not None}
+    names = {"seed": "seed", "part": "parts"}
+    options = {names[key]: getattr(args, key) for key in args.given & names.keys()}
     if options and args.name is None:
         raise InvalidArgument(
             "--seed and --part need the NAME of a benchmark, got none: dpwitness list bench"
         )
     tables = []
     for name in [args.name] if args.name else found.BENCHMARKS:
-        table = found.bench(name, **options)
-        tables.append(table)
+        tables.append(found.bench(name, **options))
         if not args.json:
-            print(found.format_table(table), flush=True)
+            print(found.format_table(tables[-1]), flush=True)
     if args.json:
         print_json([asdict(table) for table in tables])
-    missed = any(table.binding and not all(row.met for row in table.rows) for table in tables)
-    return VIOLATED if missed else OK
+    rows = [row for table in tables if table.binding for row in table.rows]
+    return OK if all(row.met for row in rows) else VIOLATED
 
 
 def targets(args: argparse.Namespace) -> int:
@@ -388,11 +378,7 @@ def _list_stores(files: Sequence[str], as_json: bool) -> int:
             f"with `dpwitness store gc {file}`"
             for audit, row in damage.items()
         ]
-        for entry in entries:
-            try:
-                entry.require_consistent()
-            except InvalidArgument as error:
-                problems.append(str(error))
+        problems += filter(None, (entry.contradiction for entry in entries))
         if not as_json:
             cells = [(reports.name_cell(it.name), _format_state(it)) for it in entries]
             size = f"{len(entries)} audits, {Path(file).stat().st_size / 1e6:.1f} MB"
