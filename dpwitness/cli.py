@@ -44,8 +44,13 @@ _PROJECT_KEYS = ("claim", "confidence", "seconds", "baseline", "targets")
 class _Parser(argparse.ArgumentParser):
     """Argument parser with one-line errors that rejects a repeated option.
 
-    The standard parser silently uses the last value of a repeated option.
+    The standard parser silently uses the last value of a repeated option. `commands` are the
+    parsers of the commands by name.
     """
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        super().__init__(*args, **keywords)
+        self.commands: dict[str, argparse.ArgumentParser] = {}
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self._seen: set[str] = set()
@@ -70,8 +75,7 @@ class _Parser(argparse.ArgumentParser):
         self.exit(USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
-def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
-    """Return the parser of the command line, and those of the commands by name."""
+def _parser() -> _Parser:
     parser = _Parser(
         prog="dpwitness",
         description="Does this implementation keep the privacy promise it makes?",
@@ -81,7 +85,7 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", help=argparse.SUPPRESS)
-    parsers: dict[str, argparse.ArgumentParser] = {}
+    parsers = parser.commands
     for name, declared in COMMANDS.items():
         parsers[name] = _add_command(commands, name, declared)
         if declared.like:
@@ -101,7 +105,7 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
         f"{parser.description}\n\n{main_lines}\n\ndpwitness more lists "
         f"{len(lines) - _MAIN_COMMANDS} more commands."
     )
-    return parser, parsers
+    return parser
 
 
 def _add_command(commands: Any, name: str, declared: Command) -> argparse.ArgumentParser:
@@ -122,13 +126,13 @@ def _add_command(commands: Any, name: str, declared: Command) -> argparse.Argume
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse the command line, run the command, and return the exit code."""
-    parser, parsers = _parsers()
+    parser = _parser()
     with streams():
         given = list(sys.argv[1:] if argv is None else argv)
         if any("\0" in text for text in given):
             parser.error("arguments must not contain null characters")
         if given and given[0] in COMMANDS:
-            _use_project_file(parsers[given[0]], given[1:])
+            _use_project_file(parser.commands[given[0]], given[1:])
         args = parser.parse_args(given)
     if args.version:
         from importlib.metadata import version
