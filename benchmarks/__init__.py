@@ -13,6 +13,9 @@ from dpwitness.core.values.validation import InvalidArgument
 
 __all__ = ["BENCHMARKS", "Row", "Table", "bench", "format_table"]
 
+# options of the command line by the arguments of `measure`
+OPTIONS = {"seed": "--seed", "parts": "--part"}
+
 # Each module has a function `measure(...) -> Table`. A module is imported only when its benchmark
 # runs.
 BENCHMARKS: dict[str, str] = {
@@ -55,9 +58,8 @@ def bench(name: str, **options: Any) -> Table:
         raise InvalidArgument(f"bench must be one of {', '.join(sorted(BENCHMARKS))}, got {name!r}")
     measure = import_module(BENCHMARKS[name]).measure
     if unknown := sorted(options.keys() - inspect.signature(measure).parameters.keys()):
-        raise InvalidArgument(
-            f"bench {name} takes no {' and no '.join(unknown)}: leave the option out"
-        )
+        typed = " and no ".join(OPTIONS.get(option, option) for option in unknown)
+        raise InvalidArgument(f"bench {name} takes no {typed}: leave the option out")
     table = measure(**options)
     assert isinstance(table, Table)
     return table

@@ -44,8 +44,13 @@ _PROJECT_KEYS = ("claim", "confidence", "seconds", "baseline", "targets")
 class _Parser(argparse.ArgumentParser):
     """Argument parser with one-line errors that rejects a repeated option.
 
-    The standard parser silently uses the last value of a repeated option.
+    The standard parser silently uses the last value of a repeated option. `commands` are the
+    parsers of the commands by name.
     """
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        super().__init__(*args, **keywords)
+        self.commands: dict[str, argparse.ArgumentParser] = {}
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self._seen: set[str] = set()
@@ -70,7 +75,7 @@ class _Parser(argparse.ArgumentParser):
         self.exit(USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> _Parser:
     parser = _Parser(
         prog="dpwitness",
         description="Does this implementation keep the privacy promise it makes?",
@@ -80,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", help=argparse.SUPPRESS)
-    parsers: dict[str, argparse.ArgumentParser] = {}
+    parsers = parser.commands
     for name, declared in COMMANDS.items():
         parsers[name] = _add_command(commands, name, declared)
         if declared.like:
@@ -127,7 +132,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if any("\0" in text for text in given):
             parser.error("arguments must not contain null characters")
         if given and given[0] in COMMANDS:
-            _use_project_file(parser, given[0], given[1:])
+            _use_project_file(parser.commands[given[0]], given[1:])
         args = parser.parse_args(given)
     if args.version:
         from importlib.metadata import version
@@ -142,37 +147,33 @@ def main(argv: Sequence[str] | None = None) -> int:
         return finish(code) if argv is None else code
 
 
-def _use_project_file(parser: argparse.ArgumentParser, name: str, given: list[str]) -> None:
+def _use_project_file(command: argparse.ArgumentParser, given: list[str]) -> None:
     """Give a command the defaults of the project's ``pyproject.toml``, and say which.
 
     An option on the command line counts more than the table ``[tool.dpwitness]``, as does an option
     that excludes it. Keys that the command does not take are left out.
     """
-    command = next(
-        action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
-    ).choices[name]
     words = {word.partition("=")[0] for word in given}
     rivals = {
-        option: {each for action in group._group_actions for each in action.option_strings}
+        action.dest: {each for one in group._group_actions for each in one.option_strings}
         for group in command._mutually_exclusive_groups
         for action in group._group_actions
-        for option in action.option_strings
     }
     applied = []
     try:
         file, table = _project_table()
         for action in command._actions:
-            option = action.option_strings[-1] if action.option_strings else "--targets"
-            key = option.removeprefix("--")
-            if key not in table or words & {option, *rivals.get(option, ())}:
+            is_optional_target = action.dest == "target" and action.nargs == "?"
+            key = "targets" if is_optional_target else action.dest
+            if key not in table or words & {*action.option_strings, *rivals.get(key, ())}:
                 continue
-            if key != "targets":
-                action.default = _read_default(action, table[key], f"{file}: {key}")
-                action.required = False
-                applied.append(f"{option} {shlex.quote(str(table[key]))}")
-            elif action.nargs in ("*", "?"):
-                action.default = table[key] if action.nargs == "*" else table[key][0]
+            action.required = False
+            if key == "targets":
+                action.default = table[key][0] if is_optional_target else table[key]
                 applied.append(key)
+            else:
+                action.default = _read_default(action, table[key], f"{file}: {key}")
+                applied.append(f"--{key} {shlex.quote(str(table[key]))}")
     except InvalidArgument as error:
         command.error(str(error))
     if applied and not {"-q", "--quiet", "-h", "--help"} & {*given}:

@@ -311,8 +311,8 @@ class _MergedReport:
         )
         if written is not None:
             broken = sum(data["verdict"] == "VIOLATED" for data in merged)
-            audits = f"{len(merged)} audits{cut}, {broken} violated"
-            self.summary = f"{audits}; report: {self.place}"
+            violated = f", {broken} violated" if broken else ""
+            self.summary = f"{len(merged)} audits{cut}{violated}; report: {self.place}"
         if write_failed and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
         file = reports.summary_file()

@@ -148,13 +148,6 @@ class CaseOutcome:
         """Whether the audit has no verdict."""
         return not self.result.verdict.decided
 
-    @property
-    def accepted(self) -> bool:
-        """Whether a wrong verdict refutes a claim that is believed to hold, and is accepted."""
-        truth = self.case.truth
-        is_believed = truth is not None and not truth.breaks(self.result.claim)
-        return "accepted" in self.json and is_believed
-
     def line(self, width: int) -> str:
         """Return one line for the terminal: name, verdict, certified and claimed parameter,
         low-order bits, right or wrong.

@@ -10,7 +10,6 @@ import re
 import shutil
 import signal
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterator
@@ -261,11 +260,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class _SignalState:
-    """Signals received so far, and a timer that repeats a lost interrupt."""
+    """Number of signals received so far, and whether the command has ended."""
 
     count = 0
     last = False
-    again = threading.Timer(0.0, int)
 
 
 def _on_signal(sign: int, frame: Any) -> None:
@@ -276,20 +274,6 @@ def _on_signal(sign: int, frame: Any) -> None:
     with suppress(OSError):
         os.write(2, b"\ndpwitness: interrupted twice, ended at once\n")
     os._exit(NO_VERDICT)  # workers exit when their parent does
-
-
-def _repeat_lost_interrupt(unraisable: Any) -> None:
-    """Repeat an interrupt that was raised in a destructor or a callback, where Python drops
-    exceptions.
-    """
-    if isinstance(unraisable.exc_value, KeyboardInterrupt):
-        _SignalState.again.cancel()
-        _SignalState.count = 0
-        _SignalState.again = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
-        _SignalState.again.daemon = True
-        _SignalState.again.start()
-    else:
-        sys.__unraisablehook__(unraisable)
 
 
 @contextmanager
@@ -303,13 +287,11 @@ def handled_signals() -> Iterator[None]:
         for sign in _SIGNALS:
             if signal.getsignal(sign) is not signal.SIG_IGN:
                 before[sign] = signal.signal(sign, _on_signal)
-    _SignalState.count, hook = 0, sys.unraisablehook
-    sys.unraisablehook = _repeat_lost_interrupt
+    _SignalState.count = 0
     try:
         yield
     finally:
         if not _SignalState.last:
-            sys.unraisablehook = hook
             for sign, handler in before.items():
                 signal.signal(sign, handler)
 
@@ -320,7 +302,6 @@ def finish(code: int) -> int:
     All output is written by now; only the interpreter's cleanup remains.
     """
     _SignalState.last = True
-    _SignalState.again.cancel()
     # clears an interrupt inside an earlier `exec`, which CPython would turn into an exit by SIGINT
     exec("")
     with suppress(ValueError):

@@ -134,16 +134,17 @@ class Auditor:
         """
         __tracebackhide__ = True
         self._audits += 1
+        data = reports.result_json(result, self._here)
         if self._keep is not None:
-            data = reports.result_json(result, self._here) | {"test": self._test}
+            kept = data | {"test": self._test}
             # the report must not depend on the number of workers
             for key in ("seconds", "cpu_seconds"):
-                data.pop(key, None)
-            self._keep(strict(data))
-        level = getattr(result, "bit_level", None)
-        if Verdict.VIOLATED in (result.verdict, level and level.verdict):
-            raise PrivacyViolation(self._violation_message(result), result)
-        if not result.verdict.decided:
+                kept.pop(key, None)
+            self._keep(strict(kept))
+        outcome = reports.outcome(data)
+        if outcome == "violated":
+            raise PrivacyViolation(self._violation_message(result, data), result)
+        if outcome == "undecided":
             claim = getattr(result, "claim", None)
             raise NoVerdict(
                 f"{result.headline()} (audit of "
@@ -154,10 +155,9 @@ class Auditor:
             self._witness_path(self._folder).unlink(missing_ok=True)  # written by an earlier run
         return result
 
-    def _violation_message(self, result: Result) -> str:
+    def _violation_message(self, result: Result, data: Json) -> str:
         """Return the failure message: headline, pair, witness path and replay command."""
         lines = [result.headline()]
-        data = reports.result_json(result)
         level = getattr(result, "bit_level", None)
         if result.verdict is not Verdict.VIOLATED and level is not None:
             lines = [

@@ -23,7 +23,7 @@ from dpwitness.auditors.witnesses.kinds import (
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import beyond, figure, number, p_value
-from dpwitness.reports.phrasing.summary import (
+from dpwitness.reports.summary import (
     Entry,
     Family,
     acceptance_text,
@@ -31,7 +31,7 @@ from dpwitness.reports.phrasing.summary import (
     count_verdicts,
     violated_in_bits,
 )
-from dpwitness.reports.phrasing.wording import code, escaped_markdown, item, link, table, verdict
+from dpwitness.reports.wording import code, escaped_markdown, item, link, table, verdict
 
 
 def card(entry: Entry) -> list[str]:
@@ -180,14 +180,13 @@ def answer(entries: Sequence[Entry]) -> list[str]:
             suspects,
             f"SUSPECT in {len(suspects)} of {audits} of guessed claims: {_join_names(suspects)}.",
         ),
-        (found["NOT_REFUTED"] + found["SUPPORTED"] + found["CERTIFIED"] == 0, NONE_DECIDED),
+        (
+            found["NOT_REFUTED"] + found["SUPPORTED"] + found["CERTIFIED"] == 0,
+            "No audit reached a verdict: it is unknown whether these claims hold.",
+        ),
         (True, f"No violation found in {audits}."),
     )
-    words = [
-        f"{n} {verdict(name).lower()}"
-        for name, n in found.items()
-        if n or name not in ("CERTIFIED", "SUPPORTED")
-    ]
+    words = [f"{n} {verdict(name).lower()}" for name, n in found.items() if n]
     verdicts = f"Verdicts: {', '.join(words)}."
     leaky = [entry for entry in entries if violated_in_bits(entry.result)]
     if leaky:
@@ -195,12 +194,11 @@ def answer(entries: Sequence[Entry]) -> list[str]:
             " Apart from these, float rounding tells the datasets apart in "
             f"{len(leaky)}: {_join_names(leaky)}."
         )
+    accepted = [entry for entry in entries if entry.result.get("accepted")]
+    if accepted:
+        verdicts += f" Accepted until a date: {_join_names(accepted)}."
     first = next(sentence for holds, sentence in sentences if holds)
     return [first, verdicts, *_largest(broken)]
-
-
-# the answer where no audit has a verdict
-NONE_DECIDED = "No audit reached a verdict: it is unknown whether these claims hold."
 
 
 def _with_verdict(entries: Sequence[Entry], *names: str) -> list[Entry]:
@@ -266,28 +264,34 @@ def _next_steps(entries: Sequence[Entry]) -> str:
     """Return the advice for the report: the next steps, as one sentence; an empty text if there are
     none.
     """
-    files = [entry.witness_file for entry in entries if entry.witness_file]
-    replay = f"(`dpwitness replay {files[0]}`{', ...' if len(files) > 1 else ''})" if files else ""
+    if not entries:
+        return ""
+    results = [entry.result for entry in entries]
+    files = list(filter(None, (entry.witness_file for entry in entries)))
+    more = ", ..." if len(files) > 1 else ""
     # in a suite some mechanisms are wrong on purpose
-    is_suite = any(entry.result.get("expected") for entry in entries)
-    violated = [] if is_suite else _with_verdict(entries, "VIOLATED")
-    leaky = [entry for entry in entries if violated_in_bits(entry.result) and not is_suite]
-    steps: dict[str, Sequence[object]] = {
-        f"replay the {_plural(len(files), 'witness', 'witnesses')} {replay}": files,
-        "repair the violated mechanisms, or withdraw their claims, before any release": violated,
-        "look at the wrong verdicts: either the tool or the known truth is wrong there": [
-            entry for entry in entries if entry.result.get("right") is False
-        ],
-        "round floating-point outputs to a grid": leaky,
-        "run the audits without a verdict again": _with_verdict(entries, "ERROR", "INCONCLUSIVE"),
+    judged = [] if any(result.get("expected") for result in results) else entries
+    steps = {
+        f"replay the {_plural(len(files), 'witness', 'witnesses')} "
+        f"(`dpwitness replay {''.join(files[:1])}`{more})": bool(files),
+        "repair the violated mechanisms, or withdraw their claims, before any release": bool(
+            _with_verdict(judged, "VIOLATED")
+        ),
+        "look at the wrong verdicts: either the tool or the known truth is wrong there": (
+            False in [result.get("right") for result in results]
+        ),
+        "round floating-point outputs to a grid": any(
+            violated_in_bits(entry.result) for entry in judged
+        ),
+        "run the audits without a verdict again": bool(
+            _with_verdict(entries, "ERROR", "INCONCLUSIVE")
+        ),
     }
-    if entries and not any(steps.values()):
-        return (
-            "What to do: no change is needed on this evidence; the column `detectable` shows "
-            "which violations it could have missed."
-        )
-    taken = [step for step, applies in steps.items() if applies]
-    return f"What to do: {'; '.join(taken)}." if taken else ""
+    taken = [step for step, applies in steps.items() if applies] or [
+        "no change is needed on this evidence; the column `detectable` shows which violations it "
+        "could have missed"
+    ]
+    return f"What to do: {'; '.join(taken)}."
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,9 +64,8 @@ from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, Part,
 from dpwitness.auditors.witnesses.audit_records import identity_of
 from dpwitness.auditors.witnesses.counts import read_part
 from dpwitness.auditors.witnesses.store import Identity, Store, StoredAudit, insert_statement
-from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.auditors.witnesses.verdicts import Verdict, fresh_seed
 from dpwitness.auditors.workers.fitness import Unfit
-from dpwitness.auditors.workers.rounds import fresh_seed
 from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import MechanismFailed

@@ -386,10 +386,10 @@ def _require_inside(parameter: Parameter, value: Any) -> None:
     # parameters of a witness may lie outside of the default ranges by these factors
     lowest = max(parameter.low / 1e3, parameter.least)
     highest = min(parameter.high * (100 if parameter.kind == "integer" else 1e3), parameter.most)
-    form = {"list": "1 to 48 numbers", "integer": "a whole number"}.get(parameter.kind, "a number")
+    form = "a whole number" if parameter.kind == "integer" else "a number"
     require_that(
         whole and (value == parameter.default or lowest <= value <= highest),
-        f"at.{parameter.name} must lie near [{parameter.low:g}, {parameter.high:g}], got "
+        f"at.{parameter.name} must be {form} near [{parameter.low:g}, {parameter.high:g}], got "
         f"{short_repr(value)}",
     )
 

@@ -186,7 +186,8 @@ _ACCOUNTANT_FACTS = (
     line(
         "budget",
         lambda r: (
-            f"{count(r.get('compared'))} figures compared, {count(r.get('failed'))} calls failed"
+            f"{count(r.get('compared'))} figures compared"
+            + (f", {count(r['failed'])} calls failed" if r.get("failed") else "")
         ),
     ),
 )

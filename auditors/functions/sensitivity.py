@@ -508,8 +508,8 @@ _FACTS = (
     line(
         "budget",
         lambda r: (
-            f"{count(r.get('evaluations'))} pairs evaluated, {count(r.get('skipped'))} of "
-            "them skipped"
+            f"{count(r.get('evaluations'))} pairs evaluated"
+            + (f", {count(r['skipped'])} of them skipped" if r.get("skipped") else "")
         ),
     ),
 )

@@ -5,11 +5,13 @@ which the calls compose.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.claims import Claim
+from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.values.json_reader import Json
 
 # kind of finding -> meaning, the same for every library

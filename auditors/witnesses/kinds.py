@@ -57,13 +57,15 @@ def claim_of(result: Json) -> Claim | None:
 
 
 def claim_facts(result: Json) -> Facts:
-    """Return the claim, and the relation with its meaning; an unknown relation has no meaning."""
-    relation = str(result.get("relation") or "")
+    """Return the claim, and the relation with its meaning."""
+    relation = explained_relation(str(result.get("relation") or ""))
+    return [Fact("claim", str(result.get("claim") or ""), code=True), Fact("relation", relation)]
+
+
+def explained_relation(relation: str) -> str:
+    """Return a relation with its meaning; an unknown relation has no meaning."""
     meaning = describe_relation(relation)
-    return [
-        Fact("claim", str(result.get("claim") or ""), code=True),
-        Fact("relation", f"{relation}: {meaning}" if meaning else relation),
-    ]
+    return f"{relation}: {meaning}" if meaning else relation
 
 
 def pair_facts(result: Json) -> Facts:

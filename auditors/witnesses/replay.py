@@ -18,10 +18,9 @@ from dpwitness.auditors.events.outputs import Score, collect_scores
 from dpwitness.auditors.witnesses.kinds import Kind, kind_of
 from dpwitness.auditors.witnesses.result import Result, own_claim
 from dpwitness.auditors.witnesses.seals import check_seal
-from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.auditors.witnesses.verdicts import Verdict, fresh_seed
 from dpwitness.auditors.witnesses.witness_reader import load_json, naming_file
 from dpwitness.auditors.workers.descriptions import FOREIGN, describe_target, relative, sha256_of
-from dpwitness.auditors.workers.rounds import fresh_seed
 from dpwitness.auditors.workers.trust import PlannedTarget, Trust
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair

@@ -46,17 +46,17 @@ class StoredAudit:
     verdict: str | None
     result: Any
 
-    def require_consistent(self) -> None:
-        """Raise InvalidArgument unless bounds and verdict of the result follow from its counts."""
+    @property
+    def contradiction(self) -> str:
+        """How the result contradicts its counts or the verdict; empty if all of them agree."""
         if self.result is None:
-            return
+            return ""
         try:
             recompute_bounds(self.result)
             require_field(self.result, "verdict", self.verdict, self.result.get("verdict"))
         except InvalidArgument as error:
-            raise InvalidArgument(
-                f"store is damaged or edited at audit {self.name}: {error}"
-            ) from None
+            return f"store is damaged or edited at audit {self.name}: {error}"
+        return ""
 
 
 @contextmanager
@@ -115,28 +115,56 @@ class Store:
         with reporting_damage(self.path):
             return self.connection.execute(statement, values).fetchall()
 
-    def rows(self, table: str, where: str = "1", *values: Any) -> list[tuple[Any, ...]]:
-        """Return the rows of a table that a condition selects. Raise InvalidArgument if a row has a
-        wrong checksum.
+    def _read(
+        self, table: str, where: str = "1", *values: Any
+    ) -> list[tuple[Any, tuple[Any, ...], bool]]:
+        """Return the number of the audit, the values, and whether the checksum is right, for each
+        row of a table that a condition selects.
         """
-        query = f"SELECT {', '.join(COLUMNS[table])}, checksum FROM {table} WHERE {where}"
-        found = self.query(query, *values)
-        for *row, stored in found:
-            if stored != checksum(tuple(row)):
-                keys = zip(COLUMNS[table][: _KEYS[table]], row, strict=False)
-                key = ", ".join(f"{name} {str(value)[:40]!r}" for name, value in keys)
-                raise InvalidArgument(
-                    f"store is damaged, got {self.path}: the checksum of a row is wrong "
-                    f"(table {table}, {key}); use another store"
-                )
-        return [row[:-1] for row in found]
+        columns = ", ".join(COLUMNS[table])
+        query = f"SELECT {_AUDIT[table]}, {columns}, checksum FROM {table} WHERE {where}"
+        return [
+            (audit, tuple(row), stored == checksum(tuple(row)))
+            for audit, *row, stored in self.query(query, *values)
+        ]
 
-    def require_intact(self) -> None:
-        """Raise InvalidArgument if a row is damaged; rows of spans are checked when they are
-        read.
+    def rows(self, table: str, where: str = "1", *values: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of a table that a condition selects. Raise InvalidArgument if one of them
+        has a wrong checksum.
         """
-        for table in ("audits", "facts", "stages"):
-            self.rows(table)
+        found = self._read(table, where, *values)
+        for audit, row, intact in found:
+            if not intact:
+                raise self._damaged(f"audit {audit}", describe(table, row))
+        return [row for _, row, _ in found]
+
+    def damage(self, *, spans: bool = False) -> dict[Any, str]:
+        """Return a description of a row with a wrong checksum for each damaged audit, by the number
+        of the audit. Rows of spans take long to read, and are checked only with `spans`.
+        """
+        return {
+            audit: describe(table, row)
+            for table in COLUMNS
+            if spans or table != "spans"
+            for audit, row, intact in self._read(table)
+            if not intact
+        }
+
+    def require_intact(self, audit: int, name: str) -> None:
+        """Raise InvalidArgument if a row of an audit is damaged, or a row that may be a row of this
+        audit because the store has no audit with its number.
+        """
+        others = {number for (number,) in self.query("SELECT id FROM audits WHERE id != ?", audit)}
+        for number, row in self.damage().items():
+            if number not in others:
+                raise self._damaged(f"audit {name}", row)
+
+    def _damaged(self, where: str, row: str) -> InvalidArgument:
+        """Return the exception for a damaged audit."""
+        return InvalidArgument(
+            f"store is damaged at {where} ({row}), got {self.path}: use another store, or remove "
+            f"damaged audits with `dpwitness store gc {self.path}`"
+        )
 
     def write(self, table: str, *values: Any) -> None:
         """Insert a row, or replace the row with the same key, at once."""
@@ -153,8 +181,10 @@ class Store:
             self.connection.execute(update, (checksum(row), audit))
 
     def entries(self) -> list[StoredAudit]:
-        """Return the audits in the order in which they began."""
-        rows = sorted(self.rows("audits"), key=lambda row: (row[4], row[0]))
+        """Return the audits in the order in which they began, except for audits whose own row is
+        damaged.
+        """
+        rows = [row for _, row, intact in self._read("audits", "1 ORDER BY begun, id") if intact]
         read = [
             (*row[:3], json.loads(row[3]), *row[4:9], json.loads(row[9] or "null")) for row in rows
         ]
@@ -167,11 +197,14 @@ class Store:
         Raises
         ------
         InvalidArgument
-            If a row is damaged, or if the store holds another audit of this name; the message
+            If the audit is damaged, or if the store holds another audit of this name; the message
             lists the differences.
         """
-        self.require_intact()
-        entries, wanted = self.entries(), identity_hash(identity)
+        wanted = identity_hash(identity)
+        same = "SELECT id FROM audits WHERE hash = ? OR name = ?"
+        for (number,) in self.query(same, wanted, name):
+            self.require_intact(number, name)
+        entries = self.entries()
         found = next((entry for entry in entries if entry.hash == wanted), None)
         for entry in (entry for entry in entries if found is None and entry.name == name):
             if not self.renewed:
@@ -186,21 +219,17 @@ class Store:
     def begin(self, identity: Identity, name: str, planned: int) -> StoredAudit:
         """Add an audit and return its entry."""
         with self.transaction() as connection:
-            number = 1 + max((row[0] for row in self.rows("audits")), default=0)
+            number = 1 + (self.query("SELECT max(id) FROM audits")[0][0] or 0)
             key, begun = identity_hash(identity), time.time()
             row = (number, key, name, json.dumps(identity), begun, planned, 0, None, None, None)
             connection.execute(*insert_statement("audits", *row, how=""))
         return StoredAudit(number, key, name, identity, begun, planned, 0, None, None, None)
 
-    def drop(self, audit: int, *, only_chunks: bool = False) -> None:
-        """Remove an audit. With `only_chunks`, keep its plan and its result."""
+    def drop(self, audit: Any, *, only_chunks: bool = False) -> None:
+        """Remove all rows of an audit. With `only_chunks`, keep its plan and its result."""
         with self.transaction() as connection:
-            ends = (stage_number(audit, 0, 0, False), stage_number(audit + 1, 0, 0, False))
-            connection.execute("DELETE FROM spans WHERE stage >= ? AND stage < ?", ends)
-            connection.execute("DELETE FROM stages WHERE audit = ?", (audit,))
-            if not only_chunks:
-                connection.execute("DELETE FROM facts WHERE audit = ?", (audit,))
-                connection.execute("DELETE FROM audits WHERE id = ?", (audit,))
+            for table in ("spans", "stages") if only_chunks else COLUMNS:
+                connection.execute(f"DELETE FROM {table} WHERE {_AUDIT[table]} IS ?", (audit,))
 
 
 def identity_hash(identity: Identity) -> str:
@@ -228,15 +257,15 @@ def stage_number(audit: int, phase: int, pair: int, single: bool) -> int:
     return ((audit * 2**8 + phase) * 2**20 + pair) * 2 + int(single)
 
 
-def open_store(path: str | os.PathLike[str]) -> Store:
-    """Open a store to write; create the file if it is missing.
+def open_store(path: str | os.PathLike[str], *, create: bool = True) -> Store:
+    """Open a store to write. If the file is missing, create it, or refuse with ``create=False``.
 
     Raise InvalidArgument if the file is not an intact store of a known version that can be written,
     or if another process writes to it.
     """
-    path = Path(path)
+    path, flags = Path(path), os.O_RDWR | os.O_NONBLOCK
     try:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o666)
+        lock = os.open(path, flags | os.O_CREAT if create else flags, 0o666)
     except OSError as error:
         reason = str(error.strerror).lower()
         raise InvalidArgument(
@@ -306,7 +335,7 @@ def _prepare(store: Store) -> None:
     store.connection.execute("PRAGMA synchronous = NORMAL")
     empty = store.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
     if empty and not store.connection.execute("PRAGMA application_id").fetchone()[0]:
-        create(store.connection)
+        _create_tables(store.connection)
     _require_version(store)
     with store.transaction() as connection:  # also fails here if the file cannot be written
         connection.execute("DELETE FROM writer")
@@ -379,17 +408,23 @@ COLUMNS = {
     "stages": ("id", "audit", "phase", "pair", "single", "rounds", "chunk"),
     "spans": ("stage", "first", "last", "rounds", "payload"),
 }
-# number of leading columns that identify a row
-_KEYS = {"audits": 1, "facts": 2, "stages": 1, "spans": 2}
+# SQL expression of the number of a row's audit
+_AUDIT = {"audits": "id", "facts": "audit", "stages": f"id / {2**29}", "spans": f"stage / {2**29}"}
 
 
-def create(connection: sqlite3.Connection) -> None:
+def _create_tables(connection: sqlite3.Connection) -> None:
     """Create the tables in an empty file."""
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.executescript(
         f"BEGIN; {_SCHEMA} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = "
         f"{VERSION}; COMMIT;"
     )
+
+
+def describe(table: str, row: tuple[Any, ...]) -> str:
+    """Return the table and the first columns of a row."""
+    first = zip(COLUMNS[table][:3], row, strict=False)
+    return f"table {table}, " + ", ".join(f"{name} {str(value)[:40]!r}" for name, value in first)
 
 
 def checksum(values: tuple[Any, ...]) -> str:

@@ -1,9 +1,10 @@
-"""Verdicts of audits, strict JSON of their values, and software versions."""
+"""Verdicts of audits, strict JSON of their values, fresh seeds, and software versions."""
 
 from __future__ import annotations
 
 import enum
 import math
+import secrets
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -55,6 +56,14 @@ def strict(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "inf" if value > 0 else "-inf" if value < 0 else "nan"
     return value
+
+
+def fresh_seed() -> int:
+    """Return a seed from the operating system's entropy, which nobody can know or choose in
+    advance.
+    """
+    # every JSON reader represents integers of this size exactly
+    return secrets.randbits(48)
 
 
 @cache

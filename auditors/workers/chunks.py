@@ -90,7 +90,7 @@ def _draws_of(run: Run, dataset: Any) -> Draws | None:
         return None
     try:
         draws = owner.draws(dataset)  # type: ignore[union-attr]
-        if not (isinstance(draws, Draws) and hasattr(draws.fill, "py_func")):
+        if not isinstance(draws, Draws) or not hasattr(draws.fill, "py_func"):
             return None
         if is_builtin_mechanism(run):
             return draws
@@ -98,11 +98,11 @@ def _draws_of(run: Run, dataset: Any) -> Draws | None:
         one, two = np.random.default_rng(0), np.random.default_rng(0)
         rows = run(dataset, _COMPARED_OUTPUTS, one)
         blocks = np.concatenate([draws.sample(_COMPARED_OUTPUTS // 2, two) for _ in range(2)])
-        shaped = (
-            isinstance(rows, np.ndarray) and rows.dtype == np.float64 and rows.shape == blocks.shape
+        found, wanted = (
+            (type(rows), rows.dtype, rows.shape, rows.tobytes(), rng.bytes(8))
+            for rows, rng in ((rows, one), (blocks, two))
         )
-        same = shaped and rows.tobytes() == blocks.tobytes() and one.bytes(8) == two.bytes(8)
-        return draws if same else None
+        return draws if found == wanted else None
     except Exception:  # the run itself will raise the error and is counted then
         return None
 

@@ -97,19 +97,19 @@ def memos_of(run: Callable[..., Any], datasets: Sequence[Any], seed: int, second
         if callable(getattr(each, "cache_clear", None)) and hasattr(each, "cache_info")
     ]
     filled = [each for each in reached if isinstance(each, dict | list | set) and each]
-    until, containers = time.perf_counter() + seconds, list[tuple[_Container, list[Any] | None]]()
+    until, memos = time.perf_counter() + seconds, list[tuple[_Container, list[Any] | None]]()
+
+    def is_memo(container: _Container, keys: list[Any] | None) -> bool:
+        in_time = time.perf_counter() < until
+        return in_time and _is_memo(container, keys, run, datasets, seed)
+
     for each in filled[:_MOST_CONTAINERS]:
         keys = list(each)[:_MOST_CONTAINERS] if isinstance(each, dict) else []
-        if time.perf_counter() < until and _is_memo(each, None, run, datasets, seed):
-            containers.append((each, None))
-            continue
-        kept = [
-            key
-            for key in keys
-            if time.perf_counter() < until and _is_memo(each, [key], run, datasets, seed)
-        ]
-        containers += [(each, kept)] if kept else []
-    return Memos(caches, containers)
+        if is_memo(each, None):
+            memos.append((each, None))
+        elif kept := [key for key in keys if is_memo(each, [key])]:
+            memos.append((each, kept))
+    return Memos(caches, memos)
 
 
 def _reachable(run: Callable[..., Any]) -> Iterator[Any]:

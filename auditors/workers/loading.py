@@ -10,10 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.core.values.json_codec import from_jsonable, known_class
-from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.json_reader import Json, short_json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.recognition import formed, split_form
-from dpwitness.mechanisms.wrappers.sessions import Interactive
+
+
+def split_target(target: str, what: str = "target") -> tuple[str, str]:
+    """Return PLACE and NAME of ``MODULE:NAME`` or ``FILE.py:NAME``."""
+    place, _, name = target.rpartition(":")
+    if not place or not name:
+        raise InvalidArgument(
+            f"{what} must have the form MODULE:NAME or FILE.py:NAME, got {short_json(target)}"
+        )
+    return place, name
 
 
 def find_target(target: str) -> Any:
@@ -25,11 +34,7 @@ def find_target(target: str) -> Any:
     InvalidArgument
         If module, file or name do not exist.
     """
-    place, _, name = target.rpartition(":")
-    if not place or not name:
-        raise InvalidArgument(
-            f"target must have the form MODULE:NAME or FILE.py:NAME, got {target!r}"
-        )
+    place, name = split_target(target)
     name, _ = split_form(name)
     registered = known_class(f"{place}:{name}")  # also by the module of an earlier layout
     return named(imported(place, target), name, place) if registered is None else registered
@@ -124,6 +129,7 @@ def built(found: Any, name: str, kwargs: Json) -> Any:
             return found(**kwargs)
         except TypeError as error:
             raise InvalidArgument(f"kwargs must fit {name}: {error}") from None
-    if isinstance(found, Interactive) and set(kwargs) == {"adversary"}:
-        return found.against(kwargs["adversary"])
+    against = getattr(type(found), "against", None)  # of an interactive session
+    if against is not None and set(kwargs) == {"adversary"}:
+        return against(found, kwargs["adversary"])
     return functools.partial(found, **kwargs) if kwargs else found

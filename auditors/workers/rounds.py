@@ -44,7 +44,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -271,14 +270,6 @@ def audit_key(name: str) -> int:
     return int.from_bytes(
         hashlib.blake2b(name.encode(errors="backslashreplace"), digest_size=8).digest()
     )
-
-
-def fresh_seed() -> int:
-    """Return a seed from the operating system's entropy, which nobody can know or choose in
-    advance.
-    """
-    # every JSON reader represents integers of this size exactly
-    return secrets.randbits(48)
 
 
 def stream(seed: int, *key: int) -> Generator:

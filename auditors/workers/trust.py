@@ -37,7 +37,7 @@ from dpwitness.auditors.workers.descriptions import (
     parsed_file,
     standard,
 )
-from dpwitness.auditors.workers.loading import built, imported, named
+from dpwitness.auditors.workers.loading import built, imported, named, split_target
 from dpwitness.core.values.json_codec import from_jsonable, known_class, public_name
 from dpwitness.core.values.json_reader import (
     Json,
@@ -127,16 +127,12 @@ def _missing_permission(target: Json, allow: Sequence[str]) -> str | None:
     return None
 
 
-def split_target(target: str, what: str = "target") -> tuple[str, str]:
-    """Return PLACE and NAME of ``MODULE:NAME`` or ``FILE.py:NAME``. Raise InvalidArgument for
-    another form.
+def dotted_target(target: str, what: str = "target") -> tuple[str, str]:
+    """Return PLACE and NAME of ``MODULE:NAME`` or ``FILE.py:NAME``, without its form, if both are
+    names without dunders.
     """
-    place, _, name = target.rpartition(":")
+    place, name = split_target(target, what)
     name, _ = split_form(name)
-    if not place or not name:
-        raise InvalidArgument(
-            f"{what} must have the form MODULE:NAME or FILE.py:NAME, got {short_json(target)}"
-        )
     if not _DOTTED_NAME.fullmatch(name) or "__" in name:
         raise InvalidArgument(f"{what} must name a function or a class, got {short_json(name)}")
     if not place.endswith(".py") and not _DOTTED_NAME.fullmatch(place):
@@ -229,7 +225,7 @@ class Trust:
             allow it.
         """
         fields = _TARGET_RULE(target, what)
-        place, name = split_target(fields["target"], what)
+        place, name = dotted_target(fields["target"], what)
         plan = PlannedTarget(fields["target"], place, name, fields.get("kwargs", {}), self, what)
         if fields["target"] == FOREIGN:
             is_program = "command" in plan.kwargs
@@ -351,7 +347,7 @@ class Trust:
         """Import a dataset class that is not this project's, under the rules for targets. Raise
         InvalidArgument unless the name is that of a class that may be imported.
         """
-        if split_target(name, path)[0].partition(".")[0] == "dpwitness":
+        if dotted_target(name, path)[0].partition(".")[0] == "dpwitness":
             raise InvalidArgument(
                 f"{path} must be one of this project's dataset classes, got {short_json(name)}"
             )
@@ -382,7 +378,7 @@ class Trust:
         """
         fields = _FOREIGN_RULE(plan.kwargs, f"{plan.argument}.kwargs")
         place, name, python = fields["file"], fields["name"], fields.get("python")
-        split_target(f"{place}:{name}", plan.argument)
+        dotted_target(f"{place}:{name}", plan.argument)
         allowed = (*self.allow, sys.executable)
         # paths are compared as written: an environment's interpreter is a link, and its packages
         # lie next to the link

@@ -20,7 +20,7 @@ from dpwitness.core.values.atomic_files import write_json
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import dataset
 from dpwitness.mechanisms.wrappers.programs.target import Target
-from dpwitness.reports.phrasing.wording import slugs
+from dpwitness.reports.wording import slugs
 from dpwitness.suites import Case
 
 # budget of a trace, and of the audit that confirms its findings

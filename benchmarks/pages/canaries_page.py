@@ -16,7 +16,7 @@ from dpwitness.benchmarks.pictures import drawing
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.wording import figure
-from dpwitness.reports.phrasing.wording import table
+from dpwitness.reports.wording import table
 
 _INTRODUCTION = (
     "A training is audited from one run by canaries: fair coins decide which of some "

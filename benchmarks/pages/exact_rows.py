@@ -10,7 +10,7 @@ from typing import Any
 
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import count
-from dpwitness.reports.phrasing.wording import code, escaped_markdown, table, verdict
+from dpwitness.reports.wording import code, escaped_markdown, table, verdict
 
 _SHOWN = 15  # public names that the page lists
 

@@ -19,7 +19,7 @@ from dpwitness.benchmarks.pictures import drawing
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.wording import count, figure
-from dpwitness.reports.phrasing.wording import table
+from dpwitness.reports.wording import table
 
 Budget = Mapping[str, Any]  # an entry of the details of `bench.power`: trials, seeds, cases
 

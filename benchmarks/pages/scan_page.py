@@ -14,7 +14,7 @@ from typing import Any
 from dpwitness.benchmarks.pages.bench_json import direction, read_table
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.core.values.atomic_files import write_text
-from dpwitness.reports.phrasing.wording import escaped_markdown, table
+from dpwitness.reports.wording import escaped_markdown, table
 
 _INTRODUCTION = (
     "These counts are of an earlier scan, which guessed calls from signatures and docstrings; the "

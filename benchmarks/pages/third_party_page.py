@@ -20,7 +20,7 @@ from dpwitness.core.values.atomic_files import write_json, write_text
 from dpwitness.core.values.json_reader import Json, read_json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.core.values.wording import count, figure, number
-from dpwitness.reports.phrasing.wording import code, escaped_markdown, table, verdict
+from dpwitness.reports.wording import code, escaped_markdown, table, verdict
 
 Found = Json
 

@@ -24,7 +24,7 @@ from dpwitness.benchmarks.pages.bench_json import (
 from dpwitness.benchmarks.table import Row, Table, interval
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.wording import figure
-from dpwitness.reports.phrasing.wording import table
+from dpwitness.reports.wording import table
 
 _INTRODUCTION = (
     "The error rates of a verdict decide how far it can be trusted. Here the errors are "

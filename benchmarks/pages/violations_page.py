@@ -16,7 +16,7 @@ from dpwitness.benchmarks.pages.exact_rows import order_of_release
 from dpwitness.benchmarks.pages.markdown_tables import tables
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.json_reader import Json, read_json
-from dpwitness.reports.phrasing.wording import escaped_markdown, table
+from dpwitness.reports.wording import escaped_markdown, table
 
 _SAME = Path(__file__).with_name("same_violations.toml")
 _RECALL = Path(__file__).resolve().parents[1] / "libraries"

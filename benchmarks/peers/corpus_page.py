@@ -20,7 +20,7 @@ from dpwitness.benchmarks.peers.corpus_campaign import BUDGETS
 from dpwitness.benchmarks.peers.figures import Runs
 from dpwitness.benchmarks.peers.tools import OWN, SETTINGS, tools
 from dpwitness.benchmarks.table import Row
-from dpwitness.reports.phrasing.wording import table
+from dpwitness.reports.wording import table
 
 _METHOD = (
     "The bugs are those of [recall](recall.md) that run from releases of a registry. The "

@@ -29,7 +29,7 @@ from dpwitness.benchmarks.peers.tools import SETTINGS, Tool, omitted, tools
 from dpwitness.benchmarks.pictures import drawing
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.wording import figure
-from dpwitness.reports.phrasing.wording import table
+from dpwitness.reports.wording import table
 
 _INTRODUCTION = (
     "Other auditing tools and this one audit the same mechanisms, whose true privacy is "

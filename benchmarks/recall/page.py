@@ -21,7 +21,7 @@ from dpwitness.benchmarks.recall.figures import (
 )
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.wording import figure
-from dpwitness.reports.phrasing.wording import table
+from dpwitness.reports.wording import table
 
 _INTRODUCTION = (
     "Each entry of the corpus is one documented bug of a library: a release before and a "

@@ -15,7 +15,7 @@ from typing import Any
 from dpwitness.benchmarks.scan.opendp import findings, issues, unnamed
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.wording import figure
-from dpwitness.reports.phrasing.wording import code, escaped_markdown, table, truncated_line
+from dpwitness.reports.wording import code, escaped_markdown, table, truncated_line
 
 _INTRODUCTION = (
     "A scan builds programs from a library's signatures, and searches neighboring datasets "

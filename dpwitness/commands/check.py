@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -76,7 +77,9 @@ def check(args: argparse.Namespace) -> int:
         common.print_json([report.to_json() for report in checked])
     # a skipped check leaves the verdict open, but is not a failure
     codes += [
-        common.exit_code(report) for report in checked if report.verdict is not Verdict.INCONCLUSIVE
+        common.exit_code(report.to_json())
+        for report in checked
+        if report.verdict is not Verdict.INCONCLUSIVE
     ]
     return code_after_write(worst(codes), write_failed)
 
@@ -251,7 +254,7 @@ def _suite_code(outcomes: Sequence[CaseOutcome], *, with_baseline: bool) -> int:
     baseline, also for each violation that is not accepted.
     """
     if any(
-        (o.right is False and not o.accepted)
+        (o.right is False and reports.outcome(o.json) == "violated")
         or (with_baseline and reports.unaccepted_rules(o.json))
         for o in outcomes
     ):
@@ -261,14 +264,16 @@ def _suite_code(outcomes: Sequence[CaseOutcome], *, with_baseline: bool) -> int:
 
 def _format_tally(outcomes: Sequence[CaseOutcome], planned: int, not_installed: int) -> str:
     """Return the counts of right and wrong verdicts, of cases without a verdict, and the times."""
-    right = sum(o.right is True for o in outcomes)
-    wrong = [o.case.name for o in outcomes if o.right is False]
-    others = {
-        "with nothing to compare with": sum(o.right is None and not o.unfinished for o in outcomes),
-        "without a verdict": sum(o.unfinished for o in outcomes) + planned - len(outcomes),
-    }
-    parts = [f"{right} right", f"{len(wrong)} wrong" + (f" ({', '.join(wrong)})" if wrong else "")]
-    parts += [f"{count} {text}" for text, count in others.items() if count]
+    words = {True: "right", False: "wrong", None: "with nothing to compare with"}
+    count = Counter("without a verdict" if o.unfinished else words[o.right] for o in outcomes)
+    count["without a verdict"] += planned - len(outcomes)
+    wrong = ", ".join(o.case.name for o in outcomes if o.right is False)
+    parts = [
+        f"{count['right']} right",
+        f"{count['wrong']} wrong" + (f" ({wrong})" if wrong else ""),
+    ]
+    others = ("with nothing to compare with", "without a verdict")
+    parts += [f"{count[text]} {text}" for text in others if count[text]]
     times = (sum(getattr(o.result, name) for o in outcomes) for name in ("seconds", "cpu_seconds"))
     ending = f"; {not_installed} not installed" if not_installed else ""
     return f"{planned} cases: {', '.join(parts)}; {format_times(*times)}{ending}"

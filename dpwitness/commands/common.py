@@ -54,17 +54,10 @@ def prepare(args: argparse.Namespace) -> tuple[reports.Accepted, ...] | None:
     return known
 
 
-def exit_code(result: Result, data: Json | None = None, *, bits: bool = False) -> int:
-    """Return the exit code of one result: 1 violated, 3 no verdict or suspect, 0 otherwise.
-
-    A leak in low-order bits counts if `bits`. Accepted findings, which `data`, the result as JSON,
-    names, do not count; a result without a verdict keeps its code.
-    """
-    undecided = OK if result.verdict.decided else NO_VERDICT
-    if data and data.get("accepted") and not reports.unaccepted_rules(data, bits=bits):
-        return OK if "TRACE" in data["accepted"]["rules"] else undecided
-    violated = result.verdict is Verdict.VIOLATED or (bits and leaks(result))
-    return VIOLATED if violated else undecided
+def exit_code(data: Json, *, bits: bool = False) -> int:
+    """Return the exit code of one result in JSON form; a leak in low bits counts if `bits`."""
+    codes = {"violated": VIOLATED, "undecided": NO_VERDICT}
+    return codes.get(reports.outcome(data, bits=bits), OK)
 
 
 def leaks(result: Result) -> bool:
@@ -93,7 +86,7 @@ def report_results(
     )
     announce_stale_baseline(stale)
     report, write_failed = write_outputs(args, data, title, results)
-    codes = [exit_code(*each, bits=bits) for each in zip(results, data, strict=True)]
+    codes = [exit_code(each, bits=bits) for each in data]
     code = code_after_write(worst(codes), write_failed)
     if args.json:
         print_json(data[0] if len(data) == 1 and lines is None else data)
@@ -105,18 +98,16 @@ def report_results(
     names = reports.slugs(result.name for result in results)
     descriptions = []
     for result, result_data, slug, its_code in zip(results, data, names, codes, strict=True):
-        has_witness = report is not None and result_data["witness"]
-        witness = report.parent / f"witness-{slug}.json" if report and has_witness else None
-        description = describe(
-            result,
-            result_data,
-            bits=bits,
-            next_step=_next(args, result, its_code, witness),
-            report="" if page is None else str(page),
-            every=args.verbose,
+        witness = report.parent / f"witness-{slug}.json" if report else None
+        next_step = _next(args, result, its_code, witness if result_data["witness"] else None)
+        shown = "" if page is None else str(page)
+        descriptions.append(
+            describe(result, result_data, bits, next_step, shown, every=args.verbose)
         )
-        descriptions.append(description.partition("\n")[0] if args.quiet else description)
-    show(("\n" if args.quiet else "\n\n").join(descriptions))
+    if args.quiet:
+        show("\n".join(description.partition("\n")[0] for description in descriptions))
+    else:
+        show("\n\n".join(descriptions))
     return code
 
 
@@ -258,13 +249,7 @@ def _larger_budget(args: argparse.Namespace, result: Result) -> str:
 
 
 def describe(
-    result: Result,
-    data: Json,
-    *,
-    bits: bool = False,
-    next_step: str,
-    report: str = "",
-    every: bool = False,
+    result: Result, data: Json, bits: bool, next_step: str, report: str, *, every: bool
 ) -> str:
     """Return a result as text: headline, then labeled lines; verdicts are marked for coloring
     (`terminal.mark_verdict`).

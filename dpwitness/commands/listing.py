@@ -152,31 +152,22 @@ def listing(args: argparse.Namespace) -> int:
             if args.files
             else "stores needs one FILE or more, got none"
         )
-    if args.what == "stores":
-        return _list_stores(args.files, args.json)
-    if args.what == "targets":
-        return _list_environments(args.json)
-    if args.what == "claims":
-        return list_claims(args)
-    chosen = (
-        [args.what] if args.what else [name for name in SECTIONS if name != "bench" or is_clone()]
-    )
+    others = {
+        "stores": lambda: _list_stores(args.files, args.json),
+        "targets": lambda: _list_environments(args.json),
+        "claims": lambda: list_claims(args),
+    }
+    if args.what in others:
+        return others[args.what]()
+    chosen = [args.what] if args.what else list(SECTIONS if is_clone() else SECTIONS[:-1])
     found = {section: list(_ROWS[section]()) for section in chosen}
     if args.json:
         print_json(found)
         return OK
-    sections = [
-        "\n".join(
-            [
-                name,
-                *(
-                    f"  {line}"
-                    for line in reports.aligned([(it["name"], it["text"]) for it in rows])
-                ),
-            ]
-        )
-        for name, rows in found.items()
-    ]
+    sections = []
+    for name, rows in found.items():
+        lines = reports.aligned([(it["name"], it["text"]) for it in rows])
+        sections.append("\n  ".join([name, *lines]))
     print("\n\n".join(sections))
     return OK
 
@@ -246,22 +237,21 @@ def bench(args: argparse.Namespace) -> int:
     A successful attack gives exit code 1.
     """
     found = from_clone("", "dpwitness bench")
-    given = {"seed": args.seed, "parts": args.part or None}
-    options = {name: value for name, value in given.items() if value is not None}
+    names = {"seed": "seed", "part": "parts"}
+    options = {names[key]: getattr(args, key) for key in args.given & names.keys()}
     if options and args.name is None:
         raise InvalidArgument(
             "--seed and --part need the NAME of a benchmark, got none: dpwitness list bench"
         )
     tables = []
     for name in [args.name] if args.name else found.BENCHMARKS:
-        table = found.bench(name, **options)
-        tables.append(table)
+        tables.append(found.bench(name, **options))
         if not args.json:
-            print(found.format_table(table), flush=True)
+            print(found.format_table(tables[-1]), flush=True)
     if args.json:
         print_json([asdict(table) for table in tables])
-    missed = any(table.binding and not all(row.met for row in table.rows) for table in tables)
-    return VIOLATED if missed else OK
+    rows = [row for table in tables if table.binding for row in table.rows]
+    return OK if all(row.met for row in rows) else VIOLATED
 
 
 def targets(args: argparse.Namespace) -> int:
@@ -344,26 +334,28 @@ def _list_environments(as_json: bool) -> int:
 
 
 def store(args: argparse.Namespace) -> int:
-    """Run ``dpwitness store gc``: remove named audits, and the chunks of finished audits; return
-    the exit code.
+    """Run ``dpwitness store gc``: remove damaged audits, named audits, and the chunks of finished
+    audits; return the exit code.
     """
     file = Path(args.file)
-    with reporting_damage(file), open_store(args.file) as opened:
-        before, entries = file.stat().st_size, opened.entries()
-        existing = {entry.name for entry in entries}
-        unknown = sorted(set(args.names) - existing)
+    with reporting_damage(file), open_store(file, create=False) as opened:
+        before, damage, entries = file.stat().st_size, opened.damage(spans=True), opened.entries()
+        existing = {entry.name: entry.id for entry in entries}
+        unknown = sorted(set(args.names) - existing.keys())
         if unknown:
             raise InvalidArgument(
                 f"NAME must be an audit of {opened.path}, got {unknown[0]!r}; audits in the store: "
                 f"{', '.join(sorted(existing)) or 'none'}"
             )
-        for entry in entries:
-            if entry.name in args.names:
-                opened.drop(entry.id)
+        for audit in (*damage, *map(existing.get, args.names)):
+            opened.drop(audit)
         finished = [entry for entry in opened.entries() if entry.verdict is not None]
         for entry in finished:
             opened.drop(entry.id, only_chunks=True)
         opened.connection.execute("VACUUM")
+    names = {entry.id: entry.name for entry in entries}
+    for audit, row in damage.items():
+        print(f"damaged audit {names.get(audit, audit)} was removed ({row})")
     print(
         f"{len(finished)} audits were reduced to results: {before / 1e6:.1f} MB before, "
         f"{file.stat().st_size / 1e6:.1f} MB now"
@@ -372,22 +364,26 @@ def store(args: argparse.Namespace) -> int:
 
 
 def _list_stores(files: Sequence[str], as_json: bool) -> int:
-    """Print the audits of stores and the size of each store.
-
-    Raise InvalidArgument if a row is damaged; output that was printed before is not affected.
+    """Print the audits of stores and the size of each store. Then raise InvalidArgument with the
+    audits that are damaged or edited.
     """
     rows: list[Json] = []
+    problems: list[str] = []
     for file in files:
         with reporting_damage(Path(file)), read_store(file) as opened:
-            entries = opened.entries()
-            if not as_json:
-                cells = [(reports.name_cell(it.name), _format_state(it)) for it in entries]
-                size = f"{len(entries)} audits, {Path(file).stat().st_size / 1e6:.1f} MB"
-                where = f"{file}: " if len(files) > 1 else ""
-                print("\n".join([*reports.aligned(cells), where + size]))
-            opened.require_intact()
-            for entry in entries:
-                entry.require_consistent()
+            entries, damage = opened.entries(), opened.damage()
+        names = {entry.id: entry.name for entry in entries}
+        problems += [
+            f"{file} is damaged at audit {names.get(audit, audit)} ({row}): remove damaged audits "
+            f"with `dpwitness store gc {file}`"
+            for audit, row in damage.items()
+        ]
+        problems += filter(None, (entry.contradiction for entry in entries))
+        if not as_json:
+            cells = [(reports.name_cell(it.name), _format_state(it)) for it in entries]
+            size = f"{len(entries)} audits, {Path(file).stat().st_size / 1e6:.1f} MB"
+            where = f"{file}: " if len(files) > 1 else ""
+            print("\n".join([*reports.aligned(cells), where + size]))
         rows += [
             {
                 "name": entry.name,
@@ -403,6 +399,8 @@ def _list_stores(files: Sequence[str], as_json: bool) -> int:
         ]
     if as_json:
         print_json(rows)
+    if problems:
+        raise InvalidArgument("; ".join(problems))
     return OK
 
 

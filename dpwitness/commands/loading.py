@@ -24,7 +24,7 @@ import numpy as np
 from dpwitness.auditors.events.outputs import Score
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.workers.descriptions import QUERY, describe_target, relative
-from dpwitness.auditors.workers.loading import find_target, load_target
+from dpwitness.auditors.workers.loading import find_target, load_target, split_target
 from dpwitness.core import Domain, Pair
 from dpwitness.core.claims import MetricDP, parse_claim, promised
 from dpwitness.core.domains import build_domain
@@ -351,13 +351,9 @@ def load(
     environment of an adapter. Mechanisms of dpwitness run in this process; so do all mechanisms if
     `in_process`, and those with an output density if `density`.
     """
-    place, _, name = target.rpartition(":")
+    place, name = split_target(target)
     if place == "zoo" and python is None:
         return _load_zoo_mechanism(name, kwargs)
-    if not place or not name:
-        raise InvalidArgument(
-            f"target must have the form MODULE:NAME or FILE.py:NAME, got {target!r}"
-        )
     if form is not None:
         name = f"{split_form(name)[0]} as {form}"
     is_own, elsewhere = place.partition(".")[0] == "dpwitness", python or adapter_file(place)

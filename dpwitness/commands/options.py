@@ -16,7 +16,8 @@ from dpwitness.executors.specs import FORMS, parse
 from dpwitness.terminal import COLOR_CHOICES
 
 Options = Mapping[str, dict[str, Any]]
-SECTIONS = ("zoo", "mechanisms", "domains", "relations", "suites", "bench")  # of `dpwitness list`
+# of `dpwitness list`; the last one needs a clone
+SECTIONS = ("zoo", "mechanisms", "domains", "relations", "suites", "bench")
 COMPARISON_FORMATS = ("md", "html")
 
 

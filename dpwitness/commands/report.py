@@ -12,8 +12,8 @@ from pathlib import Path
 from dpwitness import reports
 from dpwitness.auditors.witnesses.replay import prepare_replay, target_arguments
 from dpwitness.auditors.witnesses.seals import check_seal
+from dpwitness.auditors.witnesses.verdicts import fresh_seed
 from dpwitness.auditors.witnesses.witness_reader import load_json
-from dpwitness.auditors.workers.rounds import fresh_seed
 from dpwitness.commands import claims
 from dpwitness.commands.common import exit_code, prepare, print_json, report_results, summary
 from dpwitness.commands.loading import load, workers
@@ -21,7 +21,7 @@ from dpwitness.commands.options import COMPARISON_FORMATS
 from dpwitness.core.values.json_reader import printable
 from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.proofs_checks.kernel import checker
-from dpwitness.reports.comparison import compare as comparisons
+from dpwitness.reports import compare as comparisons
 from dpwitness.reports.formats import FORMATS
 from dpwitness.terminal import (
     OK,
@@ -75,7 +75,7 @@ def compare(args: argparse.Namespace) -> int:
         lambda folder: comparisons.write(found, folder, formats)[0],
         None if args.json else sys.stdout,
     )
-    return code_after_write(exit_code(found), write_failed)
+    return code_after_write(exit_code(found.to_json()), write_failed)
 
 
 def _parse_formats(text: str, names: Sequence[str]) -> list[str]:

@@ -463,7 +463,7 @@ COMMANDS: dict[str, Command] = {
         {
             "action": {
                 "choices": ["gc"],
-                "help": "gc removes named audits, and the chunks of finished "
+                "help": "gc removes damaged audits, named audits, and the chunks of finished "
                 "audits, whose results it keeps",
             },
             "file": {"metavar": "FILE", "help": "file of the store"},

@@ -1,4 +1,4 @@
-"""Formats of a report document. May import phrasing, plots and cards.
+"""Formats of a report document. May import summaries, wording, plots and cards.
 
 A new format is a function in a module of this folder and a line of `FORMATS`. The names are listed
 without an import of any format, so that the command line starts fast.

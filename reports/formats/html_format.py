@@ -26,7 +26,9 @@ from dpwitness.core.values.atomic_files import json_text
 from dpwitness.core.values.json_reader import Json
 from dpwitness.reports import cards
 from dpwitness.reports.cards import CardColumn, card_facts, legend, opening, sort_worst_first
-from dpwitness.reports.phrasing.summary import (
+from dpwitness.reports.plots.album import PLOTS, Album, text_of
+from dpwitness.reports.plots.drawing import inline_svg
+from dpwitness.reports.summary import (
     QUESTION,
     Entry,
     acceptance_text,
@@ -35,9 +37,7 @@ from dpwitness.reports.phrasing.summary import (
     replay_command,
     untested,
 )
-from dpwitness.reports.phrasing.wording import differing, line, slugs
-from dpwitness.reports.plots.album import PLOTS, Album, text_of
-from dpwitness.reports.plots.drawing import inline_svg
+from dpwitness.reports.wording import differing, line, slugs
 
 PICTURED = 40  # audits of a page with all their pictures, worst first; the others have one
 EMBEDDED = 50_000  # bytes of the largest embedded witness; larger witnesses are linked

@@ -17,15 +17,8 @@ from urllib.parse import quote
 from dpwitness.auditors.witnesses.kinds import kind_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import number
-from dpwitness.reports.phrasing.summary import (
-    RULES,
-    excuse,
-    excused,
-    fingerprint,
-    rules_of,
-    violated_in_bits,
-)
-from dpwitness.reports.phrasing.wording import line, slugs
+from dpwitness.reports.summary import RULES, excuse, excused, fingerprint, outcome, rules_of
+from dpwitness.reports.wording import line, slugs
 
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -275,9 +268,9 @@ def _case(result: Json) -> ET.Element:
         name=line(result["name"], 300),
         time=f"{seconds if seconds and 0 <= seconds < 1e9 else 0.0:.3f}",
     )
-    outcome = _outcome(result)
-    if outcome is not None:
-        tag, reason = outcome
+    element = _element(result)
+    if element is not None:
+        tag, reason = element
         message = line(excused(result) or headline, 500)
         ET.SubElement(case, tag, type=reason, message=message).text = line(headline)
     facts = {key: result.get(key) for key in ("claim", "relation", "seed", "trials")}
@@ -288,15 +281,13 @@ def _case(result: Json) -> ET.Element:
     return case
 
 
-def _outcome(result: Json) -> tuple[str, str] | None:
-    """Return the XML element and the type of an audit's outcome; None if the test case passes."""
-    verdict, right = result["verdict"], result.get("right")
-    broken = verdict == "VIOLATED" or violated_in_bits(result)
-    if right is False:
-        return "failure", "WRONG"
-    if broken and excused(result):
-        return None if right else ("skipped", "accepted")
-    if broken:
-        return "failure", verdict if verdict == "VIOLATED" else "VIOLATED in low bits"
-    tags = {"ERROR": "error", "INCONCLUSIVE": "skipped", "SUSPECT": "skipped"}
-    return (tags[verdict], verdict) if verdict in tags else None
+def _element(result: Json) -> tuple[str, str] | None:
+    """Return the XML element of an audit's outcome and its type; None if the test case passes."""
+    verdict, contradicts = result["verdict"], result.get("right") is False
+    elements = {
+        "violated": ("failure", "VIOLATED" if verdict == "VIOLATED" else "VIOLATED in low bits"),
+        "accepted": ("skipped", "accepted"),
+        "undecided": ("error" if verdict == "ERROR" else "skipped", verdict),
+    }
+    found = elements.get(outcome(result))
+    return ("failure", "WRONG") if found and contradicts and found[0] == "failure" else found

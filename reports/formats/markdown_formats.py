@@ -15,25 +15,24 @@ from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import beyond, figure, number
 from dpwitness.reports.cards import (
-    NONE_DECIDED,
     SEVERITY,
+    answer,
     card,
     columns,
     legend,
     opening,
     sort_worst_first,
 )
-from dpwitness.reports.phrasing.summary import (
+from dpwitness.reports.plots.album import PLOTS_AS_FILES, Album, text_of
+from dpwitness.reports.summary import (
     Entry,
     claim_facts,
-    count_verdicts,
     excused,
     family,
     untested,
     violated_in_bits,
 )
-from dpwitness.reports.phrasing.wording import code, escaped_markdown, line, plain, table, verdict
-from dpwitness.reports.plots.album import PLOTS_AS_FILES, Album, text_of
+from dpwitness.reports.wording import code, escaped_markdown, line, plain, table, verdict
 
 
 def markdown(document: Json, entries: Sequence[Entry], overview: str | None = None) -> str:
@@ -94,8 +93,8 @@ _ROWS = 100
 
 
 def step_summary(document: Json) -> str:
-    """Return the summary of a document as a section of markdown: the answer in one sentence, then a
-    table of the audits, those that need action first.
+    """Return the summary of a document as a section of markdown: the answer, then a table of the
+    audits, those that need action first.
     """
 
     def rank(result: Json) -> tuple[bool, int, bool]:
@@ -108,7 +107,7 @@ def step_summary(document: Json) -> str:
     lines = [
         f"## {_escaped(document['title'], 200)}",
         "",
-        _answer_sentence(document["results"]),
+        _answer(document["results"]),
         "",
         *table(header, map(_row, ranked[:_ROWS])),
     ]
@@ -118,17 +117,14 @@ def step_summary(document: Json) -> str:
 
 
 def append_summary(document: Json, file: Path | str) -> Path:
-    """Append the summary of a document to a file and return the path; append only one sentence if
+    """Append the summary of a document to a file and return the path; append the answer only if
     the file would become too long.
     """
     path, text = Path(file), step_summary(document)
     size = path.stat().st_size if path.exists() else 0
     # GitHub drops a summary of more than 2**20 bytes completely
     if size + len(text.encode()) > 1_000_000:
-        text = (
-            f"\n{_answer_sentence(document['results'])} The table is left out, as this page is "
-            "full.\n"
-        )
+        text = f"\n{_answer(document['results'])} The table is left out, as this page is full.\n"
     with path.open("ab") as page:
         page.write(text.encode())
     return path
@@ -141,26 +137,10 @@ def summary_file(given: str | None = None) -> str | None:
     return given or os.environ.get(VARIABLE) or None
 
 
-def _answer_sentence(results: list[Json]) -> str:
-    found = count_verdicts(results)
-    leaky = sum(violated_in_bits(it) and it["verdict"] != "VIOLATED" for it in results)
-    others = {
-        "violated in low bits only": leaky,
-        "accepted or expected": sum(bool(excused(result)) for result in results),
-        "that contradict the known truth": sum(result.get("right") is False for result in results),
-    }
-    words = ", ".join(f"{n} {verdict(name).lower()}" for name, n in found.items() if n)
-    more = [f"{n} {what}" for what, n in others.items() if n]
-    size, violated, suspects = len(results), found["VIOLATED"] + leaky, found.get("SUSPECT")
-    decided = size - found["ERROR"] - found["INCONCLUSIVE"]
-    sentences = (
-        (violated, f"A privacy claim is violated in {violated} of {size}."),
-        (suspects, f"A guessed claim is violated in {suspects} of {size}; no stated claim is."),
-        (decided == 0, NONE_DECIDED),
-        (True, f"No violation was found in {decided} of {size}."),
-    )
-    first = next(sentence for holds, sentence in sentences if holds)
-    return f"**{first}** Verdicts: {'; '.join([words or 'none', *more])}."
+def _answer(results: Sequence[Json]) -> str:
+    """Return the answer of a report in one line, its first sentence in bold."""
+    first, *others = answer([Entry(result, "") for result in results])
+    return " ".join([f"**{first}**", *others])
 
 
 def _row(result: Json) -> tuple[str, ...]:

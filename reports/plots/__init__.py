@@ -1,1 +1,1 @@
-"""Plots of results and reports, in one style. May import phrasing."""
+"""Plots of results and reports, in one style. May import summaries and wording."""

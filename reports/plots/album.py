@@ -23,8 +23,6 @@ from dpwitness.core import Claim, InvalidArgument
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import number
-from dpwitness.reports.phrasing.summary import Entry
-from dpwitness.reports.phrasing.wording import truncated_line, verdict
 from dpwitness.reports.plots.drawing import (
     BLUE,
     GREY,
@@ -48,6 +46,8 @@ from dpwitness.reports.plots.numbers import (
     relative,
     scores_of,
 )
+from dpwitness.reports.summary import Entry
+from dpwitness.reports.wording import truncated_line, verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

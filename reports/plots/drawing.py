@@ -131,6 +131,7 @@ _DROPPED_ATTRIBUTES = ("style", "space", "version", "gid", "font", "font-family"
 _ROUNDED = ("d", "x", "y", "transform", "points", "height", "width", "stroke-width")
 # the page's style sheet sets these for all plots
 _DEFAULTS = {"stroke-linejoin": "miter", "stroke-linecap": "square", "font-size": "9px"}
+_STYLES = re.compile(r"([\w-]+)\s*:\s*([^;]*[^;\s])")  # names and values of a style attribute
 _NUMBER = re.compile(r"-?\d+\.\d{2,}")
 _REFERENCE = re.compile(r"(?<=url\(#)[^)]+|(?<=^#).+")
 
@@ -180,10 +181,9 @@ def _attributes(node: ElementTree.Element, ids: Mapping[str, str]) -> dict[str, 
     """Return the attributes of an element, with its style as presentation attributes, in the colors
     of the page, with the page's `ids`, and without what the page's style sheet sets.
     """
-    styles = [part.split(":", 1) for part in node.get("style", "").split(";") if ":" in part]
     given = [(name.rpartition("}")[2], value) for name, value in node.attrib.items()]
     found = {}
-    for name, value in [*given, *((name.strip(), value.strip()) for name, value in styles)]:
+    for name, value in (*given, *_STYLES.findall(node.get("style", ""))):
         shown = _COLORS.get(value.lower(), value)
         shown = _REFERENCE.sub(lambda match: ids.get(match[0], match[0]), shown)
         if name == "id":

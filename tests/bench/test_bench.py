@@ -23,7 +23,7 @@ def test_a_missed_row_is_printed_as_missed():
 
 
 def test_an_option_that_a_benchmark_does_not_take_is_refused():
-    with pytest.raises(InvalidArgument, match="bench recall takes no seed"):
+    with pytest.raises(InvalidArgument, match="bench recall takes no --seed"):
         bench("recall", seed=1)
 
 

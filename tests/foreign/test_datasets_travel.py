@@ -11,8 +11,8 @@ import dpwitness as dpw
 from dpwitness.auditors.witnesses.parquet_files import ENTRIES, has_frame_files
 from dpwitness.auditors.witnesses.witness_reader import load_json
 from dpwitness.core.values.json_codec import from_jsonable
-from dpwitness.reports.audit.document import read_document
-from dpwitness.reports.audit.report import write_document, write_report
+from dpwitness.reports.document import read_document
+from dpwitness.reports.report import write_document, write_report
 
 pd, pl, nx = (pytest.importorskip(name) for name in ("pandas", "polars", "networkx"))
 

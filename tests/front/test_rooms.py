@@ -37,7 +37,7 @@ INSIDE = {  # the layers of each package, lowest first
         "audit.power audit.plan audit.watch scanning"
     ),
     "dpwitness.proofs_checks": "engine alignments claims",
-    "dpwitness.reports": "phrasing plots cards formats audit comparison",
+    "dpwitness.reports": "wording summary plots cards formats document report intervals compare",
 }
 KERNEL = ["dpwitness.proofs_checks.kernel"]  # imports nothing of the project
 ROOMS = KERNEL + [

@@ -3,7 +3,7 @@
 import numpy as np
 
 from dpwitness import Pair
-from dpwitness.reports.audit.document import build_document
+from dpwitness.reports.document import build_document
 
 NEAR = Pair(np.array([0.0]), np.array([1.0]))
 TALLY = {"correct": 7_400, "wrong": 2_600, "rounds": 20_000, "directions": 2}

@@ -15,8 +15,8 @@ from dpwitness import mechanisms as m
 from dpwitness.auditors.functions.utility import FailureBound
 from dpwitness.cli import main
 from dpwitness.core.domains.records import Records
-from dpwitness.reports.audit.document import build_document, result_json
-from dpwitness.reports.audit.report import write_document
+from dpwitness.reports.document import build_document, result_json
+from dpwitness.reports.report import write_document
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 

@@ -8,9 +8,9 @@ from audit_rows import TALLY, report, row
 
 import dpwitness as dpw
 from dpwitness.auditors.audit import options
-from dpwitness.reports.comparison import intervals as limits
-from dpwitness.reports.comparison.intervals import BITS, VALUE, GuessCounts, intervals
-from dpwitness.reports.phrasing.summary import fingerprint, rules_of
+from dpwitness.reports import intervals as limits
+from dpwitness.reports.intervals import BITS, VALUE, GuessCounts, intervals
+from dpwitness.reports.summary import fingerprint, rules_of
 
 
 @pytest.mark.parametrize("claim", ["pure:1", "approx:1,1e-3", "gdp:1", "zcdp:0.5"])

@@ -12,7 +12,7 @@ from dpwitness.auditors.functions.utility import MeanBound
 from dpwitness.cli import main
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms import Laplace, Records
-from dpwitness.reports.audit.document import UNSEALED_FIELDS, build_document, checked_document
+from dpwitness.reports.document import UNSEALED_FIELDS, build_document, checked_document
 
 PAIR = dpw.Pair(np.zeros(1), np.ones(1))
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published" / "zoo.json"

@@ -82,7 +82,7 @@ def test_a_full_disk_keeps_the_verdict_and_the_old_report(tmp_path, monkeypatch,
     folder = tmp_path / "out"
     written(folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    monkeypatch.setattr("dpwitness.reports.audit.report.write_json", full)
+    monkeypatch.setattr("dpwitness.reports.report.write_json", full)
     assert main([*AUDIT, "--report", str(folder)]) == 2
     out, err = capsys.readouterr()
     assert (

@@ -12,12 +12,12 @@ from markdown_it import MarkdownIt
 from report_schemas import JUNIT, SARIF
 
 from dpwitness.commands.common import summary
-from dpwitness.reports.audit.document import build_document, entries_of
+from dpwitness.reports.document import build_document, entries_of
 from dpwitness.reports.formats.html_format import html
 from dpwitness.reports.formats.machine_formats import junit, sarif
 from dpwitness.reports.formats.markdown_formats import markdown, step_summary
-from dpwitness.reports.phrasing.wording import plain
 from dpwitness.reports.plots.album import Album
+from dpwitness.reports.wording import plain
 from dpwitness.terminal import Stream
 
 PARTS = [

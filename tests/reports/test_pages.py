@@ -11,10 +11,10 @@ import pytest
 
 import dpwitness as dpw
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.reports.audit.document import build_document, entries_of, read_document
+from dpwitness.reports.document import build_document, entries_of, read_document
 from dpwitness.reports.formats.html_format import html
-from dpwitness.reports.phrasing.wording import differing
 from dpwitness.reports.plots.album import Album
+from dpwitness.reports.wording import differing
 
 NEAR = dpw.Pair(np.array([0.0, 0.0, 5.0]), np.array([0.0, 1.0, 5.0]))
 EVIL = (

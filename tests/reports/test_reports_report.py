@@ -49,7 +49,7 @@ def test_the_numbers_of_a_violation_are_in_the_markdown(tmp_path):
     first = text.split("\n\n")[1]
     assert first == "**VIOLATED in 1 of 1 audit: `laplace-0.9`.**"
     for expected in (
-        "1 violated, 0 not refuted, 0 inconclusive, 0 error",
+        "Verdicts: 1 violated.",
         "epsilon > 1.106",
         "1.106 / 1.108 = 99.8%",  # 1.1056 / 1.1083 = 0.99756
         "epsilon = 1.007 (1.007 times the claim), with probability 0.9",

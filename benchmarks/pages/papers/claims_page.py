@@ -17,8 +17,8 @@ from dpwitness.core.values.atomic_files import write_json, write_text
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import figure, number
 from dpwitness.proofs_checks.engine.finding import scope_summary
-from dpwitness.reports.audit.report import check_writable
-from dpwitness.reports.phrasing.wording import code, escaped_markdown, slugs, table, verdict
+from dpwitness.reports.report import check_writable
+from dpwitness.reports.wording import code, escaped_markdown, slugs, table, verdict
 
 Finding = Mapping[str, Any]
 

@@ -6,7 +6,7 @@ from dpwitness.benchmarks.pages.reproductions.accuracy import CONSTANTS, POINTS
 from dpwitness.benchmarks.pages.reproductions.logistic import EPSILON, FIGURE_2, METHODS, PROBLEMS
 from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.papers.logistic import LogisticObjectivePerturbation
-from dpwitness.reports.phrasing.wording import table
+from dpwitness.reports.wording import table
 
 _COLUMN = {"A1": 0, "A2": 1, "LR": 2}
 

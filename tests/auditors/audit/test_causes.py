@@ -14,7 +14,7 @@ from dpwitness.auditors.statistics.certificate import Tally, certified, partial_
 from dpwitness.auditors.witnesses.counts import describe_causes as causes_text
 from dpwitness.auditors.witnesses.kinds import recompute_bounds
 from dpwitness.mechanisms import InvalidArgument, parse_claim
-from dpwitness.reports.audit.document import build_document, checked_document
+from dpwitness.reports.document import build_document, checked_document
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 SMALL = {"claim": "pure:1", "pair": PAIR, "trials": 4_000, "seed": 3, "bits": False, "trace": False}

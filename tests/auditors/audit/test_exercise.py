@@ -14,7 +14,7 @@ from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.workers.pair_exercise import LEVEL, difference
 from dpwitness.mechanisms import Records
 from dpwitness.reports.cards import what_to_do
-from dpwitness.reports.phrasing.summary import Entry
+from dpwitness.reports.summary import Entry
 
 AGES = Pair(np.array([30.0, 50.0]), np.array([31.0, 50.0]))
 

@@ -15,7 +15,7 @@ from dpwitness.auditors.witnesses.kinds import recompute_bounds
 from dpwitness.core.claims import exact_claim, parse_claim
 from dpwitness.core.claims.notions import RenyiClaim, binary_renyi
 from dpwitness.core.values.validation import InvalidArgument, require
-from dpwitness.reports.audit.report import write_report
+from dpwitness.reports.report import write_report
 
 PAIR = m.Pair(np.array([0.0]), np.array([1.0]), relation="l1")
 

@@ -11,7 +11,7 @@ from dpwitness import InvalidArgument, Pair, Verdict, audit
 from dpwitness.auditors.audit import options
 from dpwitness.auditors.workers import chunks, engine
 from dpwitness.commands.common import describe
-from dpwitness.reports.audit.document import result_json
+from dpwitness.reports.document import result_json
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 HASTE = {"claim": "pure:1", "pair": PAIR, "bits": False, "stop": "never"}

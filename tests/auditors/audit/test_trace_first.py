@@ -13,7 +13,7 @@ from dpwitness.auditors.events.scorers import fit_shift
 from dpwitness.auditors.traces.evidence import Limits, TraceEvidence, TraceRequest
 from dpwitness.auditors.traces.first_look import worst_evidence, worst_pairs
 from dpwitness.mechanisms import parse_claim
-from dpwitness.reports.audit.document import build_document, checked_document
+from dpwitness.reports.document import build_document, checked_document
 
 LIMITS = Limits(200, 10.0)
 ONE = Pair(np.zeros(3), np.array([1.0, 0.0, 0.0]), "replace-one")

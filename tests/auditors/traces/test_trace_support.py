@@ -11,7 +11,7 @@ from dpwitness.auditors.traces import first_look
 from dpwitness.auditors.traces.evidence import Limits, TraceRequest
 from dpwitness.auditors.traces.first_look import worst_evidence, worst_pairs
 from dpwitness.mechanisms import parse_claim
-from dpwitness.reports.audit.document import build_document, checked_document
+from dpwitness.reports.document import build_document, checked_document
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]), "replace-one")
 LIMITS = Limits(1000, 10.0)

@@ -1,5 +1,6 @@
 """Files of stores: damage, other versions, full disks, and edits."""
 
+import contextlib
 import json
 import os
 import sqlite3
@@ -90,6 +91,40 @@ def small_store(tmp_path_factory):
     return file.read_bytes(), first
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE audits SET planned = 7 WHERE name = 'noisy'",
+        "UPDATE facts SET value = value || ' ' WHERE audit = 1 AND key LIKE 'end%'",
+        "UPDATE stages SET rounds = rounds + 1 WHERE audit = 1",
+    ],
+)
+def test_only_a_damaged_audit_is_refused_until_it_is_removed(small_store, tmp_path, capsys, change):
+    file, other = tmp_path / "run.db", SHORT | {"seed": 9}
+    file.write_bytes(small_store[0])
+    with contextlib.closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute(change)
+    with pytest.raises(InvalidArgument, match=r"store is damaged at audit noisy .*store gc"):
+        audit(noisy, **SHORT, store=file)
+    assert main(["list", "stores", str(file)]) == 2
+    shown = capsys.readouterr()
+    assert "other" in shown.out
+    assert "is damaged at audit" in shown.err and "table " in shown.err
+    went_on = without_time(audit(noisy, **other, name="other", store=file))
+    assert went_on["verdict"] and main(["store", "gc", str(file)]) == 0
+    assert "damaged audit" in capsys.readouterr().out
+    assert main(["list", "stores", str(file), "--json"]) == 0
+    assert [entry["name"] for entry in json.loads(capsys.readouterr().out)] == ["other"]
+    assert without_time(audit(noisy, **SHORT, store=file)) == small_store[1]
+
+
+@pytest.mark.parametrize("command", [["store", "gc"], ["list", "stores"]])
+def test_commands_on_a_missing_store_create_no_file(tmp_path, capsys, command):
+    file = tmp_path / "none.db"
+    assert main([*command, str(file)]) == 2 and not file.exists()
+    assert "store must be" in capsys.readouterr().err
+
+
 def flipped_places(content, count):
     """Bytes of pages in use: those that are not zero."""
     used = [place for place, byte in enumerate(content) if byte]
@@ -109,8 +144,10 @@ def test_a_flipped_bit_is_seen_or_changes_nothing(small_store, tmp_path, capsys)
         try:
             with read_store(file) as store:
                 results = {entry.name: entry.result for entry in store.entries()}
-                store.require_intact()
-                store.rows("spans")
+                for entry in store.entries():
+                    store.require_intact(entry.id, entry.name)
+                if damage := store.damage(spans=True):
+                    raise InvalidArgument(f"store {file}: {damage}")
         except InvalidArgument as error:
             lines.append(str(error))
             continue

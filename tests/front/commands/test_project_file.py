@@ -45,6 +45,15 @@ def test_without_a_table_nothing_is_added(project, capsys):
     assert main(run) == 0 and "pyproject" not in capsys.readouterr().err
 
 
+def test_targets_are_defaults_of_targets_only(project, capsys):
+    project('claim = "pure:1"\ntargets = ["mine.py:noisy"]')
+    assert main(["list", "relations"]) == 0 and "pyproject" not in capsys.readouterr().err
+    assert main(["store", "gc", "none.db"]) == 2
+    assert "none.db: no such file" in capsys.readouterr().err
+    assert main(["watch", *AUDIT[2:], "--store", "watch.db", "--trials", "12000"]) == 1
+    assert "defaults of pyproject.toml: targets, --claim pure:1" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -7,7 +7,7 @@ import json
 import numpy as np
 
 from dpwitness import Pair, audit
-from dpwitness.reports.audit.report import write_report
+from dpwitness.reports.report import write_report
 
 
 def _mechanism(scale):

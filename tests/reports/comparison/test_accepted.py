@@ -3,15 +3,14 @@ refused.
 """
 
 import datetime
-from types import SimpleNamespace
 
 import pytest
 from audit_rows import report, row
 
 import dpwitness as dpw
-from dpwitness.reports.comparison.compare import markdown
-from dpwitness.reports.comparison.intervals import apply_accepted, read_accepted, unaccepted_rules
-from dpwitness.suites import CaseOutcome
+from dpwitness.reports.compare import markdown
+from dpwitness.reports.intervals import apply_accepted, read_accepted
+from dpwitness.reports.summary import outcome, unaccepted_rules
 
 TODAY = datetime.date(2026, 6, 30)
 
@@ -110,13 +109,44 @@ def test_a_violation_that_is_accepted_is_not_new(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kept", "taken", "excused"), [(4.0, True, False), (1.0, True, True), (1.0, False, False)]
+    ("fields", "meaning"),
+    [
+        ({}, "violated"),
+        ({"right": True, "expected": "violated: epsilon = 4"}, "expected"),
+        ({"accepted": {"rules": ["VALUE"]}}, "accepted"),
+        ({"accepted": {"rules": ["BITS"]}}, "violated"),
+        # a suite excuses an accepted violation of a claim that is thought to be kept, and no other
+        (
+            {"right": False, "expected": "kept: epsilon = 1", "accepted": {"rules": ["VALUE"]}},
+            "accepted",
+        ),
+        (
+            {"right": False, "expected": "violated: epsilon = 4", "accepted": {"rules": ["VALUE"]}},
+            "violated",
+        ),
+        (
+            {"right": False, "expected": "violated: epsilon = 4", "verdict": "NOT_REFUTED"},
+            "violated",
+        ),
+        ({"verdict": "NOT_REFUTED"}, "passed"),
+        ({"verdict": "SUSPECT"}, "undecided"),
+        ({"verdict": "ERROR", "accepted": {"rules": ["VALUE"]}}, "undecided"),
+        (
+            {
+                "kind": "trace",
+                "verdict": "INCONCLUSIVE",
+                "findings": [{"kind": "scale"}],
+                "accepted": {"rules": ["TRACE"]},
+            },
+            "accepted",
+        ),
+    ],
 )
-def test_a_suite_excuses_only_what_was_accepted(kept, taken, excused):
-    """A violation of what is thought to be kept may be accepted; what is wrong for another reason
-    stays wrong.
-    """
-    case = SimpleNamespace(truth=SimpleNamespace(breaks=lambda claim: kept > claim.parameter))
-    result = SimpleNamespace(claim=dpw.PureDP(1.0))
-    outcome = CaseOutcome(case, result, {"accepted": {}} if taken else {}, right=False)
-    assert outcome.accepted is excused
+def test_the_outcome_of_a_result(fields, meaning):
+    """Exit codes, JUnit XML, suites and pytest follow from this one table."""
+    assert outcome({"kind": "black box", "verdict": "VIOLATED", **fields}) == meaning
+
+
+def test_a_leak_in_low_bits_is_a_violation_if_bits_count():
+    leaky = {"kind": "black box", "verdict": "NOT_REFUTED", "bit_level": {"verdict": "VIOLATED"}}
+    assert outcome(leaky) == "violated" and outcome(leaky, bits=False) == "passed"

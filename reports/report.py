@@ -25,11 +25,11 @@ from dpwitness.core.values.atomic_files import (
 )
 from dpwitness.core.values.json_reader import Json, read_json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.reports.audit.document import WITNESS, build_document, entries_of, sealed
+from dpwitness.reports.document import WITNESS, build_document, entries_of, sealed
 from dpwitness.reports.formats import DEFAULT_FORMATS, FORMATS
-from dpwitness.reports.phrasing.summary import Entry
-from dpwitness.reports.phrasing.wording import slugs
 from dpwitness.reports.plots.album import Album
+from dpwitness.reports.summary import Entry
+from dpwitness.reports.wording import slugs
 
 
 class IncompleteReport(Exception):

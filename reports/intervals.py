@@ -73,8 +73,8 @@ from dpwitness.core.values.json_reader import (
 )
 from dpwitness.core.values.json_reader import number as number_rule
 from dpwitness.core.values.wording import figure, number
-from dpwitness.reports.audit.document import errors_in
-from dpwitness.reports.phrasing.summary import RULES, error_of, rules_of
+from dpwitness.reports.document import errors_in
+from dpwitness.reports.summary import RULES, error_of, rules_of
 
 ENDS = 4  # endpoints of two intervals; their error probabilities add up to 1 - confidence
 LOOKS = 8  # interim looks at the counts of an event; an audit may stop at any of them
@@ -386,14 +386,6 @@ def _annotated(result: Json, entries: Sequence[Accepted], today: datetime.date) 
             "rules": list(accepted),
         }
     return found
-
-
-def unaccepted_rules(result: Json, *, bits: bool = False) -> list[str]:
-    """Return the rules that a result breaks and that are not accepted; the rule BITS is included
-    only if `bits` is true.
-    """
-    accepted = (result.get("accepted") or {}).get("rules", [])
-    return [rule for rule in rules_of(result) if rule not in accepted and (bits or rule != "BITS")]
 
 
 def _target_name(result: Json) -> str | None:

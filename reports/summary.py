@@ -15,15 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpwitness.auditors.witnesses.kinds import kind_of
+from dpwitness.auditors.witnesses.kinds import explained_relation, kind_of
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.trust import permissions_for
 from dpwitness.core.claims.claim import NOTIONS
-from dpwitness.core.datasets.relations import describe_relation
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import format_times, number
-from dpwitness.reports.phrasing.wording import code, escaped_markdown, line
+from dpwitness.reports.wording import code, escaped_markdown, line
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +258,42 @@ def rules_of(result: Json) -> list[str]:
     return [rule for rule in RULES if rule in found]
 
 
+def outcome(result: Json, *, bits: bool = True) -> str:
+    """Return what a result means for whoever waits for it: exit codes, JUnit XML, pytest.
+
+    ``violated`` also holds for a verdict that contradicts the known truth of a suite, ``expected``
+    for a violation that a suite knows, ``accepted`` for violations that a baseline accepts, and
+    ``undecided`` for a result without a verdict. A leak in low bits is a violation if `bits`.
+
+    Examples
+    --------
+    >>> outcome({"kind": "black box", "verdict": "VIOLATED"})
+    'violated'
+    >>> outcome({"kind": "black box", "verdict": "SUSPECT"})
+    'undecided'
+    """
+    right, found = result.get("right"), Verdict(result["verdict"])
+    broken = found is Verdict.VIOLATED or (bits and violated_in_bits(result))
+    accepted = bool(result.get("accepted")) and not unaccepted_rules(result, bits=bits)
+    is_kept = str(result.get("expected")).startswith("kept")
+    outcomes = (
+        ("violated", right is False and not is_kept),
+        ("expected", broken and right),
+        ("accepted", accepted and (found.decided or "TRACE" in rules_of(result))),
+        ("violated", (broken and not accepted) or right is False),
+        ("undecided", not found.decided),
+    )
+    return next((word for word, holds in outcomes if holds), "passed")
+
+
+def unaccepted_rules(result: Json, *, bits: bool = False) -> list[str]:
+    """Return the rules that a result breaks and that are not accepted; the rule BITS is included
+    only if `bits` is true.
+    """
+    accepted = (result.get("accepted") or {}).get("rules", [])
+    return [rule for rule in rules_of(result) if rule not in accepted and (bits or rule != "BITS")]
+
+
 def fingerprint(result: Json, rule: str) -> str:
     """Return a stable id of a broken rule: a hash of target (the name if the target is unknown),
     claim, relation and rule.
@@ -343,24 +378,14 @@ _MAX_SHOWN = 6
 def claim_facts(results: Sequence[Json]) -> list[tuple[str, str]]:
     """Return the facts of the header card as (label, markdown)."""
     relations = [str(r["relation"]) for r in results if r.get("relation")]
-    meanings = [(r, describe_relation(r)) for r in relations]
     claims = [str(r["claim"]) for r in results if r.get("claim") and kind_of(r).topic != "utility"]
-    grades = [str(r.get("evidence", "numerical")) for r in results]
+    grades = (str(r.get("evidence", "numerical")) for r in results)
     bits = sum(r.get("bit_level") is not None for r in results)
     examined = f"of floating-point outputs as well in {bits} of {len(results)}"
     return [
         ("unit of privacy", _join_with_counts(_UNITS.get(r, r) for r in relations)),
-        (
-            "neighboring relation",
-            _join_with_counts(f"{r}: {text}" if text else r for r, text in meanings),
-        ),
-        (
-            "notion",
-            _join_with_counts(
-                notion.notion if notion else "a bound on what a function does"
-                for notion in (NOTIONS.get(claim.partition(":")[0]) for claim in claims)
-            ),
-        ),
+        ("neighboring relation", _join_with_counts(map(explained_relation, relations))),
+        ("notion", _join_with_counts(map(_notion, claims))),
         ("parameters claimed", _join_with_counts(claims, quote=True)),
         (
             "trust model",
@@ -368,6 +393,12 @@ def claim_facts(results: Sequence[Json]) -> list[tuple[str, str]]:
         ),
         ("evidence", _join_with_counts(_EVIDENCE.get(grade, grade) for grade in grades)),
     ]
+
+
+def _notion(claim: str) -> str:
+    """Return the notion of a claim in words."""
+    notion = NOTIONS.get(claim.partition(":")[0])
+    return notion.notion if notion else "a bound on what a function does"
 
 
 _ADVERSARY = (

@@ -51,8 +51,8 @@ from dpwitness.core.values.json_reader import (
 )
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.core.values.wording import number as as_number
-from dpwitness.reports.phrasing.summary import Entry, Family, count_verdicts, family
-from dpwitness.reports.phrasing.wording import slugs, verdict
+from dpwitness.reports.summary import Entry, Family, count_verdicts, family
+from dpwitness.reports.wording import slugs, verdict
 
 SCHEMA = 1
 WITNESS = re.compile(r"witness-[A-Za-z0-9._-]+\.json")

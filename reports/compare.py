@@ -16,12 +16,12 @@ from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.values.atomic_files import atomic_folder, write_json, write_text
 from dpwitness.core.values.json_reader import Json, printable
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.reports.audit.document import checked_document, read_document
-from dpwitness.reports.audit.report import check_writable
-from dpwitness.reports.comparison.intervals import Interval, intervals
+from dpwitness.reports.document import checked_document, read_document
 from dpwitness.reports.formats.html_format import page
-from dpwitness.reports.phrasing.summary import acceptance_text, fingerprint, rules_of
-from dpwitness.reports.phrasing.wording import aligned, code, escaped_markdown, table, verdict
+from dpwitness.reports.intervals import Interval, intervals
+from dpwitness.reports.report import check_writable
+from dpwitness.reports.summary import acceptance_text, fingerprint, rules_of
+from dpwitness.reports.wording import aligned, code, escaped_markdown, table, verdict
 
 SCHEMA = 1
 CRITERION = (

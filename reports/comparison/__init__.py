@@ -1,1 +1,0 @@
-"""Comparison of two reports, and accepted findings. May import the report."""
