@@ -1,1 +1,0 @@
-"""Functions with a planted fault, and the benchmark of the search for pairs."""
