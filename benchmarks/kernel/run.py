@@ -17,7 +17,7 @@ from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
 from dpwitness.auditors.witnesses.seals import seal
 from dpwitness.benchmarks.kernel.cases import audit
-from dpwitness.benchmarks.kernel.mutants import is_detected, right_answers, sample
+from dpwitness.benchmarks.kernel.mutants import description, is_detected, right_answers, sample
 from dpwitness.benchmarks.table import Row, Table, root_seed, seed_note
 from dpwitness.core.claims import exact_text, parse_claim
 from dpwitness.core.values.json_reader import Json
@@ -70,7 +70,7 @@ def measure(seed: int | None = None) -> Table:
         (
             seed_note("kernel", seed),
             note,
-            *(f"undetected: line {m.line}: {m.change} in {m.text}" for m in alive),
+            *(f"undetected: {description(mutant)}" for mutant in alive),
         ),
     )
 

@@ -1,7 +1,7 @@
 """Benchmark of the claims' checks: the share of mutants of the proofs that change a claim's
 outcome.
 
-`mutation_score.markdown` formats the result as a section.
+`score.markdown` formats the result as a section of the page on trust.
 """
 
 from __future__ import annotations

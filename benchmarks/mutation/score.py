@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
-from dpwitness.benchmarks.mutation.mutants import EXCUSES, Mutant, Outcome, mutants, run
+from dpwitness.benchmarks.mutation.mutants import EXCUSES, Mutant, Outcome, run
 from dpwitness.proofs_checks.engine.finding import Declaration
 from dpwitness.proofs_checks.engine.ledger import declarations
 
@@ -229,37 +227,20 @@ class Score:
         return (self.verdict + self.number) / max(1, self.counted)
 
 
-def campaign(
-    claims: Iterable[str] | None = None, *, report_line: Callable[[str], Any] | None = None
-) -> list[Outcome]:
-    """Run every mutant of the proofs, or of the given `claims`, and return the outcomes.
-
-    The callback `report_line` receives a line of text after each claim.
-    """
-    chosen = None if claims is None else set(claims)
-    found: list[Outcome] = []
-    for declared in proofs():
-        if chosen is None or declared.id in chosen:
-            outcomes = run(declared)
-            found += outcomes
-            if report_line is not None:
-                report_line(f"{declared.id}: {dict(Counter(o.kind for o in outcomes))}")
-    return found
+def campaign() -> list[Outcome]:
+    """Run every mutant of the proofs and return the outcomes."""
+    return [outcome for declared in proofs() for outcome in run(declared)]
 
 
 def sample(claims: Sequence[str], share: float, seed: int) -> list[Outcome]:
     """Run a random share of the mutants of the given claims and return the outcomes; the mutants
     that run depend on `seed`.
     """
-    known, found = declarations(), []
+    found = list[Outcome]()
     for id in claims:
-        chosen = partial(_random_choice, random.Random(f"{seed} {id}"), share)
-        found += run(known[id], only=chosen)
+        rng = random.Random(f"{seed} {id}")
+        found += run(declarations()[id], only=lambda _, rng=rng: rng.random() < share)
     return found
-
-
-def _random_choice(rng: random.Random, share: float, _: Mutant) -> bool:
-    return rng.random() < share
 
 
 def score(outcomes: Sequence[Outcome]) -> Score:
@@ -308,11 +289,3 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
                 f"{reason(o.mutant) or '**no reason**'} |"
             )
     return "\n".join(lines).rstrip() + "\n"
-
-
-def count(claims: Iterable[str] | None = None) -> int:
-    """Return the number of mutants of the proofs, or of the given `claims`, without
-    running them.
-    """
-    chosen = None if claims is None else set(claims)
-    return sum(1 for it in proofs() if chosen is None or it.id in chosen for _ in mutants(it))
