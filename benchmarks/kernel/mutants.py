@@ -13,8 +13,8 @@ import signal
 from pathlib import Path
 from types import FrameType, ModuleType
 
+from dpwitness.benchmarks.code_changes import Change, Rules, changes
 from dpwitness.benchmarks.kernel.answers import answer, questions
-from dpwitness.benchmarks.mutation.changes import Change, Rules, changes
 from dpwitness.proofs_checks.kernel import checker
 
 PATH = Path(checker.__file__)

@@ -29,7 +29,7 @@ from queue import SimpleQueue
 from typing import Any
 
 import dpwitness
-from dpwitness.benchmarks.mutation.changes import Rules, changes, multiples, not_run
+from dpwitness.benchmarks.code_changes import Rules, changes, multiples, not_run
 from dpwitness.benchmarks.table import Row, Table, root_seed
 
 ROOT = Path(dpwitness.__file__).resolve().parent.parent

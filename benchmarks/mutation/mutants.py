@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpwitness.benchmarks.mutation.changes import Rules, changes, multiples, not_run
+from dpwitness.benchmarks.code_changes import Rules, changes, multiples, not_run
 from dpwitness.benchmarks.proofs.review.check_code import Definition, is_claims_module, places
 from dpwitness.proofs_checks.engine.finding import ClaimFinding, Declaration
 from dpwitness.proofs_checks.engine.ledger import CELLS, settle
