@@ -21,7 +21,7 @@ BENCHMARKS: dict[str, str] = {
     "canaries": "dpwitness.benchmarks.canaries",
     "fuzz": "dpwitness.benchmarks.hostile.fuzz",
     "kernel": "dpwitness.benchmarks.kernel.run",
-    "mutation": "dpwitness.benchmarks.mutation.run",
+    "mutation": "dpwitness.benchmarks.mutation.score",
     "mutation-code": "dpwitness.benchmarks.mutation.code",
     "peers": "dpwitness.benchmarks.peers.run",
     "power": "dpwitness.benchmarks.power",

@@ -98,7 +98,7 @@ def changes(node: ast.AST, rules: Rules) -> Iterator[Change]:
     match node:
         case ast.Constant(value=value):
             yield from (
-                change(f"{value} -> {other}", value=other) for other in rules.constants(value)
+                change(f"{value!s} -> {other}", value=other) for other in rules.constants(value)
             )
         case ast.Compare(ops=ops):
             for k, op in enumerate(ops):

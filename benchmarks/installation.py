@@ -75,9 +75,10 @@ def pinned_environments() -> dict[str, Environment]:
 
 def environment(name: str, pins: Mapping[str, Any]) -> Environment:
     """Return an environment from its pins, whose lists become tuples."""
-    return Environment(
-        name, **{key: tuple(pin) if isinstance(pin, list) else pin for key, pin in pins.items()}
-    )
+    given: dict[str, Any] = {
+        key: tuple(pin) if isinstance(pin, list) else pin for key, pin in pins.items()
+    }
+    return Environment(name, **given)
 
 
 def _portable_path(place: Path) -> str:

@@ -26,8 +26,7 @@ from dpwitness.auditors.density.routes import loss_law
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.benchmarks.families.learning_oracle import FEW_ATOMS, learning_oracle
-from dpwitness.benchmarks.families.members import FAMILIES, members
+from dpwitness.benchmarks.families import FAMILIES, FEW_ATOMS, learning_oracle, members
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.executors.pools import pool

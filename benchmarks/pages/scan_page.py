@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.benchmarks.pages.bench_json import direction, read_table
+from dpwitness.benchmarks.pages.bench_pages import direction, read_table
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.reports.phrasing.wording import escaped_markdown, table

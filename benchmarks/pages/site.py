@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dpwitness.benchmarks.pages import (
-    canaries_page,
-    power_page,
+    bench_pages,
     scan_page,
     third_party_page,
     trust_page,
@@ -136,9 +135,9 @@ def publish_zoo(report: Path | str, folder: Path | str) -> None:
 
 # pages that are made from files: the names and the number of the files follow the folder
 WRITERS: dict[str, Callable[..., None]] = {
-    "canaries": canaries_page.write,
+    "canaries": bench_pages.write_canaries,
     "library-scans": opendp_page.write,
-    "power": power_page.write,
+    "power": bench_pages.write_power,
     "scan": scan_page.write,
     "third-party": third_party_page.write,
     "third-party-exact": third_party_page.rewrite,

@@ -20,18 +20,20 @@ from dpwitness.benchmarks.peers.campaign import (
     CONFIDENCE,
     NOT_EXPRESSIBLE,
     NOT_INSTALLED,
+    OWN,
     ROOT,
+    SETTINGS,
     Key,
     Run,
+    Tool,
     attacks,
     describe,
 )
+from dpwitness.benchmarks.peers.campaign import tools as all_tools
 from dpwitness.benchmarks.peers.recordings import NoForm, record, recording
-from dpwitness.benchmarks.peers.tools import OWN, SETTINGS, Tool
-from dpwitness.benchmarks.peers.tools import tools as all_tools
 from dpwitness.benchmarks.recall import campaign as recall
+from dpwitness.benchmarks.recall.campaign import write_runs
 from dpwitness.benchmarks.recall.corpus import SECOND, Entry, corpus
-from dpwitness.benchmarks.recall.stored_runs import write_runs
 from dpwitness.core.values.validation import InvalidArgument
 
 PUBLISHED = ROOT / "reports" / "published" / "peers-recall.json"
