@@ -16,7 +16,7 @@ __all__ = ["BENCHMARKS", "Row", "Table", "bench", "format_table"]
 # Each module has a function `measure(...) -> Table`. A module is imported only when its benchmark
 # runs.
 BENCHMARKS: dict[str, str] = {
-    "adversarial": "dpwitness.benchmarks.adversarial.run",
+    "adversarial": "dpwitness.benchmarks.adversarial.attack",
     "calibration": "dpwitness.benchmarks.calibration",
     "canaries": "dpwitness.benchmarks.canaries",
     "fuzz": "dpwitness.benchmarks.hostile.fuzz",

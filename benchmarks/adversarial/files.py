@@ -1,5 +1,6 @@
 """Attacks with files: stores that were damaged or belong to changed mechanisms, reports with edited
-conclusions, and witnesses whose counts do not imply their bound.
+conclusions, witnesses whose counts do not imply their bound, and witnesses that are mutated and
+sealed again for the kernel.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from numpy.random import Generator
 from dpwitness import InvalidArgument, Verdict, audit, replay
 from dpwitness.auditors.witnesses.seals import seal
 from dpwitness.benchmarks.adversarial.attack import PAIR, Attack, refusal, response, seed_of
+from dpwitness.benchmarks.kernel.fuzzer import fuzz
 from dpwitness.mechanisms import PureDP
 
 MODULE = types.ModuleType("attack_settings")  # in place of a module that the mechanism imports
@@ -327,4 +329,5 @@ ATTACKS = (
     Attack("audit.json with an edited conclusion believed", edited_report),
     Attack("forged witness accepted", forged_witness),
     Attack("edited witness with its old hash accepted", broken_seal),
+    Attack("50 witnesses, mutated or forged, that the kernel may accept", fuzz, runs=1000),
 )

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.benchmarks.hostile.fuzz_inputs import (
+from dpwitness.benchmarks.hostile.inputs import (
     HOSTILE_FILE,
     Run,
     environments,
@@ -219,7 +219,7 @@ def _call_api(seed: int, count: int, tally: Tally) -> None:
     """
     import warnings
 
-    from dpwitness.benchmarks.hostile.junk import calls, fault
+    from dpwitness.benchmarks.hostile.inputs import calls, fault
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

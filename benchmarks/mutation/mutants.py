@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpwitness.benchmarks.code_changes import Rules, changes, multiples, not_run
-from dpwitness.benchmarks.proofs.review.check_code import Definition, is_claims_module, places
+from dpwitness.benchmarks.proofs.review.reviewed_texts import Definition, is_claims_module, places
 from dpwitness.proofs_checks.engine.finding import ClaimFinding, Declaration
 from dpwitness.proofs_checks.engine.ledger import CELLS, settle
 

@@ -9,13 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dpwitness.benchmarks.pages import (
-    bench_pages,
-    scan_page,
-    third_party_page,
-    trust_page,
-    violations_page,
-)
+from dpwitness.benchmarks.pages import bench_pages, third_party_page, trust_page, violations_page
 from dpwitness.benchmarks.pages.frame import page
 from dpwitness.benchmarks.pages.overview import overview
 from dpwitness.benchmarks.scan import opendp_page
@@ -138,7 +132,7 @@ WRITERS: dict[str, Callable[..., None]] = {
     "canaries": bench_pages.write_canaries,
     "library-scans": opendp_page.write,
     "power": bench_pages.write_power,
-    "scan": scan_page.write,
+    "scan": bench_pages.write_scan,
     "third-party": third_party_page.write,
     "third-party-exact": third_party_page.rewrite,
     "trust": trust_page.write,
