@@ -26,7 +26,6 @@ from dpwitness.auditors.audit.audit import OtherSettings
 from dpwitness.auditors.density.search import worst_output
 from dpwitness.auditors.functions.bounds.sensitivity import sensitivity_at
 from dpwitness.auditors.functions.bounds.utility import FailureBound, MeanBound, Scaling
-from dpwitness.core.datasets.pairs import RELATIONS
 from dpwitness.core.values.validation import InvalidArgument, short_repr
 from dpwitness.mechanisms.textbook.zoo import paper_zoo
 
@@ -413,35 +412,6 @@ def calls(seed: int, count: int) -> Iterator[Call]:
             for name in chosen
         }
         yield Call(function, arguments, spoiled)
-
-
-def pair_calls(seed: int, count: int) -> Iterator[Call]:
-    """Yield pairs of nested junk: lists, tuples, dicts and arrays of each other and of all junk
-    values.
-    """
-    rng, values = random.Random(seed), _junk_makers()
-
-    def nested(depth: int) -> Any:
-        if depth > 2 or rng.random() > 0.35:
-            return (
-                rng.choice(values)()
-                if rng.random() < 0.7
-                else rng.choice([1, 0.5, "a", np.array([1.0, 2.0])])
-            )
-        items = [nested(depth + 1) for _ in range(rng.randrange(4))]
-        kind = rng.randrange(3)
-        return (
-            {rng.choice("abc$"): item for item in items}
-            if kind == 2
-            else tuple(items)
-            if kind
-            else items
-        )
-
-    for _ in range(count):
-        d0 = nested(0)
-        d1 = d0 if rng.random() < 0.1 else nested(0)
-        yield Call(dpw.Pair, {"relation": rng.choice(list(RELATIONS))}, {"d0": d0, "d1": d1})
 
 
 _UNCHANGED_PARAMETERS = ("args", "kwargs", "options")

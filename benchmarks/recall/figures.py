@@ -200,33 +200,29 @@ def undecided(runs: Runs) -> list[str]:
 
 def not_run(entries: Sequence[Entry], runs: Runs) -> list[str]:
     """Return lines with the releases that could not be installed and the entries without one."""
-    failed = [
-        f"not installed: {run.entry} {run.release}: {run.headline}"
-        for run in runs.values()
-        if run.outcome == NOT_INSTALLED
-    ]
-    by_hand = [
-        f"{entry.name}: {release.build}"
-        for entry in entries
-        for _, release in entry.sides
-        if release.build
-    ]
-    without = [
-        f"no target yet: {entry.name}"
-        for entry in entries
-        if not entry.target and not entry.harmless and all(not r.build for _, r in entry.sides)
-    ]
-    without += [
-        f"not audited yet: {entry.name}"
-        for entry in entries
-        if entry.runnable and (entry.name, "before", BUDGETS[0], False) not in runs
-    ]
-    harmless = [f"harmless: {entry.name}: {entry.harmless}" for entry in entries if entry.harmless]
     return [
-        *failed,
-        *harmless,
-        *(f"needs a build from source: {line}" for line in by_hand),
-        *without,
+        *(
+            f"not installed: {run.entry} {run.release}: {run.headline}"
+            for run in runs.values()
+            if run.outcome == NOT_INSTALLED
+        ),
+        *(f"harmless: {entry.name}: {entry.harmless}" for entry in entries if entry.harmless),
+        *(
+            f"needs a build from source: {entry.name}: {release.build}"
+            for entry in entries
+            for _, release in entry.sides
+            if release.build
+        ),
+        *(
+            f"no target yet: {entry.name}"
+            for entry in entries
+            if not (entry.target or entry.harmless or any(r.build for _, r in entry.sides))
+        ),
+        *(
+            f"not audited yet: {entry.name}"
+            for entry in entries
+            if entry.runnable and (entry.name, "before", BUDGETS[0], False) not in runs
+        ),
     ]
 
 

@@ -3,7 +3,7 @@ a target file in each line of JSON.
 
 Runs inside the interpreter of the library, with nothing but the library. Workers search; a worker
 that the library aborts is started again, and the query that it had announced last is tried input by
-input. `benchmarks/scan/typed_search.py` audits the entries.
+input. `benchmarks/scan/opendp.py` audits the entries.
 """
 
 import argparse
