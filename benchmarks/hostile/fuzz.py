@@ -77,7 +77,7 @@ class Tally:
             and bool(_OWN_FRAME.search(text)),
             "undocumented": code is not None and code not in (0, 1, 2, 3, *also),
             "orphans": left > 0,
-            "unknown": "an unexpected error" in text,
+            "unknown": code == 3 and "an unexpected error" in text,
         }
         for name, occurred in found.items():
             if occurred:
