@@ -19,12 +19,12 @@ OPTIONS = {"seed": "--seed", "parts": "--part"}
 # Each module has a function `measure(...) -> Table`. A module is imported only when its benchmark
 # runs.
 BENCHMARKS: dict[str, str] = {
-    "adversarial": "dpwitness.benchmarks.adversarial.run",
+    "adversarial": "dpwitness.benchmarks.adversarial.attack",
     "calibration": "dpwitness.benchmarks.calibration",
     "canaries": "dpwitness.benchmarks.canaries",
     "fuzz": "dpwitness.benchmarks.hostile.fuzz",
     "kernel": "dpwitness.benchmarks.kernel.run",
-    "mutation": "dpwitness.benchmarks.mutation.run",
+    "mutation": "dpwitness.benchmarks.mutation.score",
     "mutation-code": "dpwitness.benchmarks.mutation.code",
     "own": "dpwitness.benchmarks.own.run",
     "peers": "dpwitness.benchmarks.peers.run",

@@ -23,8 +23,7 @@ from scipy.stats import binom
 
 from dpwitness import Verdict, audit, audit_outputs, certify
 from dpwitness.benchmarks.confidence_limits import ENDS
-from dpwitness.benchmarks.densities import densities
-from dpwitness.benchmarks.density_cases import awkward
+from dpwitness.benchmarks.densities import awkward, densities
 from dpwitness.benchmarks.specimens import (
     PAIR,
     TARGET_FILE,

@@ -12,16 +12,15 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dpwitness.core.values.atomic_files import write_text
-from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs import worker_pool
-from dpwitness.mechanisms.wrappers.programs.worker_pool import FOLDER, environments, expanded, home
+from dpwitness.mechanisms.wrappers.programs.worker_pool import FOLDER, expanded, home
 
 PROGRAMS = FOLDER / "programs"
 
@@ -61,17 +60,24 @@ def pinned_environments() -> dict[str, Environment]:
     field.
     """
     found = {}
-    for name, folder in environments().items():
-        table = tomllib.loads((folder / "environments.toml").read_text(encoding="utf-8"))[name]
-        pins: Json = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
-        targets = tuple(sorted(file.name for file in folder.glob("*_targets.py")))
-        try:
-            found[name] = Environment(name, targets=targets, **pins)
-        except TypeError as error:
-            raise InvalidArgument(
-                f"{folder.name}/environments.toml: [{name}] has an unknown field: {error}"
-            ) from None
+    for path in sorted(FOLDER.glob("*/environments.toml")):
+        targets = sorted(file.name for file in path.parent.glob("*_targets.py"))
+        for name, table in tomllib.loads(path.read_text(encoding="utf-8")).items():
+            try:
+                found[name] = environment(name, table | {"targets": targets})
+            except TypeError as error:
+                raise InvalidArgument(
+                    f"{path.parent.name}/environments.toml: [{name}] has an unknown field: {error}"
+                ) from None
     return found
+
+
+def environment(name: str, pins: Mapping[str, Any]) -> Environment:
+    """Return an environment from its pins, whose lists become tuples."""
+    given: dict[str, Any] = {
+        key: tuple(pin) if isinstance(pin, list) else pin for key, pin in pins.items()
+    }
+    return Environment(name, **given)
 
 
 def _portable_path(place: Path) -> str:
@@ -134,6 +140,35 @@ def state_of(environment: Environment) -> str:
     return "ready" if installed == pins_of(environment) else "outdated"
 
 
+def _commands(environment: Environment) -> list[list[str]]:
+    """Return the commands that create an environment."""
+    folder, python = str(environment.folder), str(environment.interpreter)
+    base = _interpreter(environment.python) if environment.python else sys.executable
+    if base is None:
+        raise InvalidArgument(
+            f"environment {environment.name} needs python{environment.python} on the PATH, which "
+            "is not installed or does not run"
+        )
+    npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", folder]
+    shim = Path(worker_pool.__file__).resolve().parent / "shims" / "cpp"
+    compiler = ["g++", "-O2", "-std=c++17", "-I", str(shim)]
+    pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    pinned = {
+        (*npm,): environment.npm,
+        (*pip,): environment.requirements,
+        (*pip, "--no-deps"): environment.no_deps,
+    }
+    return [
+        *([] if environment.programs else [[base, "-m", "venv", folder]]),
+        *(
+            [*compiler, str(PROGRAMS / program), "-o", f"{folder}/{Path(program).stem}"]
+            for program in environment.programs
+            if program.endswith(".cpp")
+        ),
+        *([*command, *pins] for command, pins in pinned.items() if pins),
+    ]
+
+
 def install(environment: Environment, announce: Callable[[str], object] = str) -> None:
     """Create an environment, passing each command to `announce` before it is run.
 
@@ -147,31 +182,9 @@ def install(environment: Environment, announce: Callable[[str], object] = str) -
     if state_of(environment) == "ready":
         announce(f"{name}: ready in {folder}, nothing to do")
         return
-    base = _interpreter(environment.python) if environment.python else sys.executable
-    if base is None:
-        raise InvalidArgument(
-            f"environment {name} needs python{environment.python} on the PATH, which is not "
-            "installed or does not run"
-        )
-    if folder.exists():
-        shutil.rmtree(folder)
+    commands = _commands(environment)
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    commands = [] if environment.programs else [[base, "-m", "venv", str(folder)]]
-    if environment.npm:
-        npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder)]
-        commands.append([*npm, *environment.npm])
-    shim = Path(worker_pool.__file__).resolve().parent / "shims" / "cpp"
-    for program in environment.programs:
-        if program.endswith(".cpp"):
-            compiler = ["g++", "-O2", "-std=c++17", "-I", str(shim), str(PROGRAMS / program)]
-            commands.append([*compiler, "-o", str(folder / Path(program).stem)])
-    pip = [str(environment.interpreter), "-m", "pip", "--disable-pip-version-check", "install"]
-    for options in (
-        environment.requirements,
-        environment.no_deps and ("--no-deps", *environment.no_deps),
-    ):
-        if options:
-            commands.append([*pip, "--quiet", *options])
     for command in commands:
         announce(f"{name}: {' '.join(command)}")
         if shutil.which(command[0]) is None:

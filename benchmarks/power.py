@@ -10,7 +10,6 @@ much is due to chance.
 from __future__ import annotations
 
 import os
-import secrets
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -19,16 +18,15 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness import InvalidArgument, audit
+from dpwitness import audit
 from dpwitness.auditors import AuditResult
 from dpwitness.auditors.density.limit import best_event, limit_of_law
 from dpwitness.auditors.density.routes import loss_law
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.benchmarks.families.learning_oracle import FEW_ATOMS, learning_oracle
-from dpwitness.benchmarks.families.members import FAMILIES, members
-from dpwitness.benchmarks.table import Row, Table
+from dpwitness.benchmarks.families import FAMILIES, FEW_ATOMS, learning_oracle, members
+from dpwitness.benchmarks.table import Row, Table, require_parts, root_seed
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.executors.pools import pool
 from dpwitness.mechanisms.textbook.zoo import paper_zoo, zoo
@@ -98,18 +96,14 @@ def specimens(only: str = "", papers: bool = True) -> Iterator[Specimen]:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        zoo_pairs = [(name, found, found.worst_pair()) for name, found in zoo().items()]
-        paper_specimens = [(name, found) for name, found in paper_zoo().items()] if papers else []
-        paper_pairs = [
-            (name, f.mechanism, f.pairs[0]) for name, f in paper_specimens if len(f.pairs) == 1
-        ]
-        paper_pairs += [
-            (f"{name}:{i}", f.mechanism, pair)
-            for name, f in paper_specimens
-            if len(f.pairs) > 1
-            for i, pair in enumerate(f.pairs)
-        ]
-        for name, mechanism, pair in zoo_pairs + paper_pairs:
+        cases = [(name, found, found.worst_pair()) for name, found in zoo().items()]
+        of_papers = paper_zoo().items() if papers else ()
+        for name, found in sorted(of_papers, key=lambda item: len(item[1].pairs) > 1):
+            label = name if len(found.pairs) == 1 else f"{name}:{{}}"
+            cases += [
+                (label.format(i), found.mechanism, pair) for i, pair in enumerate(found.pairs)
+            ]
+        for name, mechanism, pair in cases:
             if only in name:
                 law = loss_law(mechanism, pair)
                 if law is not None:
@@ -304,9 +298,8 @@ def measure(
     InvalidArgument
         If a part is unknown.
     """
-    if unknown := sorted(set(parts) - set(PARTS)):
-        raise InvalidArgument(f"--part must be one of {', '.join(PARTS)}, got {unknown[0]!r}")
-    seed = secrets.randbits(32) if seed is None else seed
+    require_parts(parts, PARTS)
+    seed = root_seed(seed)
     found, rows, details = list(specimens(only)), list[Row](), list[dict[str, Any]]()
     notes = [f"seed {seed}: dpwitness bench power --seed {seed} repeats these audits"]
     for budget in budgets:

@@ -37,9 +37,8 @@ from dpwitness.auditors.statistics.certificate import allowed, frequency_error
 from dpwitness.auditors.witnesses.store import open_store
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.benchmarks.power import Specimen, specimens
-from dpwitness.benchmarks.table import Row, Table, root_seed, seed_note
+from dpwitness.benchmarks.table import Row, Table, require_parts, root_seed, seed_note
 from dpwitness.core.claims import Claim, parse_claim
-from dpwitness.core.values.validation import InvalidArgument
 
 CLAIMS = ("pure:1", "approx:1,1e-3", "zcdp:0.5", "gdp:1")
 ALPHAS = (0.05, 0.01)
@@ -413,8 +412,7 @@ def measure(seed: int | None = None, parts: Sequence[str] = ()) -> Table:
     """
     seed = root_seed(seed)
     chosen = [part.partition(":") for part in parts or PARTS]
-    if unknown := [name for name, _, _ in chosen if name not in PARTS]:
-        raise InvalidArgument(f"--part must be one of {', '.join(PARTS)}, got {unknown[0]!r}")
+    require_parts([name for name, _, _ in chosen], PARTS)
     found = [PARTS[name](only, seed) for name, _, only in chosen]
     rows, notes, details = (
         tuple(each for table in found for each in getattr(table, name))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
+
+from dpwitness.core.values.validation import InvalidArgument
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,13 @@ class Table:
     notes: tuple[str, ...] = ()
     details: tuple[Mapping[str, Any], ...] = ()
     binding: bool = False  # whether a missed row is an error of the program: exit code 1
+
+
+def require_parts(parts: Iterable[str], known: Collection[str]) -> None:
+    """Raise InvalidArgument if a benchmark does not have one of the parts."""
+    unknown = [part for part in parts if part not in known]
+    if unknown:
+        raise InvalidArgument(f"--part must be one of {', '.join(known)}, got {unknown[0]!r}")
 
 
 def root_seed(seed: int | None) -> int:

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.benchmarks.hostile.fuzz_inputs import (
+from dpwitness.benchmarks.hostile.inputs import (
     HOSTILE_FILE,
     Run,
     environments,
@@ -77,7 +77,7 @@ class Tally:
             and bool(_OWN_FRAME.search(text)),
             "undocumented": code is not None and code not in (0, 1, 2, 3, *also),
             "orphans": left > 0,
-            "unknown": "an unexpected error" in text,
+            "unknown": code == 3 and "an unexpected error" in text,
         }
         for name, occurred in found.items():
             if occurred:
@@ -219,7 +219,7 @@ def _call_api(seed: int, count: int, tally: Tally) -> None:
     """
     import warnings
 
-    from dpwitness.benchmarks.hostile.junk import calls, fault
+    from dpwitness.benchmarks.hostile.inputs import calls, fault
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

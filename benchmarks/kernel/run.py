@@ -1,27 +1,112 @@
 """Benchmark of the kernel: mutants of the checker that its tests detect, forged witnesses refused,
 and published witnesses accepted.
+
+In a mutant, whole numbers grow by one or double, comparisons are flipped, or include or exclude
+their border, sums and differences, products and quotients, min and max, and and or are exchanged,
+conditions are negated.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 import random
+import signal
 import time
 from collections import Counter
 from fractions import Fraction
 from pathlib import Path
+from types import FrameType, ModuleType
 
 import dpwitness
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
 from dpwitness.auditors.witnesses.seals import seal
+from dpwitness.benchmarks.code_changes import Change, Rules, changes
+from dpwitness.benchmarks.kernel.answers import answer, questions
 from dpwitness.benchmarks.kernel.cases import audit
-from dpwitness.benchmarks.kernel.mutants import is_detected, right_answers, sample
 from dpwitness.benchmarks.table import Row, Table, root_seed, seed_note
 from dpwitness.core.claims import exact_text, parse_claim
 from dpwitness.core.values.json_reader import Json
 from dpwitness.proofs_checks.kernel import checker
+
+PATH = Path(checker.__file__)
+SECONDS = 12  # limit of CPU time for all answers of a mutant, four times what the checker needs
+TREE = ast.parse(PATH.read_text(encoding="utf-8"))
+RULES = Rules(
+    constants=lambda value: (
+        [value + 1, 2 * value][: 2 if value else 1] if type(value) is int else []
+    ),
+    operators={
+        ast.Lt: (ast.LtE, ast.GtE),
+        ast.LtE: (ast.Lt, ast.Gt),
+        ast.Gt: (ast.GtE, ast.LtE),
+        ast.GtE: (ast.Gt, ast.Lt),
+        ast.Eq: (ast.NotEq,),
+        ast.NotEq: (ast.Eq,),
+        ast.In: (ast.NotIn,),
+        ast.NotIn: (ast.In,),
+        ast.Add: (ast.Sub,),
+        ast.Sub: (ast.Add,),
+        ast.Mult: (ast.FloorDiv,),
+        ast.FloorDiv: (ast.Mult,),
+        ast.LShift: (ast.RShift,),
+        ast.RShift: (ast.LShift,),
+        ast.And: (ast.Or,),
+        ast.Or: (ast.And,),
+    },
+    names={"min": "max", "max": "min", "floor": "ceil", "ceil": "floor"},
+    condition=lambda test: ast.UnaryOp(ast.Not(), test),
+)
+
+
+def mutants() -> list[Change]:
+    """Return every change of the checker."""
+    return [change for node in ast.walk(TREE) for change in changes(node, RULES)]
+
+
+def description(mutant: Change) -> str:
+    """Return the line of the checker that a mutant changes, and the change."""
+    line: int = getattr(mutant.node, "lineno", 0)
+    text = PATH.read_text(encoding="utf-8").splitlines()[line - 1].strip()
+    return f"line {line}: {mutant.text} in {text}"
+
+
+def right_answers() -> list[str]:
+    """Return the answers of the checker itself."""
+    return [answer(question) for question in questions(checker)]
+
+
+def is_detected(mutant: Change, right: list[str]) -> bool:
+    """Return whether a mutant answers a question differently, takes too long or cannot
+    be loaded.
+    """
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise SystemExit
+
+    module, before = ModuleType("mutant"), signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
+    try:
+        tree = ast.fix_missing_locations(mutant.applied(TREE))
+        exec(compile(tree, "<mutant>", "exec"), vars(module))
+        return any(
+            answer(question) != answered
+            for question, answered in zip(questions(module), right, strict=True)
+        )
+    except (Exception, SystemExit):
+        return True
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def sample(size: int, seed: int) -> list[Change]:
+    """Return a random sample of the mutants."""
+    found = mutants()
+    return random.Random(seed).sample(found, min(size, len(found)))
+
 
 PUBLISHED = Path(dpwitness.__file__).resolve().parent.parent / "reports" / "published"
 CLAIMS = ("pure:0.5", "approx:0.5,0.001", "gdp:0.3", "rdp:3,0.2")
@@ -70,7 +155,7 @@ def measure(seed: int | None = None) -> Table:
         (
             seed_note("kernel", seed),
             note,
-            *(f"undetected: line {m.line}: {m.change} in {m.text}" for m in alive),
+            *(f"undetected: {description(mutant)}" for mutant in alive),
         ),
     )
 

@@ -23,11 +23,13 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import accumulate, repeat
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 import dpwitness
+from dpwitness.benchmarks.code_changes import Rules, changes, multiples, not_run
 from dpwitness.benchmarks.table import Row, Table, root_seed
 
 ROOT = Path(dpwitness.__file__).resolve().parent.parent
@@ -46,23 +48,10 @@ REASONS: dict[str, str] = {
     "if seconds < 0.1 or self.run < _CHEAP_RUN: 0.1 -> 0.05": (
         "the shortest time that prices runs: a plan by time is not reproducible"
     ),
-    "row[j] = min(best, k + 1): 1 -> 2": "distances above k are only compared with k",
-    "_GRID_CELLS = 4096: 4096 -> 8192": "the grid decides the speed only",
     "return bracket(rejected, 0.0, float(x.mean()), _BISECTIONS)[0] if rejected(0.0) else 0.0: "
     "rejected(0.0) -> True": "the bracket ends at 0 where nothing is rejected",
     'losses["valid_0"]["binary_logloss"][booster.best_iteration - 1]: - -> +': (
         "a later round decides only where the trees are as good as none"
-    ),
-    "if kept is not None and kept.content == content:: == -> !=": (
-        "a kept interpreter saves a second; another answers the same"
-    ),
-    "return train_renyi_rule(goal.claim, events, np.array(counts), goal.rounds, goal.alpha / 2): "
-    "2 -> 1": "training at another error certifies less, within the tolerance of golden runs",
-    "_optimal_bet(y, q / q.sum(), rounds / 2, alpha / 2),: / -> *": (
-        "a bet for another number of rounds certifies less, within the tolerance of golden runs"
-    ),
-    "_optimal_bet(x, first, rounds / 2, alpha / 2),: 2 -> 4": (
-        "a bet for another number of rounds certifies less, within the tolerance of golden runs"
     ),
     "if rank < 1:: 1 -> 2": "a median is taken of at least 200 errors, whose rank is larger",
     "inner = steps[len(steps) // 100 : len(steps) - len(steps) // 100]: - -> +": (
@@ -80,8 +69,6 @@ REASONS: dict[str, str] = {
         "an expected bound chooses among rules: another rule certifies less, within the tolerance "
         "of golden runs"
     ),
-    "for found in runner.counts(stage, [test.event], rounds if learning else PICTURE_ROUNDS):: "
-    "learning -> True": "outputs that nobody reads are kept: memory only",
     "if lowest_from > above_from:: lowest_from > above_from -> True": (
         "a line that is nowhere the lowest changes no curve"
     ),
@@ -100,47 +87,30 @@ REASONS: dict[str, str] = {
         "an expected bound chooses among rules: another rule certifies less, within the tolerance "
         "of golden runs"
     ),
-    "left = max(options.seconds - runner.spent, _EXTRA_SHARE * options.seconds): * -> /": (
-        "a longer comparison of causes after a sequential audit that is limited by time"
-    ),
     "nearest, residual = math.inf if value > 0 else -math.inf, text_hash(str(hash(value))): "
     "- -> ": ("the digits of a huge integer, in columns of their own, have its sign too"),
     "np.asarray(before[0], dtype=float) + 0.5,: 0.5 -> 0.25": (
         "another prior of a bet: as valid, and within the tolerance of golden runs"
     ),
-    "inner, outer = (-high, -low) if self.sign > 0 else (low, high): self.sign > 0 -> True": (
-        "a worse ball is not chosen: another event is nearly as good"
-    ),
     '"tested": [test.to_json(place[id(test.pair)])] if test else [],: test -> True': (
         "an audit that ends has tested an event"
     ),
-    "claim, discovery = call.findings.options.claim, min(options.alpha * targets, 0.5): "
-    "0.5 -> 0.25": "it matters from 25 targets at confidence .99, as a slower discovery",
 }
-_FLIPPED = {
-    "<": ">=",
-    ">": "<=",
-    "<=": ">",
-    ">=": "<",
-    "==": "!=",
-    "!=": "==",
-    "in": "not in",
-    "not in": "in",
-    "is": "is not",
-    "is not": "is",
-}
-_COMPARISONS: dict[type[ast.cmpop], str] = {
-    ast.Lt: "<", ast.Gt: ">", ast.LtE: "<=", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=", ast.In: "in", ast.NotIn: (  # noqa: E501
-        "not in"
-    ),
-    ast.Is: "is", ast.IsNot: "is not",
-}  # fmt: skip
-_SIGNS: dict[type[ast.operator], tuple[str, str]] = {
-    ast.Add: ("+", "-"),
-    ast.Sub: ("-", "+"),
-    ast.Mult: ("*", "/"),
-    ast.Div: ("/", "*"),
-}
+_PAIRS = (
+    (ast.Lt, ast.GtE),
+    (ast.Gt, ast.LtE),
+    (ast.Eq, ast.NotEq),
+    (ast.In, ast.NotIn),
+    (ast.Is, ast.IsNot),
+    (ast.Add, ast.Sub),
+    (ast.Mult, ast.Div),
+)
+RULES = Rules(
+    constants=multiples,
+    operators={one: (other,) for pair in _PAIRS for one, other in (pair, pair[::-1])},
+    unary=(ast.Not, ast.USub),
+    condition=lambda test: ast.Constant(True),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,19 +121,25 @@ class CodeMutant:
     line: int
     start: int
     end: int
-    old: str
     new: str
+    change: str  # such as ``< -> >=``
     text: str  # of the line
-    function: (
-        int  # first line of the function, with its decorators; 0 if it runs at import, or compiled
-    )
+    # first line of the function, with its decorators; 0 if it runs at import, or compiled
+    function: int
 
     def describe(self) -> str:
-        return f"{self.path}:{self.line}: {self.old} -> {self.new} in {self.text.strip()[:100]}"
+        return f"{self.path}:{self.line}: {self.change} in {self.text[:100]}"
 
     @property
     def reason(self) -> str:
-        return REASONS.get(f"{self.text.strip()}: {self.old} -> {self.new}", "")
+        return REASONS.get(f"{self.text}: {self.change}", "")
+
+    @property
+    def kind(self) -> str:
+        """Kind of the change: a number, a condition that is always true, a sign, or logic."""
+        old, _, new = self.change.partition(" -> ")
+        kinds = {"number": old[0].isdigit(), "condition": new == "True", "sign": old in "+-*/"}
+        return next((kind for kind, is_kind in kinds.items() if is_kind), "logic")
 
 
 def mutants() -> list[CodeMutant]:
@@ -174,120 +150,44 @@ def mutants() -> list[CodeMutant]:
 
 def _mutants_of(path: Path) -> Iterator[CodeMutant]:
     source = path.read_text(encoding="utf-8")
-    lines = source.splitlines(keepends=True)
-    starts = [sum(map(len, lines[:k])) for k in range(len(lines))]
+    tree, lines = ast.parse(source), source.splitlines(keepends=True)
+    starts = [0, *accumulate(map(len, lines))]
 
-    def position(line: int, column: int) -> int:
+    def place(line: int, column: int) -> int:
         return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
 
-    tree = ast.parse(source)
-    skipped = {
-        id(child) for node in ast.walk(tree) for part in _not_run(node) for child in ast.walk(part)
-    }
+    texts = [n for n in ast.walk(tree) if isinstance(n, ast.JoinedStr | ast.Raise | ast.Assert)]
+    skipped = not_run(tree) | {child for text in texts for child in ast.walk(text)}
     functions = _functions(tree)
-    for node in ast.walk(tree):
-        if id(node) in skipped or not isinstance(node, ast.expr):
-            continue
-        for first, last, old, new in _changes(node):
-            start, end = position(*first), position(*last)
-            at = source.find(old, start, end)
-            if at >= 0:
-                yield CodeMutant(
-                    str(path.relative_to(ROOT)),
-                    first[0],
-                    at,
-                    at + len(old),
-                    old,
-                    new,
-                    lines[first[0] - 1],
-                    functions.get(id(node), 0),
-                )
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If | ast.While | ast.IfExp) and not isinstance(
-            node.test, ast.Constant
-        ):
-            start, end = position(*_begin(node.test)), position(*_end(node.test))
+    for node in (node for node in ast.walk(tree) if node not in skipped):
+        for change in changes(node, RULES):
+            old: Any = change.node
+            new = ast.unparse(change.new)
+            line = getattr(old, "left", old).end_lineno if hasattr(old, "left") else old.lineno
             yield CodeMutant(
                 str(path.relative_to(ROOT)),
-                node.test.lineno,
-                start,
-                end,
-                source[start:end],
-                "True",
-                lines[node.test.lineno - 1],
-                functions.get(id(node), 0),
+                line,
+                place(old.lineno, old.col_offset),
+                place(old.end_lineno, old.end_col_offset),
+                new if isinstance(old, ast.Constant) else f"({new})",
+                change.text,
+                lines[line - 1].strip(),
+                functions.get(old, 0),
             )
 
 
-def _functions(tree: ast.AST) -> dict[int, int]:
+def _functions(tree: ast.AST) -> dict[ast.AST, int]:
     """Return the first line of the function that has each node, as its code object states it. Nodes
     of compiled functions are left out: a call of these is not seen.
     """
-    found: dict[int, int] = {}
+    found: dict[ast.AST, int] = {}
     for node in ast.walk(tree):  # inner functions come after outer ones
         if isinstance(node, ast.FunctionDef):
             compiled = any("jit" in ast.unparse(each) for each in node.decorator_list)
             first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-            for part in (child for each in node.body for child in ast.walk(each)):
-                found[id(part)] = 0 if compiled else first
+            parts = (child for each in node.body for child in ast.walk(each))
+            found |= dict.fromkeys(parts, 0 if compiled else first)
     return found
-
-
-def _not_run(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield parts that no call runs: annotations, decorators, and texts."""
-    if isinstance(node, ast.FunctionDef):
-        yield from node.decorator_list
-        yield from (
-            part.annotation
-            for part in ast.walk(node.args)
-            if isinstance(part, ast.arg) and part.annotation
-        )
-        yield from [node.returns] if node.returns else []
-    if isinstance(node, ast.AnnAssign):
-        yield node.annotation
-    if isinstance(node, ast.ClassDef):
-        yield from node.decorator_list
-    if isinstance(node, ast.JoinedStr | ast.Raise | ast.Assert):
-        yield node
-
-
-_Place = tuple[int, int]
-
-
-def _begin(node: ast.expr) -> _Place:
-    return node.lineno, node.col_offset
-
-
-def _end(node: ast.expr) -> _Place:
-    return node.end_lineno or node.lineno, node.end_col_offset or 0
-
-
-def _changes(node: ast.expr) -> Iterator[tuple[_Place, _Place, str, str]]:
-    """Yield where to look for a text, the text, and its replacement."""
-    if (
-        isinstance(node, ast.Constant)
-        and isinstance(node.value, int | float)
-        and not isinstance(node.value, bool)
-        and node.value
-    ):
-        for factor in (0.5, 2):
-            value = node.value * factor
-            new = int(value) if isinstance(node.value, int) and value == int(value) else value
-            yield _begin(node), _end(node), ast.unparse(node), repr(new)
-    if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        sign = _COMPARISONS[type(node.ops[0])]
-        yield _end(node.left), _begin(node.comparators[0]), sign, _FLIPPED[sign]
-    if isinstance(node, ast.BinOp) and type(node.op) in _SIGNS:
-        sign, other = _SIGNS[type(node.op)]
-        yield _end(node.left), _begin(node.right), sign, other
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        yield _begin(node), _begin(node.operand), "not ", ""
-    if (
-        isinstance(node, ast.UnaryOp)
-        and isinstance(node.op, ast.USub)
-        and not isinstance(node.operand, ast.Constant)
-    ):
-        yield _begin(node), _begin(node.operand), "-", ""
 
 
 def sample(count: int, seed: int) -> list[CodeMutant]:
@@ -296,17 +196,7 @@ def sample(count: int, seed: int) -> list[CodeMutant]:
     """
     rng, kinds = random.Random(seed), dict[str, list[CodeMutant]]()
     for mutant in mutants():
-        is_number = mutant.old[0].isdigit()
-        kinds.setdefault(
-            "number"
-            if is_number
-            else "condition"
-            if mutant.new == "True"
-            else "sign"
-            if mutant.old in "+-*/"
-            else "logic",
-            [],
-        ).append(mutant)
+        kinds.setdefault(mutant.kind, []).append(mutant)
     chosen: dict[CodeMutant, None] = {}
     while len(chosen) < count:
         chosen[rng.choice(kinds[rng.choice(sorted(kinds))])] = None
@@ -330,29 +220,16 @@ def measure(seed: int | None = None, *, count: int = MUTANTS, workers: int | Non
             copies.put(Path(name, str(k)))
         with ThreadPoolExecutor(number) as pool:
             detected = list(pool.map(_is_detected, repeat(copies), chosen, repeat(tests)))
-    alive = [
-        mutant
-        for mutant, found in zip(chosen, detected, strict=True)
-        if not found and not mutant.reason
-    ]
-    excused = [
-        mutant
-        for mutant, found in zip(chosen, detected, strict=True)
-        if not found and mutant.reason
-    ]
-    rows = (
-        Row(
-            "mutants of the auditors that the contract suite detects",
-            LEAST,
-            sum(detected) / max(1, count - len(excused)),
-            "share",
-        ),
-    )
+    survivors = [mutant for mutant, found in zip(chosen, detected, strict=True) if not found]
+    alive = [mutant for mutant in survivors if not mutant.reason]
+    excused = len(survivors) - len(alive)
+    share = sum(detected) / max(1, count - excused)
+    row = Row("mutants of the auditors that the contract suite detects", LEAST, share, "share")
     notes = (
-        f"seed {seed}: {count} mutants, {sum(detected)} detected, {len(excused)} excused",
+        f"seed {seed}: {count} mutants, {sum(detected)} detected, {excused} excused",
         *(mutant.describe() for mutant in alive),
     )
-    return Table("mutation-code", rows, notes)
+    return Table("mutation-code", (row,), notes)
 
 
 def _install(folder: Path) -> None:

@@ -16,29 +16,30 @@ import ast
 import inspect
 import math
 import sys
-import textwrap
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpwitness.benchmarks.proofs.review.check_code import Definition, is_claims_module, places
+from dpwitness.benchmarks.code_changes import Rules, changes, multiples, not_run
+from dpwitness.benchmarks.proofs.review.reviewed_texts import Definition, is_claims_module, places
 from dpwitness.proofs_checks.engine.finding import ClaimFinding, Declaration
 from dpwitness.proofs_checks.engine.ledger import CELLS, settle
 
 PACKAGE = "dpwitness.proofs_checks"
-FLIPPED_COMPARISONS = {
-    ast.Lt: ast.Gt,
-    ast.Gt: ast.Lt,
-    ast.LtE: ast.GtE,
-    ast.GtE: ast.LtE,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-}
-SIGNS = {ast.Lt: "<", ast.Gt: ">", ast.LtE: "<=", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
-SWAPPED = {"min": "max", "max": "min"}
+RULES = Rules(
+    constants=lambda value: _multiples(value),
+    operators={
+        ast.Lt: (ast.Gt,),
+        ast.Gt: (ast.Lt,),
+        ast.LtE: (ast.GtE,),
+        ast.GtE: (ast.LtE,),
+        ast.Eq: (ast.NotEq,),
+        ast.NotEq: (ast.Eq,),
+    },
+    names={"min": "max", "max": "min"},
+)
 
 SETTINGS = {
     "trials", "runs", "seed", "evaluations", "confidence", "cells", "relative", "seconds", "size", "name", "axis", "timeout",  # noqa: E501
@@ -94,90 +95,35 @@ class Outcome:
 # --------------------------------------------------------------------------------------------------
 
 
-def mutants(declared: Declaration) -> Iterator[tuple[Mutant, Definition, int, Any]]:
-    """Yield every mutant of a claim's check with the changed definition, the index of the node in
-    `ast.walk`, and the new value.
-    """
+def mutants(declared: Declaration) -> Iterator[tuple[Mutant, Definition, ast.AST]]:
+    """Yield every mutant of a claim's check with the definition and its changed syntax tree."""
     for place in places(declared):
         lines = inspect.getsource(sys.modules[place.module]).splitlines()
         parents = {
             child: node for node in ast.walk(place.tree) for child in ast.iter_child_nodes(node)
         }
-        skipped = _nodes_not_run(place)
-        for number, node in enumerate(ast.walk(place.tree)):
-            if node in skipped:
-                continue
-            for change, value in _changes(node):
+        skipped = not_run(place.tree)
+        for node in ast.walk(place.tree):
+            for change in changes(node, RULES) if node not in skipped else ():
                 line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
-                excuse = _excuse(node, parents, place)
+                excuse, text = _excuse(node, parents, place), lines[line - 1].strip()
                 yield (
-                    Mutant(
-                        declared.id,
-                        place.where,
-                        line,
-                        column,
-                        change,
-                        lines[line - 1].strip(),
-                        excuse,
-                    ),
+                    Mutant(declared.id, place.where, line, column, change.text, text, excuse),
                     place,
-                    number,
-                    value,
+                    change.applied(place.tree),
                 )
 
 
-def _nodes_not_run(place: Definition) -> set[ast.AST]:
-    """Return the nodes of a function that its calls do not run: decorators and annotations."""
-    if not isinstance(place.tree, ast.FunctionDef):
-        return set()
-    roots: list[ast.AST | None] = []
-    for node in ast.walk(place.tree):
-        if isinstance(node, ast.FunctionDef):
-            roots += [
-                *node.decorator_list,
-                node.returns,
-                *(a.annotation for a in [*node.args.args, *node.args.kwonlyargs]),
-            ]
-        if isinstance(node, ast.AnnAssign):
-            roots.append(node.annotation)
-    return {child for root in roots if root is not None for child in ast.walk(root)}
-
-
-def _changes(node: ast.AST) -> Iterator[tuple[str, Any]]:
-    if isinstance(node, ast.Constant) and (number := _number(node.value)):
-        for factor in (0.5, 2):
-            value = number * factor
-            new = int(value) if isinstance(number, int) and value == int(value) else value
-            yield f"{node.value!s} -> {new}", str(new) if isinstance(node.value, str) else new
-    if isinstance(node, ast.Compare):
-        for k, op in enumerate(node.ops):
-            if type(op) in FLIPPED_COMPARISONS:
-                yield f"{SIGNS[type(op)]} -> {SIGNS[FLIPPED_COMPARISONS[type(op)]]}", k
-    if isinstance(node, ast.Name) and node.id in SWAPPED and isinstance(node.ctx, ast.Load):
-        yield f"{node.id} -> {SWAPPED[node.id]}", SWAPPED[node.id]
-    if isinstance(node, ast.Attribute) and node.attr in SWAPPED:
-        yield f"{node.attr} -> {SWAPPED[node.attr]}", SWAPPED[node.attr]
-
-
-def _number(value: Any) -> int | float | None:
-    """Return a source constant as a number, also from a string as in ``arb("0.526")``.
-
-    None if the constant is not a finite number, or is zero, whose multiples are all zero.
+def _multiples(value: Any) -> list[Any]:
+    """Return a half and the double of a constant, also of a number in a text as in
+    ``arb("0.526")``.
     """
-    if isinstance(value, str):
-        try:
-            found = float(value)
-        except ValueError:
-            return None
-        return found if math.isfinite(found) and found else None
-    return (
-        value
-        if isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and value
-        and math.isfinite(value)
-        else None
-    )
+    if not isinstance(value, str):
+        return multiples(value)
+    try:
+        return list(map(str, multiples(float(value))))
+    except ValueError:
+        return []
 
 
 def _excuse(node: ast.AST, parents: dict[ast.AST, ast.AST], place: Definition) -> str:
@@ -252,11 +198,13 @@ CONSTANTS = {
 
 
 @contextmanager
-def installed_mutant(place: Definition, number: int, value: Any) -> Iterator[None]:
+def installed_mutant(place: Definition, changed: ast.AST) -> Iterator[None]:
     """Context manager that replaces a function or constant by its mutant in all modules that hold
     it, and restores the original.
     """
-    tree = ast.parse(textwrap.dedent(ast.unparse(_mutated_tree(place.tree, number, value))))
+    if isinstance(changed, ast.FunctionDef):
+        changed.decorator_list = []
+    tree = ast.parse(ast.unparse(changed))
     namespace = vars(sys.modules[place.module])
     if place.function is None:
         scratch = dict(namespace)
@@ -291,22 +239,6 @@ def installed_mutant(place: Definition, number: int, value: Any) -> Iterator[Non
         function.__code__, function.__defaults__, function.__kwdefaults__ = original_code
 
 
-def _mutated_tree(tree: ast.AST, number: int, value: Any) -> ast.AST:
-    copy = deepcopy(tree)
-    node = list(ast.walk(copy))[number]
-    if isinstance(node, ast.Constant):
-        node.value = value
-    elif isinstance(node, ast.Compare):
-        node.ops[value] = FLIPPED_COMPARISONS[type(node.ops[value])]()
-    elif isinstance(node, ast.Name):
-        node.id = value
-    elif isinstance(node, ast.Attribute):
-        node.attr = value
-    if isinstance(copy, ast.FunctionDef):
-        copy.decorator_list = []
-    return copy
-
-
 def run(
     declared: Declaration,
     *,
@@ -323,7 +255,7 @@ def run(
         original = settle(declared, seconds=60.0, quick=True)
     cells, original = _fewest_cells(declared, original)
     found = []
-    for mutant, place, number, value in mutants(declared):
+    for mutant, place, changed_tree in mutants(declared):
         if (
             not mutant.excuse
             and place.function is not None
@@ -334,7 +266,7 @@ def run(
             found.append(Outcome(mutant, "excused", ""))
         elif only(mutant):
             try:
-                with installed_mutant(place, number, value):
+                with installed_mutant(place, changed_tree):
                     changed = settle(declared, seconds=seconds, cells=cells, quick=True)
                 found.append(Outcome(mutant, _compare(original, changed), changed.headline()[:160]))
             except Exception as error:

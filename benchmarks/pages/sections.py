@@ -21,8 +21,7 @@ from dpwitness.benchmarks.pages.charts import (
     across,
     down,
 )
-from dpwitness.benchmarks.pages.frame import heading_id
-from dpwitness.benchmarks.pages.markdown_tables import Table, link, tables, value
+from dpwitness.benchmarks.pages.frame import Table, heading_id, link, tables, value
 from dpwitness.core.claims.claim import parse_claim
 from dpwitness.core.values.wording import figure
 from dpwitness.reports.formats.html_format import text

@@ -9,14 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dpwitness.benchmarks.pages import (
-    canaries_page,
-    power_page,
-    scan_page,
-    third_party_page,
-    trust_page,
-    violations_page,
-)
+from dpwitness.benchmarks.pages import bench_pages, third_party_page, trust_page, violations_page
 from dpwitness.benchmarks.pages.frame import page
 from dpwitness.benchmarks.pages.overview import overview
 from dpwitness.benchmarks.scan import opendp_page
@@ -136,10 +129,10 @@ def publish_zoo(report: Path | str, folder: Path | str) -> None:
 
 # pages that are made from files: the names and the number of the files follow the folder
 WRITERS: dict[str, Callable[..., None]] = {
-    "canaries": canaries_page.write,
+    "canaries": bench_pages.write_canaries,
     "library-scans": opendp_page.write,
-    "power": power_page.write,
-    "scan": scan_page.write,
+    "power": bench_pages.write_power,
+    "scan": bench_pages.write_scan,
     "third-party": third_party_page.write,
     "third-party-exact": third_party_page.rewrite,
     "trust": trust_page.write,

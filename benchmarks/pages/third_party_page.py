@@ -14,8 +14,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dpwitness.benchmarks.pages.exact_audits import exact_parts, newest_release
-from dpwitness.benchmarks.pages.exact_rows import section
+from dpwitness.benchmarks.pages.exact_audits import exact_parts, newest_release, section
 from dpwitness.core.values.atomic_files import write_json, write_text
 from dpwitness.core.values.json_reader import Json, read_json
 from dpwitness.core.values.validation import InvalidArgument

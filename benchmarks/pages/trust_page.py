@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.benchmarks.pages.bench_json import (
+from dpwitness.benchmarks.pages.bench_pages import (
     direction,
     outcome,
     read_tables,

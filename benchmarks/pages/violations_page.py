@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpwitness.benchmarks.pages.exact_rows import order_of_release
-from dpwitness.benchmarks.pages.markdown_tables import tables
+from dpwitness.benchmarks.pages.exact_audits import order_of_release
+from dpwitness.benchmarks.pages.frame import tables
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.json_reader import Json, read_json
 from dpwitness.reports.wording import escaped_markdown, table

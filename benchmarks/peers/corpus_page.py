@@ -14,11 +14,13 @@ from dpwitness.benchmarks.peers.campaign import (
     CONFIDENCE,
     NOT_EXPRESSIBLE,
     NOT_INSTALLED,
+    OWN,
+    SETTINGS,
     Run,
+    tools,
 )
 from dpwitness.benchmarks.peers.corpus_campaign import BUDGETS
 from dpwitness.benchmarks.peers.figures import Runs
-from dpwitness.benchmarks.peers.tools import OWN, SETTINGS, tools
 from dpwitness.benchmarks.table import Row
 from dpwitness.reports.wording import table
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from dpwitness.benchmarks.peers import campaign as zoo
 from dpwitness.benchmarks.peers import corpus_campaign as corpus
 from dpwitness.benchmarks.peers import corpus_page, figures
+from dpwitness.benchmarks.peers.campaign import SETTINGS, tools
 from dpwitness.benchmarks.peers.cases import NAMES
-from dpwitness.benchmarks.peers.page import write_page
-from dpwitness.benchmarks.peers.tools import SETTINGS, tools
+from dpwitness.benchmarks.peers.figures import write_page
 from dpwitness.benchmarks.table import Table, format_table
 
 BUDGET = 4.0  # CPU seconds of one attack on a mechanism of the zoo

@@ -1,5 +1,5 @@
 """Campaign of audits over the corpus: installs releases, audits each side of an entry, and stores
-each verdict as soon as it is known.
+each verdict as soon as it is known, so that an interrupted campaign resumes.
 """
 
 from __future__ import annotations
@@ -11,17 +11,45 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.benchmarks.installation import install
 from dpwitness.benchmarks.recall.corpus import FOLDER, Entry, Release
-from dpwitness.benchmarks.recall.stored_runs import read_runs, write_runs
+from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.declared import declarations
 from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
+
+
+class Keyed(Protocol):
+    """Outcome of one run: a dataclass with a key that can be sorted."""
+
+    @property
+    def key(self) -> Any:
+        """Key of the run within its campaign."""
+
+
+_R = TypeVar("_R", bound=Keyed)
+
+
+def read_runs(make: Callable[..., _R], file: Path) -> dict[Any, _R]:
+    """Return the runs in a file by key, each made by `make` from its fields; empty if there is no
+    file.
+    """
+    if not file.exists():
+        return {}
+    runs = (make(**values) for values in json.loads(file.read_text(encoding="utf-8"))["runs"])
+    return {run.key: run for run in runs}
+
+
+def write_runs(runs: Iterable[Any], file: Path, **campaign: Any) -> None:
+    """Write all runs, sorted by key, after the fields of the campaign."""
+    ordered = [asdict(run) for run in sorted(runs, key=lambda run: run.key)]
+    write_text(file, json.dumps({"schema": 1, **campaign, "runs": ordered}, indent=1) + "\n")
+
 
 PUBLISHED = FOLDER.parents[1] / "reports" / "published" / "recall.json"
 NOT_INSTALLED = "NOT INSTALLED"  # outcome of a side whose release could not be installed

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dpwitness.benchmarks.installation import Environment
+from dpwitness.benchmarks.installation import Environment, environment
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.worker_pool import adapter_file
 
@@ -135,10 +135,7 @@ def _read(path: Path) -> list[Entry]:
 def _release(folder: str, name: str, table: dict[str, Any]) -> Release:
     if "build" in table:
         return Release(name, build=table["build"])
-    pins: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
-    }
-    return Release(name, Environment(f"recall-{folder}-{name}", **pins))
+    return Release(name, environment(f"recall-{folder}-{name}", table))
 
 
 def _entry(path: Path, name: str, table: dict[str, Any], releases: dict[str, Release]) -> Entry:

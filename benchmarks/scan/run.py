@@ -30,7 +30,7 @@ from dpwitness.auditors.scanning.proposals import Proposal
 from dpwitness.auditors.scanning.scan import audits, scanned
 from dpwitness.benchmarks.installation import Environment, install, pinned_environments
 from dpwitness.benchmarks.scan import first_finding, opendp
-from dpwitness.benchmarks.table import Row, Table
+from dpwitness.benchmarks.table import Row, Table, require_parts
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 
@@ -70,24 +70,21 @@ def listed(file: Path = LISTS) -> list[Listed]:
     """Return the packages of the list."""
     tables = tomllib.loads(file.read_text(encoding="utf-8"))
     shared = {
-        name: tables[name]
-        for name in tables
-        if "mechanisms" not in tables[name] and "group" not in tables[name]
+        name: table for name, table in tables.items() if not {"mechanisms", "group"} & table.keys()
     }
     found = []
-    for name, t in tables.items():
+    for name, table in tables.items():
+        place = table.get("environment", name)
+        pins = shared.get(place, table)
         if name not in shared:
-            place = t.get("environment", name)
-            needed = shared.get(place, t)
-            installed = (tuple(needed.get("requirements", ())), tuple(needed.get("no_deps", ())))
             found.append(
                 Listed(
-                    t.get("package", name),
-                    t["group"],
+                    table.get("package", name),
+                    table["group"],
                     place,
-                    installed[0],
-                    t.get("mechanisms", {}),
-                    installed[1],
+                    tuple(pins.get("requirements", ())),
+                    table.get("mechanisms", {}),
+                    tuple(pins.get("no_deps", ())),
                 )
             )
     return found
@@ -182,8 +179,7 @@ def measure(parts: Sequence[str] = ()) -> Table:
     InvalidArgument
         If a part is unknown.
     """
-    if unknown := sorted(set(parts) - set(PARTS)):
-        raise InvalidArgument(f"--part must be one of {', '.join(PARTS)}, got {unknown[0]!r}")
+    require_parts(parts, PARTS)
     chosen, began = parts or DEFAULT_PARTS, first_finding.processor_seconds()
     details: list[Json] = [
         {"package": found.package, "group": found.group, "listed": len(found.mechanisms)}

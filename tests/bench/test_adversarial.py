@@ -6,8 +6,7 @@ import pytest
 from scipy.stats import binom
 
 from dpwitness.benchmarks.adversarial import stopping
-from dpwitness.benchmarks.adversarial.attack import Outcome, Rate
-from dpwitness.benchmarks.adversarial.run import attacks
+from dpwitness.benchmarks.adversarial.attack import Outcome, Rate, attacks
 
 
 def _rate(failures, runs, stated):

@@ -15,7 +15,7 @@ from dpwitness.benchmarks.hostile.fuzz import (
     _processes_with_token,
     campaign,
 )
-from dpwitness.benchmarks.hostile.fuzz_inputs import environments, options, signals, targets
+from dpwitness.benchmarks.hostile.inputs import environments, options, signals, targets
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 

@@ -4,10 +4,9 @@ runs.
 
 import pytest
 
-from dpwitness.benchmarks.peers.campaign import Run
+from dpwitness.benchmarks.peers.campaign import OWN, Run
 from dpwitness.benchmarks.peers.cases import NAMES, Case, case_named
 from dpwitness.benchmarks.peers.figures import ratio, summary
-from dpwitness.benchmarks.peers.tools import OWN
 from dpwitness.core.values.validation import InvalidArgument
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpwitness.benchmarks.pages.power_page import page
+from dpwitness.benchmarks.pages.bench_pages import power_page as page
 from dpwitness.benchmarks.power import Budget, measure
 
 

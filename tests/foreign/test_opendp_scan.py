@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import pytest
 
-from dpwitness.benchmarks.scan.typed_search import search_program
+from dpwitness.benchmarks.scan.opendp import search_program
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
-from dpwitness.benchmarks.hostile.junk import calls, fault
+from dpwitness.benchmarks.hostile.inputs import calls, fault
 from dpwitness.mechanisms import InvalidArgument, Laplace, Pair, Records
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))

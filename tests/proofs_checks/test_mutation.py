@@ -135,11 +135,11 @@ def test_a_mutant_is_planted_and_taken_away():
         check("CM-02", epsilon=1.0).evidence.enclosure == before
         and check("CM-02").claim_verdict is ClaimVerdict.FAILS
     )
-    mutant, place, number, value = next(
+    mutant, place, changed = next(
         found for found in mutants(declared) if found[0].change == "2 -> 4"
     )
     assert "sqrt" in mutant.text
-    with installed_mutant(place, number, value):
+    with installed_mutant(place, changed):
         # S / b for a scale of S / (2 epsilon)
         assert check("CM-02", epsilon=1.0).evidence.enclosure.lower == pytest.approx(1.0)
 

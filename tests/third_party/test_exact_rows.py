@@ -8,8 +8,7 @@ import sys
 import pytest
 
 from dpwitness.benchmarks.pages import exact_audits
-from dpwitness.benchmarks.pages.exact_audits import accountant_rows, finding_rows
-from dpwitness.benchmarks.pages.exact_rows import upstream
+from dpwitness.benchmarks.pages.exact_audits import accountant_rows, finding_rows, upstream
 
 FILE = """
 LIBRARY = "iniconfig"

@@ -10,7 +10,7 @@ import warnings
 
 import numpy as np
 import torch
-from library_target import accountant, target
+from library_target import accountants, target
 from opacus import PrivacyEngine
 from opacus.accountants.utils import get_noise_multiplier
 
@@ -247,16 +247,7 @@ def averaged_step(dataset, size, rng):
     return found
 
 
-def noise_for_target(epsilon, delta, steps):
-    """get_noise_multiplier for full batches: the noise that is to keep (epsilon, delta) over
-    `steps` epochs.
-    """
-    return get_noise_multiplier(
-        target_epsilon=epsilon, target_delta=delta, sample_rate=1.0, epochs=int(steps)
-    )
-
-
-def gdp_twice(sigma, steps, delta):
+def _gdp_twice(sigma, steps, delta):
     """PrivacyEngine(accountant="gdp").get_epsilon after each of two epochs with full batches: the
     last figure.
     """
@@ -269,21 +260,21 @@ def gdp_twice(sigma, steps, delta):
     return found
 
 
-TARGETS = {
-    "gdp_twice": accountant(
+TARGETS = accountants(
+    globals(),
+    gdp_twice=(
         "gaussian",
         "epsilon",
-        "sigma steps delta",
-        sigma=[0.5, 50],
-        delta=[1e-9, 0.1],
-        steps=[1, 1000],
+        _gdp_twice,
+        {"sigma": [0.5, 50], "delta": [1e-9, 0.1], "steps": [1, 1000]},
     ),
-    "noise_for_target": accountant(
+    # full batches: the noise that is to keep (epsilon, delta) over `steps` epochs
+    noise_for_target=(
         "gaussian",
         "noise",
-        "epsilon delta steps",
-        epsilon=[0.1, 100],
-        delta=[1e-9, 0.1],
-        steps=[1, 1000],
+        lambda epsilon, delta, steps: get_noise_multiplier(
+            target_epsilon=epsilon, target_delta=delta, sample_rate=1.0, epochs=int(steps)
+        ),
+        {"epsilon": [0.1, 100], "delta": [1e-9, 0.1], "steps": [1, 1000]},
     ),
-}
+)

@@ -27,15 +27,24 @@ def target(claim, cause="", doc="", **declared):
     return declare
 
 
-def accountant(mechanism, returns, parameters, **ranges):
-    """Return the declaration of an accountant whose parameters have the names of the mechanism."""
-    return {
-        "kind": "accountant",
-        "mechanism": mechanism,
-        "returns": returns,
-        "parameters": {name: name for name in parameters.split()},
-        "ranges": ranges,
-    }
+def accountants(module, **rows):
+    """Define accountants in a module, and return their declarations for TARGETS.
+
+    A row is the mechanism, what the accountant returns, the function, whose arguments have the
+    names of the mechanism's parameters, and the ranges of some parameters.
+    """
+    found = {}
+    for name, (mechanism, returns, function, ranges) in rows.items():
+        module[name] = function
+        parameters = function.__code__.co_varnames[: function.__code__.co_argcount]
+        found[name] = {
+            "kind": "accountant",
+            "mechanism": mechanism,
+            "returns": returns,
+            "parameters": {parameter: parameter for parameter in parameters},
+            "ranges": ranges,
+        }
+    return found
 
 
 def random_state(rng):

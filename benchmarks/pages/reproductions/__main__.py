@@ -13,8 +13,8 @@ from pathlib import Path
 
 from dpwitness.benchmarks.pages.reproductions import accuracy as acc
 from dpwitness.benchmarks.pages.reproductions import logistic as lr
-from dpwitness.benchmarks.pages.reproductions.page import page
-from dpwitness.benchmarks.pages.reproductions.plots import (
+from dpwitness.benchmarks.pages.reproductions.page import (
+    page,
     plot_curve,
     plot_dimension,
     plot_figure_2,

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness import mechanisms as m
-from dpwitness.benchmarks.experiment_data import padded
-from dpwitness.benchmarks.pages.reproductions.logistic import stream
+from dpwitness.benchmarks.pages.reproductions.logistic import padded, stream
 from dpwitness.core.numerics.solvers import Problem, minimise
 from dpwitness.core.protocols.mechanism import FloatArray
 

@@ -26,8 +26,14 @@ from typing import Any
 import numpy as np
 
 from dpwitness.benchmarks.peers.cases import case_named
-from dpwitness.benchmarks.peers.drivers.recorded import Exhausted, Recorded, recorded
-from dpwitness.benchmarks.peers.drivers.task import Answer, NotExpressible, Task
+from dpwitness.benchmarks.peers.drivers.task import (
+    Answer,
+    Exhausted,
+    NotExpressible,
+    Recorded,
+    Task,
+    recorded,
+)
 
 _WARM_UP_SIZE, _FIRST_SIZE, _LEAST_SIZE, _MOST_SIZE = 2_000, 10_000, 200, 50_000_000
 _STEPS = 8

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.benchmarks.peers.drivers.unused_imports import leave_out
+from dpwitness.benchmarks.peers.drivers.task import leave_out
 
 # Libraries of the example mechanisms.
 leave_out(
@@ -35,8 +35,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 
-from dpwitness.benchmarks.peers.drivers.recorded import Recorded
-from dpwitness.benchmarks.peers.drivers.task import Answer, NotExpressible, Task
+from dpwitness.benchmarks.peers.drivers.task import Answer, NotExpressible, Recorded, Task
 from dpwitness.mechanisms.textbook.additive import epsilon_of_shift, shift_over_sigma
 
 _DELTAS = 100

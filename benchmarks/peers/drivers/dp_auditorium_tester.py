@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from dpwitness.benchmarks.peers.drivers.unused_imports import leave_out
+from dpwitness.benchmarks.peers.drivers.task import leave_out
 
 tf.config.threading.set_intra_op_parallelism_threads(1)
 tf.config.threading.set_inter_op_parallelism_threads(1)

@@ -17,8 +17,14 @@ from pystatdp.core import run_algorithm
 from pystatdp.hypotest import test_statistics
 from pystatdp.selectors import select_event
 
-from dpwitness.benchmarks.peers.drivers.recorded import Exhausted, Recorded
-from dpwitness.benchmarks.peers.drivers.task import Answer, NotExpressible, Outputs, Task
+from dpwitness.benchmarks.peers.drivers.task import (
+    Answer,
+    Exhausted,
+    NotExpressible,
+    Outputs,
+    Recorded,
+    Task,
+)
 
 _ALPHA = 0.05  # p-value that the paper takes for a violation
 _CHUNK = 20_000

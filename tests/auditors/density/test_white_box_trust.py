@@ -17,7 +17,7 @@ from dpwitness.auditors.density.mismatch import check_scale, smallest_mismatch
 from dpwitness.auditors.density.result import End, decide
 from dpwitness.auditors.density.routes import BadOracle, density_of
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.benchmarks.density_cases import Law, awkward
+from dpwitness.benchmarks.densities import Law, awkward
 from dpwitness.core.protocols.capabilities import one_law, states_one_law
 from dpwitness.mechanisms import GDP, RDP, ZCDP, ApproxDP, Pair, PureDP
 

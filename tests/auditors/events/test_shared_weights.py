@@ -7,7 +7,7 @@ import pytest
 
 from dpwitness.auditors.events.outputs import TrainingSet, encode
 from dpwitness.auditors.events.scorers import fit_model
-from dpwitness.benchmarks.families.members import FAMILIES, members
+from dpwitness.benchmarks.families import FAMILIES, members
 
 
 def fitted(one, zero, rng):

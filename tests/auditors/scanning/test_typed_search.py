@@ -4,7 +4,7 @@ the audit decides.
 
 import sys
 
-from dpwitness.benchmarks.scan import typed_search
+from dpwitness.benchmarks.scan import opendp as typed_search
 
 PROGRAM = """
 import json

@@ -15,7 +15,7 @@ from flint import ctx
 from printed_formulas import BITS, DEFINED, NEAR, Unreadable, attempt, evaluate, parse, symbols
 from printed_readings import LINKS
 
-from dpwitness.benchmarks.proofs.review.check_code import places
+from dpwitness.benchmarks.proofs.review.reviewed_texts import places
 from dpwitness.proofs_checks.engine.finding import Declaration
 from dpwitness.proofs_checks.engine.ledger import declarations
 

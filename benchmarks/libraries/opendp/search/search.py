@@ -3,7 +3,7 @@ a target file in each line of JSON.
 
 Runs inside the interpreter of the library, with nothing but the library. Workers search; a worker
 that the library aborts is started again, and the query that it had announced last is tried input by
-input. `benchmarks/scan/typed_search.py` audits the entries.
+input. `benchmarks/scan/opendp.py` audits the entries.
 """
 
 import argparse
@@ -31,7 +31,6 @@ dp.enable_features("contrib", "honest-but-curious", "idealized-numerics")
 import opendp_arrays as arrays  # noqa: E402
 import opendp_chains as chains  # noqa: E402
 import opendp_entries as entries  # noqa: E402
-import opendp_expressions as expressions  # noqa: E402
 import opendp_frames as frames  # noqa: E402
 import opendp_inputs as inputs  # noqa: E402
 import opendp_truncations as truncations  # noqa: E402
@@ -76,8 +75,8 @@ def search_chains(seconds, seed):
 
 def texts_of(starts, rng):
     """Return the expressions that Polars builds: methods of each start, and operators on x."""
-    texts = [text for start, most in starts for text in expressions.applied(start, rng, most)]
-    return list(filter(frames.is_expression, [*texts, *expressions.binaries(X)]))
+    texts = [text for start, most in starts for text in frames.applied(start, rng, most)]
+    return list(filter(frames.is_expression, [*texts, *frames.binaries(X)]))
 
 
 def expression_pool(columns, rng):

@@ -1,0 +1,544 @@
+"""Pages from the JSON of benchmarks: the reader of this JSON, and the pages on canaries, on power
+and on the scan of packages.
+
+``python -m dpwitness.benchmarks.pages canaries FOLDER canaries.json`` writes ``canaries.md`` and
+its plot, and ``power FOLDER power.json`` and ``scan FOLDER scan.json`` the other two. All numbers
+come from the JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from dpwitness.benchmarks.pictures import drawing
+from dpwitness.benchmarks.table import Row, Table
+from dpwitness.core.values.atomic_files import write_text
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.core.values.wording import count, figure
+from dpwitness.reports.wording import escaped_markdown, table
+
+
+def read_tables(path: Path | str) -> list[Table]:
+    """Return the benchmark tables of a file. Raise InvalidArgument for other files."""
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidArgument(f"{path} must be JSON of `dpwitness bench`: {error}") from None
+    try:
+        return [_table(entry) for entry in (found if isinstance(found, list) else [found])]
+    except (TypeError, KeyError):
+        raise InvalidArgument(
+            f"{path} must hold tables with name and rows, as `dpwitness bench NAME --json` "
+            "prints them"
+        ) from None
+
+
+def _table(entry: Json) -> Table:
+    rows = []
+    for row in entry["rows"]:
+        # JSON has infinity as a text
+        numbers = {name: float(row[name]) for name in ("required", "measured")}
+        counts = tuple(row["counts"]) if row.get("counts") else None
+        rows.append(Row(**row | numbers | {"counts": counts}))
+    notes, details = (tuple(entry.get(key, ())) for key in ("notes", "details"))
+    return Table(entry["name"], tuple(rows), notes, details)
+
+
+def read_table(path: Path | str, name: str) -> Table:
+    """Return the one table of a benchmark with its details from a file. Raise InvalidArgument if
+    there is not exactly one.
+    """
+    found = [entry for entry in read_tables(path) if entry.name == name and entry.details]
+    if len(found) != 1:
+        raise InvalidArgument(
+            f"{path} must hold one table of `dpwitness bench {name}` with its details, got "
+            f"{len(found)}"
+        )
+    return found[0]
+
+
+def direction(row: Row) -> str:
+    """Return on which side of the required number the measured one must be."""
+    return "at most" if row.at_most else "at least"
+
+
+def required(row: Row, digits: int = 4) -> str:
+    """Format the required number of a row: ``at most`` or ``at least`` the number."""
+    return f"{direction(row)} {figure(row.required, digits)}"
+
+
+def outcome(is_met: bool) -> str:
+    """Return whether a measured number meets the required number, as the text of a cell."""
+    return "met" if is_met else "**missed**"
+
+
+def sentences(notes: Sequence[str]) -> list[str]:
+    """Return the notes of a benchmark as sentences."""
+    return [f"{note[0].upper()}{note[1:]}." for note in notes if note]
+
+
+_CANARIES = (
+    "A training is audited from one run by canaries: fair coins decide which of some "
+    "examples are in its data, and "
+    "each example gets a score. The tables show the bounds that these scores certify at "
+    "confidence 0.95, corrected for every "
+    "choice (threshold, number of guesses). `dpwitness bench canaries` prints these rows, "
+    "each with its required value."
+)
+# (text in the case of the section's rows, heading, explanation of the numbers)
+_SECTIONS = (
+    (
+        "against",
+        "Comparison with a published tool",
+        "jax-privacy's own case: 10,000 scores per side from two normal laws with means 1 "
+        "apart, epsilon at delta = 1e-6 (the "
+        "truth is 4.89). *Asked* is the bound of that tool: computed on the same scores in "
+        "the rows of quantiles, and taken "
+        "from its published tests in the other rows.",
+    ),
+    ("unit shift", "The same case, from random scores", "Medians of 20 seeds."),
+    (
+        "ideal canaries",
+        "Ideal canaries",
+        "Scores of isolated canaries: two normal laws, as for a Gaussian mechanism with this "
+        "epsilon at delta = 1e-5. Medians "
+        "of 200 seeds. The ceiling is the median bound with the best number of guesses, "
+        "known in advance.",
+    ),
+    (
+        "false alarms",
+        "False alarms",
+        "Claims that hold with equality, audited many times: the share of VIOLATED at an "
+        "error probability of 5 %. *Asked* is 5 "
+        "% plus three standard errors.",
+    ),
+    ("", "Time", "One audit."),
+)
+
+
+def canaries_page(found: Table, plot_name: str) -> str:
+    """Return the markdown of the page from the table of `bench canaries`."""
+    lines = [
+        "# Canaries: what one run of a training certifies",
+        "",
+        _CANARIES,
+        "",
+        f"![Certified against the truth]({plot_name})",
+        "",
+    ]
+    remaining = list(found.rows)
+    for case_part, heading, text in _SECTIONS:
+        rows = [row for row in remaining if case_part in row.case]
+        remaining = [row for row in remaining if case_part not in row.case]
+        if rows:
+            lines += [f"## {heading}", "", text, "", *_rows_table(rows, found.details)]
+    return (
+        "\n".join([*lines, *sentences([note for note in found.notes if "jax-privacy" in note])])
+        + "\n"
+    )
+
+
+def _rows_table(rows: Sequence[Row], details: Sequence[Mapping[str, Any]]) -> list[str]:
+    ceilings = {
+        f"{at['canaries']:,} ideal canaries, epsilon = {at['epsilon']:g}: {at['theorem']}": at[
+            "most"
+        ]
+        for at in details
+    }
+
+    def line(row: Row) -> list[str]:
+        ceiling = [figure(ceilings[row.case], 3)] if row.case in ceilings else []
+        return [row.case, required(row, 3), figure(row.measured, 3), *ceiling, outcome(row.met)]
+
+    ceiling_column = ["ceiling"] if rows[0].case in ceilings else []
+    return [
+        *table(["case", "asked", "measured", *ceiling_column, ""], [line(row) for row in rows]),
+        "",
+    ]
+
+
+def plot_canaries(details: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Draw the certified over the true epsilon, with a line per theorem and number of canaries, and
+    dotted ceilings.
+    """
+    with drawing(path) as axes:
+        lines = sorted(
+            {(at["theorem"], at["canaries"]) for at in details},
+            key=lambda each: (each[0], -each[1]),
+        )
+        for (theorem, canaries), (mark, face) in zip(
+            lines, (("o", "black"), ("o", "white"), ("s", "black"), ("s", "white")), strict=False
+        ):
+            points = [
+                at for at in details if (at["theorem"], at["canaries"]) == (theorem, canaries)
+            ]
+            x = [at["epsilon"] for at in points]
+            axes.plot(x, [at["most"] for at in points], ":", color="gray", linewidth=1)
+            text = f"{theorem}, {canaries:,} canaries"
+            axes.plot(
+                x,
+                [at["found"] for at in points],
+                mark + "-",
+                color="black",
+                markerfacecolor=face,
+                linewidth=1,
+                markersize=5,
+                label=text,
+            )
+        axes.set_xlabel("true epsilon")
+        axes.set_ylabel("certified epsilon (dotted: ceiling)")
+        axes.legend(loc="upper left", fontsize=8)
+
+
+def write_canaries(folder: Path, file: str) -> None:
+    """Write ``canaries.md`` and its plot from JSON of `dpwitness bench canaries`."""
+    found = read_table(file, "canaries")
+    plot_canaries(found.details, folder / "canaries.svg")
+    write_text(folder / "canaries.md", canaries_page(found, "canaries.svg"))
+
+
+Budget = Mapping[str, Any]  # an entry of the details of `bench.power`: trials, seeds, cases
+
+_POWER = (
+    "A verdict NOT_REFUTED is worth as much as the chance that a violation would have been found. "
+    "Here complete audits run on every mechanism of the zoo and of the papers whose law of the "
+    "privacy loss is known, on a given pair. Their certified bounds, at confidence 0.95, are "
+    "divided by the *limit*: the median bound of the best event, known in advance, with as many "
+    "runs. Each case is represented by its median over the seeds. By chance, a ratio can exceed 1."
+)
+_FAMILIES = (
+    "Families of mechanisms that are hard to audit, with parameters drawn by a seed: the "
+    "median over three members, each with three "
+    "seeds of the audit."
+)
+_CAUSES = (
+    "Certified / limit is the product of three factors: *rounds* that train an event certify "
+    "nothing; *looks* (interim "
+    "analyses) take a share of alpha; the *event* that was learned differs from the oracle's "
+    "(the chance of the seeds is "
+    "included here). Medians over the cases."
+)
+_ORACLE = (
+    "An audit that knows the law, and spends every run on a test of the best event, depends "
+    "on chance too: the best event "
+    "may be so rare that a few counts decide. With as many seeds per case, the oracle "
+    "attains these medians over many repeats:"
+)
+_SHORT = (
+    "Below are the cases under the required 10 % quantile. Next to each is an oracle that "
+    "has the training data of an audit and no more, "
+    "and the audit's stages. If outputs are few, it knows which privacy losses occur, but "
+    "not which output has which loss. Otherwise it "
+    "knows the order of all outputs by their loss, and chooses thresholds from the training "
+    "counts. An audit knows neither. Where the "
+    "audit is above the 10 % quantile of this oracle over repeats, a better learner would "
+    "not help: only more runs do. Elsewhere "
+    "the audit loses because it learns the order."
+)
+_QUANTILES = (("median", 0.5), ("10 % quantile", 0.1), ("worst", 0.0))
+
+
+def power_page(found: Table, plot_name: str) -> str:
+    """Return the markdown of the page from the table of `bench power`."""
+    budgets: Sequence[Budget] = found.details
+    lines = [
+        "# Power: certified bounds compared with those of an oracle",
+        "",
+        _POWER,
+        "",
+        *sentences(found.notes[:1]),
+        "",
+        f"![Certified over the limit]({plot_name})",
+        "",
+        "## By number of runs",
+        "",
+        *_quantile_table(budgets, found.rows),
+        "",
+        "## An oracle",
+        "",
+        _ORACLE,
+        "",
+        *_oracle_table(budgets),
+        "",
+        "## Causes of the gap to the limit",
+        "",
+        _CAUSES,
+        "",
+        *_causes_table(budgets),
+        "",
+    ]
+    if any(budget["short"] for budget in budgets):
+        lines += ["## Short cases", "", _SHORT, "", *_short_table(budgets), ""]
+    if families := [row for row in found.rows if row.case.startswith("family: ")]:
+        lines += ["## Families", "", _FAMILIES, "", *_families_table(families), ""]
+    lines += ["## Every case", "", *_cases_table(budgets)]
+    return "\n".join(lines) + "\n"
+
+
+def _families_table(rows: Sequence[Row]) -> list[str]:
+    cells = [
+        (
+            row.case.removeprefix("family: "),
+            figure(row.measured, 3),
+            f"{row.required:g} ({outcome(row.met)})",
+        )
+        for row in rows
+    ]
+    return table(("family", "median", "required"), cells)
+
+
+def _ratios(budget: Budget) -> dict[str, float]:
+    return {case["name"]: median(case["ratios"]) for case in budget["cases"]}
+
+
+def _quantile(budget: Budget, share: float) -> float:
+    return float(np.quantile(list(_ratios(budget).values()), share))
+
+
+def _quantile_table(budgets: Sequence[Budget], required: Sequence[Row]) -> list[str]:
+    required_values = {row.case: row.required for row in required}
+
+    def format_share(budget: Budget, what: str, share: float) -> str:
+        value = _quantile(budget, share)
+        least = required_values.get(f"certified / limit at {budget['trials']:,} trials: {what}")
+        return figure(value, 3) + (
+            "" if least is None else f" ({outcome(value >= least)}: {least:g} required)"
+        )
+
+    head = ["trials", "cases", "seeds", *(what for what, _ in _QUANTILES)]
+    return table(
+        head,
+        [
+            [
+                count(b["trials"]),
+                count(len(b["cases"])),
+                count(b["seeds"]),
+                *(format_share(b, *q) for q in _QUANTILES),
+            ]
+            for b in budgets
+        ],
+    )
+
+
+def _oracle_table(budgets: Sequence[Budget]) -> list[str]:
+    return table(
+        ["trials", *(what for what, _ in _QUANTILES)],
+        [[count(b["trials"]), *(figure(x, 3) for x in b["oracle"])] for b in budgets],
+    )
+
+
+def _short_table(budgets: Sequence[Budget]) -> list[str]:
+    """Return the table of cases below the required quantile, each with the oracle that learns."""
+    head = [
+        "trials",
+        "case",
+        "certified / limit",
+        "oracle that learns",
+        "its 10 % quantile",
+        "the oracle knows",
+        "a better learner would help",
+    ]
+    rows = [
+        [
+            count(b["trials"]),
+            case["name"],
+            *(figure(case[name], 3) for name in ("ratio", "oracle", "low")),
+            "losses" if case["few"] else "order",
+            "yes" if case["ratio"] < case["low"] else "no",
+        ]
+        for b in budgets
+        for case in b["short"]
+    ]
+    return table(head, rows)
+
+
+def _causes_table(budgets: Sequence[Budget]) -> list[str]:
+    names = ("rounds", "looks", "event")
+    rows = [
+        [
+            count(b["trials"]),
+            *(figure(median(case[name] for case in b["cases"]), 3) for name in names),
+        ]
+        for b in budgets
+    ]
+    return table(["trials", *names], rows)
+
+
+def _cases_table(budgets: Sequence[Budget]) -> list[str]:
+    """Return the table of certified / limit by case and budget, smallest ratios first."""
+    ratios = [_ratios(budget) for budget in budgets]
+    names = sorted(
+        {name for found in ratios for name in found},
+        key=lambda name: (min(found.get(name, 9.0) for found in ratios), name),
+    )
+    head = ["case", *(f"{budget['trials']:,}" for budget in budgets)]
+    return table(
+        head, [[name, *(figure(found.get(name), 3) for found in ratios)] for name in names]
+    )
+
+
+def plot_power(budgets: Sequence[Budget], path: Path) -> None:
+    """Draw the median, 10 % quantile and worst case over the number of trials."""
+    with drawing(path) as axes:
+        for (what, share), mark in zip(_QUANTILES, "osv", strict=True):
+            axes.plot(
+                [budget["trials"] for budget in budgets],
+                [_quantile(budget, share) for budget in budgets],
+                f"{mark}-",
+                color="black",
+                linewidth=1,
+                markersize=5,
+                label=what,
+            )
+        axes.set_xscale("log")
+        axes.set_ylim(0, 1.05)
+        axes.set_xlabel("trials")
+        axes.set_ylabel("certified / limit")
+        axes.legend(loc="lower right", fontsize=8)
+
+
+def write_power(folder: Path, file: str) -> None:
+    """Write ``power.md`` and its plot from JSON of `dpwitness bench power`."""
+    found = read_table(file, "power")
+    plot_power(found.details, folder / "power.svg")
+    write_text(folder / "power.md", power_page(found, "power.svg"))
+
+
+_SCAN = (
+    "These counts are of an earlier scan, which guessed calls from signatures and docstrings; the "
+    "present one reads where noise is drawn, and repeats the calls of tests. For each of "
+    "{packages} packages, a person first listed its mechanisms (`benchmarks/scan/lists.toml`); "
+    "then the package was scanned. A mechanism is *found* if the scan reads it as one; its target "
+    "is *right* if the proposed call runs, and kind of claim and neighboring relation are those of "
+    "the list, without editing. Ten packages were named by the project, and the scan was developed "
+    "on them. The others were drawn by chance, six to ten at a time, from the packages of the "
+    "registry that mention differential privacy. `dpwitness bench scan` measures the present scan "
+    "on the named packages and the newest draw, `--part` scans an earlier draw again."
+)
+_DRAWN = (
+    "The rows *first scan* are the test on unseen packages: each draw was listed, and "
+    "scanned once by the code of that day "
+    "(`benchmarks/scan/first_scans.toml`). The other rows show the present code, after "
+    "changes that the draws suggested; so they are no "
+    "test on unseen packages. The first draw says less than its shares: five of its packages "
+    "define no mechanism or have no import, and "
+    "diffprivlib-fix is a copy of a named package, without which its first scan found 12 of "
+    "20 mechanisms and had no right target. The "
+    "later draws pass over copies, packages without a mechanism, and packages that need "
+    "large frameworks. Mechanisms of "
+    "packages that cannot be installed or imported count as not found. Before the sixth "
+    "draw, right targets on unseen packages were rare: "
+    "most mechanisms need objects, data frames or options with certain values. Where a scan "
+    "cannot make them, its file says so. A right "
+    "target has the right kind of claim and relation; whether its datasets are those that "
+    "the library means is not part of this count."
+)
+_AUDITS = (
+    "Verdicts are those of audits in 40 seconds for each package, on a machine with other "
+    "work, which is too short for most"
+    " of its targets. A SUSPECT is a violation of a guessed claim: true, or the reading is "
+    "wrong. VIOLATED needs a claim "
+    "that the library computes or declares. A package without verdicts was scanned without audits."
+)
+_FIRST = (
+    "Five libraries with known bugs, each installed into a new environment and then scanned "
+    "with a budget of 600 seconds until the first "
+    "finding. Seconds are of a machine with two cores and other work; the processor time "
+    "includes the installation."
+)
+_TITLES = {
+    "named": "Named packages",
+    "drawn": "Drawn packages",
+    "second draw": "Packages of the second draw",
+    "third draw": "Packages of the third draw",
+    "fourth draw": "Packages of the fourth draw",
+    "fifth draw": "Packages of the fifth draw",
+    "sixth draw": "Packages of the sixth draw",
+}
+
+
+def scan_page(found: Table) -> str:
+    """Return the markdown of the page from the table of `bench scan`."""
+    rows = [
+        (
+            row.case,
+            f"{direction(row)} {row.required:g}",
+            _share(row),
+            "met" if row.met else "missed",
+        )
+        for row in found.rows
+    ]
+    packages = sum(d["group"] in _TITLES for d in found.details)
+    lines = [
+        f"# Scan of {packages} packages",
+        "",
+        _SCAN.format(packages=packages),
+        "",
+        *table(("measurement", "required", "measured", ""), rows),
+        "",
+        _DRAWN,
+        "",
+    ]
+    for group, title in _TITLES.items():
+        details = [d for d in found.details if d["group"] == group]
+        lines += [f"## {title}", "", *_packages(details), ""] if details else []
+    lines += [_AUDITS, ""]
+    first = [d for d in found.details if d["group"] == "first"]
+    lines += ["## Time to the first finding", "", _FIRST, "", *_first(first), ""] if first else []
+    notes = [
+        f"- {escaped_markdown(note)}" for note in found.notes if "first finding after" not in note
+    ]
+    return "\n".join([*lines, *(["## Notes", "", *notes, ""] if notes else [])])
+
+
+def _first(details: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the table of the times until the first finding."""
+    rows = []
+    for each in details:
+        seconds = [
+            f"{each[key]:.0f} s" if key in each else "-"
+            for key in ("installation", "scan", "processor seconds")
+        ]
+        rows.append(
+            (
+                escaped_markdown(each["package"]),
+                *seconds,
+                escaped_markdown(each.get("error") or each["finding"][:160] or "none"),
+            )
+        )
+    return table(("library", "installation", "scan", "processor time", "first finding"), rows)
+
+
+def _share(row: Row) -> str:
+    """Format a measured share with its counts."""
+    if not row.counts:
+        return f"{row.measured:g}" if row.measured < float("inf") else "never"
+    part, of = row.counts
+    return f"{row.measured:.0%} ({part} of {of})"
+
+
+def _packages(details: Sequence[Mapping[str, Any]]) -> list[str]:
+    rows = []
+    for each in details:
+        verdicts = ", ".join(
+            f"{number} {name.replace('_', ' ')}"
+            for name, number in (each.get("verdicts") or {}).items()
+        )
+        remark = each.get("error") or "; ".join(each.get("remarks") or [])[:160]
+        counts = [str(each.get(key, 0)) for key in ("listed", "found", "right", "wrong")]
+        rows.append(
+            (escaped_markdown(each["package"]), *counts, verdicts, escaped_markdown(remark))
+        )
+    return table(("package", "listed", "found", "right", "wrong", "verdicts", "remarks"), rows)
+
+
+def write_scan(folder: Path, file: str) -> None:
+    """Write ``scan.md`` from JSON of `dpwitness bench scan`."""
+    write_text(folder / "scan.md", scan_page(read_table(file, "scan")))
