@@ -26,7 +26,7 @@ from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.benchmarks.specimens import PAIR
 from dpwitness.core.claims import GDP, ZCDP, ApproxDP, Claim, PureDP
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.core.claims import ApproxDP, Claim, PureDP
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.numerics.laplace_laws import laplace_log_cdf, laplace_log_density, laplace_nodes
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 
 PURE, APPROX = PureDP(1.0), ApproxDP(1.0, 1e-3)
 _LAW_ROWS = 60_000

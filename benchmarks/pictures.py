@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpwitness.core.values.atomic_files import aside
-from dpwitness.reports.plots.drawing import METADATA, common_style, few_ticks
+from dpwitness.reports.drawing import METADATA, common_style, few_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

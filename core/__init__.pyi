@@ -29,6 +29,6 @@ from .domains.vectors import Counts as Counts
 from .numerics.losses import Kernel as Kernel
 from .numerics.losses import Loss as Loss
 from .numerics.solvers import ConvergenceError as ConvergenceError
-from .protocols.mechanism import Mechanism as Mechanism
-from .protocols.mechanism import Truth as Truth
+from .protocols import Mechanism as Mechanism
+from .protocols import Truth as Truth
 from .values.validation import InvalidArgument as InvalidArgument

@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import dpwitness as dpw
-from dpwitness.reports.plots.drawing import common_style, written
+from dpwitness.reports.drawing import common_style, written
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "examples"))

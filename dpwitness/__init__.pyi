@@ -31,5 +31,5 @@ from .core.datasets.pairs import Pair as Pair
 from .core.values.validation import InvalidArgument as InvalidArgument
 from .mechanisms.wrappers.programs.target import Target as Target
 from .mechanisms.wrappers.single_runs import one_run as one_run
+from .reports.album import plot as plot
 from .reports.compare import compare as compare
-from .reports.plots.album import plot as plot

@@ -20,7 +20,7 @@ from dpwitness.auditors.search.catalogue import audited_pairs
 from dpwitness.auditors.witnesses.store import Store
 from dpwitness.clone import from_clone, is_clone
 from dpwitness.core import Claim, InvalidArgument, Pair
-from dpwitness.core.protocols.mechanism import Truth
+from dpwitness.core.protocols import Truth
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import figure, format_times
 from dpwitness.executors.pools import pool

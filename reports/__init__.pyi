@@ -5,11 +5,11 @@ from .document import build_document as build_document
 from .document import entries_of as entries_of
 from .document import read_document as read_document
 from .document import result_json as result_json
-from .formats.markdown_formats import append_summary as append_summary
-from .formats.markdown_formats import summary_file as summary_file
 from .intervals import Accepted as Accepted
 from .intervals import apply_accepted as apply_accepted
 from .intervals import read_accepted as read_accepted
+from .markdown_formats import append_summary as append_summary
+from .markdown_formats import summary_file as summary_file
 from .report import IncompleteReport as IncompleteReport
 from .report import check_writable as check_writable
 from .report import write_document as write_document

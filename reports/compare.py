@@ -17,7 +17,7 @@ from dpwitness.core.values.atomic_files import atomic_folder, write_json, write_
 from dpwitness.core.values.json_reader import Json, printable
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.document import checked_document, read_document
-from dpwitness.reports.formats.html_format import page
+from dpwitness.reports.html_format import page
 from dpwitness.reports.intervals import Interval, intervals
 from dpwitness.reports.report import check_writable
 from dpwitness.reports.summary import acceptance_text, fingerprint, rules_of

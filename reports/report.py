@@ -25,9 +25,9 @@ from dpwitness.core.values.atomic_files import (
 )
 from dpwitness.core.values.json_reader import Json, read_json
 from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.reports.album import Album
 from dpwitness.reports.document import WITNESS, build_document, entries_of, sealed
 from dpwitness.reports.formats import DEFAULT_FORMATS, FORMATS
-from dpwitness.reports.plots.album import Album
 from dpwitness.reports.summary import Entry
 from dpwitness.reports.wording import slugs
 
@@ -176,7 +176,7 @@ def write_document(
             try:
                 # only the formats that are written are imported
                 module, _, function = FORMATS[name].function.partition(":")
-                render = getattr(import_module(f"dpwitness.reports.formats.{module}"), function)
+                render = getattr(import_module(f"dpwitness.reports.{module}"), function)
                 text = render(document, *((entries, album) if FORMATS[name].plots else ()))
                 write_text(file, text if isinstance(text, str) else json_text(text))
             except Exception as error:

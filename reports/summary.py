@@ -19,7 +19,7 @@ from dpwitness.auditors.witnesses.kinds import explained_relation, kind_of
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.trust import permissions_for
 from dpwitness.core.claims.claim import NOTIONS
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import format_times, number
 from dpwitness.reports.wording import code, escaped_markdown, line

@@ -62,7 +62,7 @@ from dpwitness.auditors.workers.rounds import Phase
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain
-from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed
+from dpwitness.core.protocols import FloatArray, MechanismFailed
 from dpwitness.core.values.validation import InvalidArgument
 
 _DOUBT = 1000.0  # evidence from which a violation is not believed

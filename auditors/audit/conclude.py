@@ -33,7 +33,7 @@ from dpwitness.auditors.workers.fitness import Unfit
 from dpwitness.auditors.workers.pair_exercise import exercised
 from dpwitness.core.claims import ApproxDP, Claim, exact_text, resolved
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import ForeignMechanism, MechanismFailed
+from dpwitness.core.protocols import ForeignMechanism, MechanismFailed
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
 from dpwitness.core.values.json_reader import Json
 

@@ -45,7 +45,7 @@ from dpwitness.auditors.witnesses.witness_reader import (
 )
 from dpwitness.auditors.workers.trust import PlannedTarget
 from dpwitness.core.claims import Claim, exact_claim
-from dpwitness.core.protocols.mechanism import name_of
+from dpwitness.core.protocols import name_of
 from dpwitness.core.values.json_reader import (
     TEXT,
     Json,

@@ -23,7 +23,7 @@ from dpwitness.auditors.workers.rounds import Sides, Stage
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain
-from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed, name_of
+from dpwitness.core.protocols import FloatArray, MechanismFailed, name_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
     InvalidArgument,

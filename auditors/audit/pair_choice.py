@@ -53,7 +53,7 @@ from dpwitness.auditors.workers.descriptions import constants_of
 from dpwitness.auditors.workers.rounds import Phase, is_builtin_mechanism
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains.frames import Table
-from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed
+from dpwitness.core.protocols import FloatArray, MechanismFailed
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.wrappers.single_runs import PerRun

@@ -41,7 +41,7 @@ from dpwitness.auditors.statistics.mean_limits import bracket
 from dpwitness.auditors.witnesses.verdicts import SCHEMA, strict
 from dpwitness.core.claims import Claim, promised, resolved
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import name_of
+from dpwitness.core.protocols import name_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
     InvalidArgument,

@@ -59,8 +59,7 @@ from dpwitness.auditors.statistics.mean_limits import bracket
 from dpwitness.auditors.workers.rounds import Phase
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.capabilities import log_density_at
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray, log_density_at
 
 LEARNING = 0.4  # cost of learning an event, in standard errors
 FEW = 16  # number of distinct outputs that need no model

@@ -75,7 +75,7 @@ from dpwitness.auditors.workers.rounds import (
 )
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import AlwaysRaises, ForeignMechanism, MechanismFailed
+from dpwitness.core.protocols import AlwaysRaises, ForeignMechanism, MechanismFailed
 from dpwitness.core.values.object_tree import text_of
 from dpwitness.mechanisms.wrappers import global_generators
 from dpwitness.mechanisms.wrappers.programs.inside.target_runs import (

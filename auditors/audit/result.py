@@ -41,7 +41,7 @@ from dpwitness.auditors.workers.pair_exercise import OutputComparison, exercised
 from dpwitness.auditors.workers.rounds import audit_key, stream
 from dpwitness.core.claims import Claim, promised, resolved
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols import MechanismFailed
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
     InvalidArgument,

@@ -49,7 +49,7 @@ from dpwitness.auditors.workers.fitness import RepeatDetector, Unfit, check_call
 from dpwitness.auditors.workers.pair_exercise import OutputComparison
 from dpwitness.auditors.workers.rounds import Phase, Run, Stage, audit_key, stream
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import FloatArray, ForeignMechanism, MechanismFailed, Parts
+from dpwitness.core.protocols import FloatArray, ForeignMechanism, MechanismFailed, Parts
 from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.wrappers.single_runs import PerRun
 

@@ -68,7 +68,7 @@ from dpwitness.auditors.witnesses.verdicts import Verdict, fresh_seed
 from dpwitness.auditors.workers.fitness import Unfit
 from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols import MechanismFailed
 from dpwitness.core.values.json_reader import (
     Json,
     anything,

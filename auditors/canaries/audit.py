@@ -38,7 +38,7 @@ from dpwitness.auditors.canaries.result import (
     result_of_counts,
 )
 from dpwitness.core.claims import GDP, Claim, promised, resolved
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
     require_finite,

@@ -98,7 +98,7 @@ from scipy.special import betainc, expit, gammaln, log_expit
 from dpwitness.auditors.statistics.mean_limits import bracket, bracket_each
 from dpwitness.core.claims import Claim
 from dpwitness.core.numerics.jit import jit
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.validation import InvalidArgument, require_one_of, require_that
 
 

@@ -33,7 +33,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.stats import binom
 
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.validation import InvalidArgument
 
 _OWNER = "audit_canaries"

@@ -26,7 +26,7 @@ from dpwitness.auditors.canaries.bounds import (
 )
 from dpwitness.auditors.witnesses.verdicts import SCHEMA, strict
 from dpwitness.core.claims import GDP, Claim, PureDP, promised
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
     require,

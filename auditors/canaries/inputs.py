@@ -15,7 +15,7 @@ import numpy as np
 from scipy.stats import binomtest
 
 from dpwitness.auditors.canaries.dependent_runs import require_independent
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.validation import (
     InvalidArgument,
     import_problem,

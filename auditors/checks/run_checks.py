@@ -44,7 +44,7 @@ from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.fitness import check_structure, check_training, same_outputs
 from dpwitness.auditors.workers.rounds import run_side, stream
 from dpwitness.core import Domain, InvalidArgument, Pair
-from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols import MechanismFailed
 from dpwitness.core.values.json_codec import to_jsonable
 from dpwitness.mechanisms.wrappers.programs.target import Target
 

@@ -47,7 +47,7 @@ from dpwitness.auditors.workers.descriptions import describe_target
 from dpwitness.auditors.workers.rounds import Phase
 from dpwitness.core.claims import PureDP, promised
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import MechanismFailed, name_of
+from dpwitness.core.protocols import MechanismFailed, name_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
     InvalidArgument,

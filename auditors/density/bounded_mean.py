@@ -40,8 +40,7 @@ from dpwitness.auditors.statistics.mean_limits import (
     upper_mean,
 )
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.capabilities import log_density_at
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray, log_density_at
 
 _MIXTURE = (0.25, 0.15, 0.6)  # mixture weights of the three laws
 _MAX_WEIGHT = 1 / _MIXTURE[0]  # largest importance weight

@@ -30,7 +30,7 @@ from dpwitness.auditors.statistics.mean_limits import Stakes, lower_mean
 from dpwitness.core.claims import Claim
 from dpwitness.core.claims.notions import ORDERS
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.validation import InvalidArgument
 
 _FPR = np.concatenate([[0.0], np.geomspace(1e-9, 1e-2, 36), np.linspace(0.02, 1.0, 50)])

@@ -44,8 +44,7 @@ from dpwitness.auditors.workers.descriptions import describe_target
 from dpwitness.core.claims import Claim, promised, resolved
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.numerics.solvers import ConvergenceError
-from dpwitness.core.protocols.capabilities import states_one_law
-from dpwitness.core.protocols.mechanism import name_of
+from dpwitness.core.protocols import name_of, states_one_law
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
     InvalidArgument,

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.json_codec import same_value, to_jsonable
 from dpwitness.core.values.validation import InvalidArgument
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
 from dpwitness.auditors.density.routes import LogDensity
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 
 _LEARNED = 0.25  # share of the outputs from which the alternatives are chosen
 TESTED = 1 - _LEARNED  # share of the outputs that are bet on

@@ -34,8 +34,7 @@ from dpwitness.auditors.density.routes import (
 )
 from dpwitness.auditors.statistics.anytime import log_dependence
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.capabilities import log_density_at
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray, log_density_at
 
 if TYPE_CHECKING:
     from dpwitness.auditors.statistics.loss_law import EnclosedLaw

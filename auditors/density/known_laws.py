@@ -23,7 +23,7 @@ from scipy.special import expit, ndtr
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.core.claims import GDP, Claim
 from dpwitness.core.claims.notions import ORDERS
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.validation import InvalidArgument, short_repr
 
 

@@ -29,7 +29,7 @@ from dpwitness.auditors.density.density_check import (
 )
 from dpwitness.auditors.density.routes import BadOracle, density_of
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 
 POWER = 0.9  # probability that a mismatch of the stated size would have been noticed
 # largest relative mismatch of scale at which a certificate of the density may apply to the

@@ -20,7 +20,7 @@ from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain
 from dpwitness.core.numerics.solvers import ConvergenceError
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.validation import InvalidArgument, require_that
 
 _SAMPLES = 4  # samples of each side that score a pair

@@ -26,7 +26,7 @@ from dpwitness.auditors.density.search import WorstOutput
 from dpwitness.auditors.witnesses.result import ClaimResult, numbers_of, pair_line
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import figure
 

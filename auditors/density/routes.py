@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 from dpwitness.auditors.density.composition import compose, content_key, declared_points
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw, atoms, unaccounted_mass
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.capabilities import log_density_at
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray, log_density_at
 
 LogDensity = Callable[[FloatArray], FloatArray]
 LogDensities = Callable[[FloatArray, NDArray[np.intp]], tuple[FloatArray, FloatArray]]

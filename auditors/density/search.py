@@ -17,7 +17,7 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import FloatArray, WhiteBox
+from dpwitness.core.protocols import FloatArray, WhiteBox
 from dpwitness.core.values.validation import (
     InvalidArgument,
     require_integer,

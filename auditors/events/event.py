@@ -37,7 +37,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.statistics.mean_limits import bracket
 from dpwitness.core.claims import Claim
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.json_codec import to_jsonable
 from dpwitness.core.values.json_reader import Json
 

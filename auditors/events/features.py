@@ -37,7 +37,7 @@ from dpwitness.auditors.statistics.columns import (
     whitening_matrix,
     without_overflow,
 )
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 
 Columns = NDArray[np.int64]
 

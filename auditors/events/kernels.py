@@ -37,7 +37,7 @@ from dpwitness.auditors.events.features import (
     WhitenedDistances,
 )
 from dpwitness.core.numerics.jit import jit
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 
 Cells = NDArray[np.int8]
 

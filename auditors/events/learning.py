@@ -71,7 +71,7 @@ from dpwitness.auditors.events.scorers import (
 from dpwitness.auditors.statistics.certificate import certified, wilson_lower
 from dpwitness.auditors.statistics.columns import varying_columns
 from dpwitness.core.claims import Claim
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 
 _MAX_ROWS = 2**16
 # error probability of these certificates: so small that the largest of many pairs and events is

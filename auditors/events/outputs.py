@@ -36,7 +36,7 @@ from dpwitness.auditors.events.leaves import (
 )
 from dpwitness.auditors.statistics.columns import varying_columns
 from dpwitness.auditors.workers.descriptions import describe_target
-from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed, Parts, name_of
+from dpwitness.core.protocols import FloatArray, MechanismFailed, Parts, name_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, require_callable, short_repr
 

@@ -58,7 +58,7 @@ from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.auditors.statistics.mean_limits import bracket
 from dpwitness.auditors.statistics.regression import Fit, evidence, fit_logistic
 from dpwitness.core.claims import Claim
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 
 _BULK_BENDS = (0.1, 1.0)  # standard deviations of a bend of the log-odds over one octave
 # the same in the tails, with log prior weights: tails rarely bend

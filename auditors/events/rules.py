@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpwitness.auditors.events.event import Event, Guesses, Kernel, count_directions
 from dpwitness.auditors.events.features import Block, Trees
 from dpwitness.auditors.events.outputs import Outputs, row_keys
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 
 _MAX_LISTED = 6  # outputs listed by name in a picture, at most
 

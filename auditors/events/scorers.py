@@ -52,7 +52,7 @@ from dpwitness.auditors.statistics.columns import (
     without_overflow,
 )
 from dpwitness.auditors.statistics.regression import Expansion, fit_grouped
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 
 _FOLDS = 4
 MAX_PLAIN_ATOMS = 16  # maximum number of distinct outputs for which counts alone are enough

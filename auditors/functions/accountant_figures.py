@@ -32,7 +32,7 @@ from dpwitness.auditors.functions.accountant_profiles import (
 from dpwitness.auditors.statistics.mean_limits import bracket
 from dpwitness.core.balls.ball import PRECISION, Ball, down
 from dpwitness.core.balls.profiles import GaussianProfile, LaplaceProfile, Profile
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 
 _MASS_BITS = 100  # masses are rounded down to multiples of 2^-_MASS_BITS
 _TAIL = 1e-18  # mass of the tails that are left out

@@ -38,7 +38,7 @@ from dpwitness.auditors.witnesses.result import FunctionResult, named
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.balls.ball import PRECISION, Ball, down
 from dpwitness.core.balls.profiles import GaussianProfile, normal_cdf
-from dpwitness.core.protocols.mechanism import name_of
+from dpwitness.core.protocols import name_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
     require_callable,
@@ -61,7 +61,7 @@ class CanaryGame(Question):
     call: Call
 
     def compared(self, points: Iterator[Point]) -> Iterator[FigureComparison]:
-        """Yield the comparison at each point."""
+        """Yield the comparison of the claimed with the true probability at each point."""
         for at in points:
             exact, problems = self.exact(at)
             new = FigureComparison(at, at["significance"], exact, failures=tuple(problems))

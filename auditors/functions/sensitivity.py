@@ -39,7 +39,7 @@ from dpwitness.auditors.witnesses.witness_reader import EXTENDED, FUNCTION, PAIR
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain
 from dpwitness.core.numerics.solvers import ConvergenceError
-from dpwitness.core.protocols.mechanism import FloatArray, name_of
+from dpwitness.core.protocols import FloatArray, name_of
 from dpwitness.core.values.json_reader import Json, number, one_of, refuse
 from dpwitness.core.values.validation import (
     InvalidArgument,

@@ -44,7 +44,7 @@ from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.auditors.workers.descriptions import constants_of
 from dpwitness.core.domains import Domain
 from dpwitness.core.domains.spaces import InputSpace
-from dpwitness.core.protocols.mechanism import name_of
+from dpwitness.core.protocols import name_of
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (

@@ -43,7 +43,7 @@ from dpwitness.auditors.functions.stability_search import (
 from dpwitness.auditors.statistics.anytime import log_dependence, mean_evidence
 from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
 from dpwitness.auditors.workers.fresh_processes import STATES, in_new_processes, memos_of
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, require_that
 from dpwitness.mechanisms.wrappers.programs.declared import FailedRun

@@ -43,7 +43,7 @@ from dpwitness.auditors.witnesses.result import FunctionResult, named, numbers_o
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.auditors.witnesses.witness_reader import CONFIDENCE, EXTENDED, FUNCTION
 from dpwitness.core.numerics.solvers import ConvergenceError
-from dpwitness.core.protocols.mechanism import FloatArray, name_of
+from dpwitness.core.protocols import FloatArray, name_of
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
 from dpwitness.core.values.json_reader import Json, anything, integer, nullable, refuse
 from dpwitness.core.values.validation import (

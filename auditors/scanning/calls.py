@@ -169,7 +169,7 @@ def wanted(found: NoiseMap, functions: Sequence[Function]) -> dict[str, list[str
 
 
 def made_up_calls(found: NoiseMap, function: Function) -> Iterator[Json]:
-    """Yield calls to try, at most twelve; the first that works counts."""
+    """Yield at most twelve calls to try. The scan uses the first call that works."""
     forms = _forms(found, function)
     both = [("self", p) for p in constructor_parameters(found, function)]
     both += [("", p) for p in function.parameters]

@@ -30,7 +30,7 @@ from dpwitness.auditors.search.maximize import Budget, Scored, maximize
 from dpwitness.auditors.workers.rounds import stream
 from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed
+from dpwitness.core.protocols import FloatArray, MechanismFailed
 from dpwitness.core.values.validation import (
     InvalidArgument,
     require_integer,

@@ -34,7 +34,7 @@ from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains.base import Domain
 from dpwitness.core.domains.frames import Table
 from dpwitness.core.domains.records import Tabular
-from dpwitness.core.protocols.mechanism import FloatArray, ForeignMechanism
+from dpwitness.core.protocols import FloatArray, ForeignMechanism
 from dpwitness.mechanisms.wrappers import global_generators
 
 FEWEST_PAIRS = 50  # a search of fewer pairs would find nothing

@@ -20,7 +20,7 @@ from dpwitness.core.domains.base import between, insert_record
 from dpwitness.core.domains.columns import Column
 from dpwitness.core.domains.frames import Table
 from dpwitness.core.domains.records import Tabular
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 
 _SIZES = (0, 1, 2, 3, 7, 40, 200)
 _BOUNDARIES = sorted(

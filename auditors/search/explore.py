@@ -27,7 +27,7 @@ from dpwitness.core.domains.frames import Table
 from dpwitness.core.domains.records import Tabular
 from dpwitness.core.numerics.cma_es import minimize_cma_es
 from dpwitness.core.numerics.solvers import ConvergenceError
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 
 Score = Callable[[Pair, FloatArray], tuple[float, FloatArray | None]]
 

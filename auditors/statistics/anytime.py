@@ -100,7 +100,7 @@ from dpwitness.auditors.statistics.certificate import (
 )
 from dpwitness.auditors.statistics.mean_limits import bracket, bracket_each
 from dpwitness.core.claims import Claim
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.validation import InvalidArgument
 
 # mass of the prior that earlier rounds suggest; the rest is Jeffreys' prior, in case that they

@@ -106,7 +106,7 @@ from scipy.special import betaincinv, expit
 
 from dpwitness.auditors.statistics.mean_limits import bracket_each
 from dpwitness.core.claims import Claim
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.validation import InvalidArgument, require_integer
 
 # gamma / alpha: s is estimated far more precisely than theta, so a small share suffices

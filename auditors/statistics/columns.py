@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 
 # size, in interquartile ranges, at which a column is cut to estimate its correlation with others
 _MAX_WHITENED = 10.0

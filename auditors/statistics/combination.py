@@ -106,7 +106,7 @@ from dpwitness.auditors.statistics.certificate import (
     p_value,
 )
 from dpwitness.core.claims import Claim
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 
 # kappa, least conditional error and largest r^2 of the guards
 _GUARD, _LEAST_LEVEL, _MOST_SHARE = 2.0**-24, 2.0**-140, 0.98

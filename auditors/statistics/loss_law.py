@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpwitness.auditors.statistics.mean_limits import bracket
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -50,7 +50,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 
 # multiples of the pilot's stake; each gets an equal share of the capital
 _STAKE_MULTIPLES = np.array([0.6, 1.0, 1.6])

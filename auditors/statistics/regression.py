@@ -22,7 +22,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import logsumexp, xlogy
 
 from dpwitness.core.numerics.jit import jit
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 
 _NEWTON_STEPS, _EVIDENCE_ROUNDS = 25, 40
 _MAX_STEP = 4.0  # maximum change of the logarithm of a precision in a round

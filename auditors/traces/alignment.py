@@ -30,7 +30,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment, linprog
 
 from dpwitness.auditors.traces.calls import Call, CallTable
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.wrappers.recording.primitives import LOCATION_LAWS
 

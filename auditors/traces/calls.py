@@ -30,7 +30,7 @@ from dpwitness.auditors.density.known_laws import (
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw
 from dpwitness.auditors.traces.evidence import Finding, TracedCall
 from dpwitness.core.claims import GDP, Claim
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.wrappers.recording.primitives import LOCATION_LAWS
 

@@ -26,7 +26,7 @@ from dpwitness.auditors.traces.calls import CallTable, Losses, record_count
 from dpwitness.auditors.traces.evidence import Finding, describe_composed
 from dpwitness.auditors.traces.sessions import PairSession
 from dpwitness.core.claims import Claim
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.json_reader import Json
 
 Run = tuple[Json, Json]  # a recording, and its replay on the other dataset

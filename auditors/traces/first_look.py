@@ -34,7 +34,7 @@ from dpwitness.auditors.traces.sessions import PairSession, SessionRecorder, Ste
 from dpwitness.auditors.workers.rounds import is_builtin_mechanism
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.recording.recorder import Stopped

@@ -32,7 +32,7 @@ from dpwitness.auditors.traces.sessions import PairSession, SessionRecorder
 from dpwitness.auditors.workers.fitness import check_exception_text
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.json_reader import Json
 
 _RECORDINGS = 3

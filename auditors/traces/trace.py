@@ -43,7 +43,7 @@ from dpwitness.auditors.workers.descriptions import describe_target
 from dpwitness.core.claims import Claim, exact_claim, promised, resolved
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain
-from dpwitness.core.protocols.mechanism import MechanismFailed, name_of
+from dpwitness.core.protocols import MechanismFailed, name_of
 from dpwitness.core.values.json_reader import Json, integer, items, listing, record, text
 from dpwitness.core.values.validation import (
     InvalidArgument,

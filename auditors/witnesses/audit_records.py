@@ -41,7 +41,7 @@ from dpwitness.auditors.workers.chunks import Segment, Span
 from dpwitness.auditors.workers.descriptions import globals_and_cells, place_of, source_of
 from dpwitness.auditors.workers.rounds import Sides, Stage
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import ForeignMechanism, MechanismFailed
+from dpwitness.core.protocols import ForeignMechanism, MechanismFailed
 from dpwitness.core.values.json_codec import to_jsonable
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument

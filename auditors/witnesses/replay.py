@@ -24,7 +24,7 @@ from dpwitness.auditors.workers.descriptions import FOREIGN, describe_target, re
 from dpwitness.auditors.workers.trust import PlannedTarget, Trust
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import name_of
+from dpwitness.core.protocols import name_of
 from dpwitness.core.values.json_codec import unregistered_classes
 from dpwitness.core.values.json_reader import Json, refuse, short_json
 from dpwitness.core.values.validation import (

@@ -25,7 +25,7 @@ from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.core.values.wording import dataset
 
 # module with `html` and `markdown` of a result; by name, as reports know results
-_CARDS = "dpwitness.reports.formats.html_format"
+_CARDS = "dpwitness.reports.html_format"
 _REPR_LIMIT = 400  # largest number of characters of a headline in a repr
 
 

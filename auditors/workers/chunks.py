@@ -32,7 +32,7 @@ from dpwitness.auditors.workers.rounds import (
     task_lock,
 )
 from dpwitness.core.numerics.draws import Draws, state_of
-from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed
+from dpwitness.core.protocols import FloatArray, MechanismFailed
 from dpwitness.mechanisms.wrappers import global_generators
 
 _BLOCK_ROWS = 256

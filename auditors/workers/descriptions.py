@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dpwitness.core.claims import Claim
-from dpwitness.core.protocols.mechanism import ForeignMechanism
+from dpwitness.core.protocols import ForeignMechanism
 from dpwitness.core.values.json_codec import public_name, to_jsonable
 from dpwitness.core.values.json_reader import Json, read_bytes, short_json
 from dpwitness.core.values.validation import InvalidArgument

@@ -24,7 +24,7 @@ from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.outputs import WrongShape
 from dpwitness.auditors.workers.chunks import Segment, Span, require_complete_counts, run_span
 from dpwitness.auditors.workers.rounds import Stage, reset_generator_lock
-from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols import MechanismFailed
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.supervisor import below
 

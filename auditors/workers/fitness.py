@@ -40,7 +40,7 @@ from scipy.special import bdtrc
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.outputs import Outputs, row_keys
 from dpwitness.auditors.statistics.anytime import log_dependence, mean_evidence, total_evidence
-from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols import MechanismFailed
 from dpwitness.core.values.object_tree import text_of
 from dpwitness.core.values.validation import error_text
 

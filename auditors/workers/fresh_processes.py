@@ -35,7 +35,7 @@ from numpy.random import SFC64, Generator
 from dpwitness.auditors.events.outputs import WrongShape, concatenate
 from dpwitness.auditors.workers.descriptions import globals_and_cells, imports_of
 from dpwitness.auditors.workers.rounds import Sides, Stage, task_lock
-from dpwitness.core.protocols.mechanism import ForeignMechanism
+from dpwitness.core.protocols import ForeignMechanism
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.worker_process import (
     Launch,

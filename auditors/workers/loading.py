@@ -16,7 +16,9 @@ from dpwitness.mechanisms.wrappers.recognition import formed, split_form
 
 
 def split_target(target: str, what: str = "target") -> tuple[str, str]:
-    """Return PLACE and NAME of ``MODULE:NAME`` or ``FILE.py:NAME``."""
+    """Return PLACE and NAME of ``MODULE:NAME`` or ``FILE.py:NAME``. Raise InvalidArgument for
+    another form.
+    """
     place, _, name = target.rpartition(":")
     if not place or not name:
         raise InvalidArgument(

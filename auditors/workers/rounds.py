@@ -57,7 +57,7 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.events.outputs import Outputs, encode
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import ForeignMechanism, MechanismFailed, Parts
+from dpwitness.core.protocols import ForeignMechanism, MechanismFailed, Parts
 from dpwitness.mechanisms.wrappers import global_generators
 from dpwitness.mechanisms.wrappers.programs.inside.target_runs import copied, joined
 

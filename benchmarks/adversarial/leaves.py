@@ -33,7 +33,7 @@ from dpwitness.benchmarks.adversarial.attack import (
     response,
     seed_of,
 )
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.mechanisms import PureDP
 
 _Left, _Right = namedtuple("_Left", "value"), namedtuple("_Right", "value")

@@ -391,7 +391,7 @@ class _Concrete(Formulas):
         self.negate = lambda test: z3.simplify(z3.Not(test))
 
     def constant(self, value: float, kind: str) -> Any:
-        """Return a parameter, a query or noise."""
+        """Return the value of a parameter, a query or noise unchanged."""
         return (
             self.z3.RealVal(str(Fraction(repr(value)))) if kind == "real" else self.z3.IntVal(value)
         )

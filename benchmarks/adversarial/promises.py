@@ -28,7 +28,7 @@ from dpwitness.benchmarks.adversarial.attack import (
 )
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.mechanisms import ApproxDP, PureDP
 
 _POWER = 0.9

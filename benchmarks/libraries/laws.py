@@ -15,7 +15,7 @@ from scipy.special import expit
 from dpwitness.auditors.density.known_laws import cells, finite, laplace_cdf
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 
 Law = Callable[[Pair], LossLaw | None]
 

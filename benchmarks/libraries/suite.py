@@ -15,7 +15,7 @@ from dpwitness.auditors.witnesses.verdicts import strict
 from dpwitness.benchmarks.installation import command_of, pinned_environments
 from dpwitness.benchmarks.libraries.rows import ROWS, Row
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.mechanism import Truth
+from dpwitness.core.protocols import Truth
 from dpwitness.core.values.atomic_files import write_json
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import dataset

@@ -21,7 +21,7 @@ from dpwitness.auditors.functions.accountants import AccountantResult, compare_a
 from dpwitness.auditors.functions.declared_targets import DeclaredAccountant
 from dpwitness.auditors.scanning.scan import located, mapped
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols import MechanismFailed
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.core.values.wording import count

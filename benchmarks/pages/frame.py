@@ -13,8 +13,8 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup
 
-from dpwitness.reports.formats.html_format import WIDE, render, text
-from dpwitness.reports.plots.drawing import inline_svg
+from dpwitness.reports.drawing import inline_svg
+from dpwitness.reports.html_format import WIDE, render, text
 
 _CELL = re.compile(r"(?<!\\)\|")
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?|infinity|no finite")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from dpwitness.benchmarks.pages.sections import SIGNS, SectionCharts, charts
-from dpwitness.reports.formats.html_format import block, render
+from dpwitness.reports.html_format import block, render
 from dpwitness.reports.summary import QUESTION
 
 _SHOWN_IN = {"papers-checks": "papers"}  # page -> page whose section of the overview contains it

@@ -24,7 +24,7 @@ from dpwitness.benchmarks.pages.charts import (
 from dpwitness.benchmarks.pages.frame import Table, heading_id, link, tables, value
 from dpwitness.core.claims.claim import parse_claim
 from dpwitness.core.values.wording import figure
-from dpwitness.reports.formats.html_format import text
+from dpwitness.reports.html_format import text
 
 MIDDLE = 10  # pixels from the top of a strip to its axis
 SIGNS = {  # verdict of a claim -> (sign, meaning)

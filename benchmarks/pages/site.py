@@ -15,10 +15,10 @@ from dpwitness.benchmarks.pages.overview import overview
 from dpwitness.benchmarks.scan import opendp_page
 from dpwitness.core.values.atomic_files import atomic_folder, write_json, write_text
 from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.reports.album import Album
 from dpwitness.reports.document import entries_of, read_document
-from dpwitness.reports.formats.html_format import html
-from dpwitness.reports.formats.markdown_formats import markdown
-from dpwitness.reports.plots.album import Album
+from dpwitness.reports.html_format import html
+from dpwitness.reports.markdown_formats import markdown
 from dpwitness.reports.report import check_writable
 
 PAGES = (  # (name, label, subject) of the pages in the navigation; pages without a file are skipped

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpwitness.core.claims import parse_claim
 from dpwitness.core.domains import build_domain
-from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols import MechanismFailed
 from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.mechanisms.wrappers.programs.program import (
     PROTOCOL,

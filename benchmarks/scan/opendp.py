@@ -25,7 +25,7 @@ from dpwitness.auditors.scanning.calls import LONGEST_LINE, Script
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.benchmarks.installation import install, pinned_environments
 from dpwitness.benchmarks.table import Row
-from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols import MechanismFailed
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.target import Target

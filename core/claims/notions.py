@@ -236,7 +236,9 @@ class GDP(Claim):
 
     @classmethod
     def implied_by(cls, claim: Claim, delta: float) -> GDP:
-        """Return the Gaussian curve with the claim's epsilon at delta; a Gaussian claim itself."""
+        """Return the Gaussian curve with the claim's epsilon at delta; a Gaussian claim itself.
+        Raise InvalidArgument if the claim implies no finite epsilon at delta.
+        """
         if isinstance(claim, GDP):
             return claim
         epsilon = claim.epsilon_at(delta)

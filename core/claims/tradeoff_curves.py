@@ -539,7 +539,9 @@ class DPSGD(Curve):
         return _dpsgd_lines(*self.numbers)
 
     def at(self, delta: float) -> AccountedDP:
-        """Return the point (epsilon, delta) of the curve at this delta."""
+        """Return the point (epsilon, delta) of the curve at this delta. Raise InvalidArgument if
+        the epsilon is not positive and finite.
+        """
         delta = require_probability("delta", delta, "DPSGD")
         epsilon = float(_loss_distribution(*self.numbers).get_epsilon_for_delta(delta))
         if not 0 < epsilon < math.inf:

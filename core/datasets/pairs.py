@@ -292,8 +292,8 @@ def _column_problem(
     """Return a text if records differ in a column that may not change, else "".
 
     The relation names the columns that may change; of a label, `label`, `y` or the last numbered
-    column is the default. `changes(read, name)` returns the entries of the records that differ in
-    a column of one side.
+    column is the default. `changes(read, name)` returns the entries of the records that differ in a
+    column of one dataset.
     """
     names = list({**first.fields, **second.fields})
     usual = [name for name in ("label", "y", *names[-1:]) if name in names]

@@ -19,7 +19,7 @@ from numpy.random import Generator
 
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.datasets.relations import vector_numbers
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.validation import (
     InvalidArgument,
     require_finite,

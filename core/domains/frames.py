@@ -33,7 +33,7 @@ from dpwitness.core.domains.base import (
 )
 from dpwitness.core.domains.columns import FORMS, Column, built, column, column_lists
 from dpwitness.core.domains.records import Rows
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.validation import (
     InvalidArgument,
     require,

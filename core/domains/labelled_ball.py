@@ -28,7 +28,7 @@ from dpwitness.core.domains.base import (
     require_labels,
     sized,
 )
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.validation import require, require_rules
 
 Record = tuple[FloatArray, float]

@@ -23,7 +23,7 @@ from dpwitness.core.domains.base import (
     items,
     sized,
 )
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.dataframe_backends import UnsupportedData, library, library_name
 from dpwitness.core.values.validation import (
     InvalidArgument,

@@ -48,7 +48,7 @@ from dpwitness.core.domains.base import (
     truncated_tables,
     vector,
 )
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.validation import require, require_finite, require_rules
 
 _FEW = (1, 2, 0, 3)  # numbers of other records of small random datasets

@@ -20,7 +20,7 @@ from dpwitness.core.domains.base import (
     chosen,
     vector,
 )
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.validation import require, require_rules
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 
 
 def minimize_cma_es(

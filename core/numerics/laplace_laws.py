@@ -13,7 +13,7 @@ from numpy.random import Generator
 from dpwitness.core.numerics.draws import Draws
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.numerics.noise import LAPLACE_FROM_STATE
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.validation import InvalidArgument
 
 GAUSS, GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(16)

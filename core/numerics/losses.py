@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpwitness.core.numerics.jit import jit
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.validation import InvalidArgument, require
 
 LOGISTIC, HINGE, ABSOLUTE, SQUARED, HUBER, SMOOTHED_HUBER, LOG_COSH, LINEAR = range(8)

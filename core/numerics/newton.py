@@ -21,7 +21,7 @@ import numpy as np
 
 from dpwitness.core.numerics.jit import jit, jit_with
 from dpwitness.core.numerics.losses import LOG_COSH, LOGISTIC, loss_at
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 
 _MAX_STEPS = 500
 F = TypeVar("F", bound=Callable[..., Any])

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from dpwitness.core.numerics.draws import Draws, State
 from dpwitness.core.numerics.jit import jit, jit_with
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.validation import require
 
 GAMMA, LAPLACE_RADIUS, GAUSSIAN = range(3)

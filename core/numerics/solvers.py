@@ -25,7 +25,7 @@ from dpwitness.core.numerics.newton import (
     minimize_rows_one_record,
     noise_and_determinant,
 )
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.validation import InvalidArgument, require_positive
 
 TOLERANCE = 1e-10

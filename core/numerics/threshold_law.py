@@ -24,7 +24,7 @@ from dpwitness.core.numerics.laplace_laws import (
     laplace_panels,
     standard_laplace,
 )
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 
 ABOVE, BELOW, NOT_ASKED = 1.0, 0.0, -1.0
 

@@ -32,7 +32,7 @@ from dpwitness.commands.loading import (
 )
 from dpwitness.core import InvalidArgument, Pair
 from dpwitness.core.claims import parse_claim, promised
-from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols import MechanismFailed
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.terminal import NO_VERDICT, OK, announce, bar, mark_verdict, redirected_stdout
 

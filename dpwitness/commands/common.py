@@ -308,7 +308,7 @@ def summary(entries: Sequence[reports.Entry]) -> str:
     """Return the answer of a report and its table, worst audit first; verdicts are marked
     (`terminal.mark_verdict`).
     """
-    from dpwitness.reports.formats.html_format import text  # loads the templates of pages
+    from dpwitness.reports.html_format import text  # loads the templates of pages
 
     shown = [
         column

@@ -14,9 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dpwitness.core import InvalidArgument, LabelledVectors, Pair, PureDP, Truth
-from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.protocols.optional_methods import available_if
+from dpwitness.core.protocols import FloatArray, available_if, one_law
 from dpwitness.core.values.validation import require, require_type
 from dpwitness.mechanisms.papers.ridge import PrivateRidge
 from dpwitness.mechanisms.textbook.categorical import log_softmax, output_rows

@@ -43,7 +43,7 @@ from dpwitness.core.numerics.solvers import (
     minimize_perturbed_risk,
     noise_for_minimizers,
 )
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.validation import require, require_type, short_repr
 from dpwitness.mechanisms.textbook.categorical import output_rows
 

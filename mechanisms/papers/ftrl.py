@@ -20,9 +20,7 @@ from flint import arb, fmpq
 from dpwitness.core import ApproxDP, Costs, InvalidArgument, LinearCosts, Pair, Truth
 from dpwitness.core.balls.ball import Ball, Box, log_mass_of_index, softmax
 from dpwitness.core.numerics.draws import Draws, SampledByDraws
-from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.protocols.optional_methods import available_if
+from dpwitness.core.protocols import FloatArray, available_if, one_law
 from dpwitness.core.values.validation import require
 from dpwitness.mechanisms.textbook.categorical import (
     SoftmaxDraw,

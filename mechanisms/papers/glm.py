@@ -26,7 +26,7 @@ from dpwitness.core import (
 )
 from dpwitness.core.numerics.noise import SphericalNoise
 from dpwitness.core.numerics.solvers import Problem
-from dpwitness.core.protocols.capabilities import one_law
+from dpwitness.core.protocols import one_law
 from dpwitness.core.values.validation import require, require_positive, require_type, short_repr
 from dpwitness.mechanisms.papers.erm import (
     ObjectivePerturbation,

@@ -21,9 +21,7 @@ import numpy as np
 
 from dpwitness.core import InvalidArgument, LabelledVectors, Loss, Pair
 from dpwitness.core.numerics.jit import jit
-from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.protocols.optional_methods import available_if
+from dpwitness.core.protocols import FloatArray, available_if, one_law
 from dpwitness.core.values.validation import require
 from dpwitness.mechanisms.papers.erm import KernelLearner, LearnerMechanism, Predictor, replaced
 from dpwitness.mechanisms.papers.interactive import interval_log_probability

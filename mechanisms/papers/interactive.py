@@ -17,9 +17,7 @@ import numpy as np
 from dpwitness.core import InvalidArgument, LabelledVectors, Loss, Pair
 from dpwitness.core.numerics.jit import jit, jit_uncached
 from dpwitness.core.numerics.losses import kernel_value
-from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.protocols.optional_methods import available_if
+from dpwitness.core.protocols import FloatArray, available_if, one_law
 from dpwitness.core.values.validation import require, short_repr
 from dpwitness.mechanisms.papers.erm import KernelLearner, LearnerMechanism
 from dpwitness.mechanisms.textbook.categorical import output_rows

@@ -17,7 +17,7 @@ import numpy as np
 from dpwitness.core import InvalidArgument, LabelledBall, LabelledVectors, Loss, Pair, Truth
 from dpwitness.core.numerics.noise import SphericalNoise
 from dpwitness.core.numerics.solvers import Problem
-from dpwitness.core.protocols.capabilities import one_law
+from dpwitness.core.protocols import one_law
 from dpwitness.core.values.validation import require, require_integer, require_type
 from dpwitness.mechanisms.papers.erm import (
     LOGISTIC,

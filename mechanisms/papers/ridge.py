@@ -24,9 +24,7 @@ from dpwitness.core.numerics.draws import Draws, SampledByDraws
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.numerics.noise import SphericalNoise, round_to_grid
 from dpwitness.core.numerics.solvers import Problem
-from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.protocols.optional_methods import available_if
+from dpwitness.core.protocols import FloatArray, available_if, one_law
 from dpwitness.core.values.validation import require, require_one_of
 from dpwitness.mechanisms.papers.erm import axis, checked_records, replaced
 from dpwitness.mechanisms.textbook.categorical import output_rows

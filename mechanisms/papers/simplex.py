@@ -31,9 +31,7 @@ from dpwitness.core import (
 )
 from dpwitness.core.balls.ball import Ball, Box, softmax
 from dpwitness.core.balls.risk import slope_over
-from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.protocols.optional_methods import available_if
+from dpwitness.core.protocols import FloatArray, available_if, one_law
 from dpwitness.core.values.validation import (
     require,
     require_integer,

@@ -17,9 +17,7 @@ import numpy as np
 from dpwitness.core import LabelledVectors, Loss, Pair, Truth
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.numerics.laplace_laws import laplace_draws, laplace_log_density
-from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.protocols.optional_methods import available_if
+from dpwitness.core.protocols import FloatArray, available_if, one_law
 from dpwitness.core.values.validation import require, require_positive
 from dpwitness.mechanisms.papers.erm import KernelLearner, LearnerMechanism, rounded
 from dpwitness.mechanisms.papers.ridge import constrained_solution

@@ -45,9 +45,7 @@ from dpwitness.core.numerics.laplace_laws import (
     laplace_log_density,
 )
 from dpwitness.core.numerics.noise import GAUSSIAN_FROM_STATE
-from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.protocols.optional_methods import available_if
+from dpwitness.core.protocols import FloatArray, available_if, one_law
 from dpwitness.core.values.validation import require, require_integer
 from dpwitness.mechanisms.textbook.zoo import PureMechanism
 

@@ -19,8 +19,7 @@ from dpwitness.core import InvalidArgument
 from dpwitness.core.balls.ball import Ball, Box, FiniteSupport, log_mass_of_index, softmax
 from dpwitness.core.numerics.draws import Draws, SampledByDraws
 from dpwitness.core.numerics.jit import jit
-from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray, one_law
 from dpwitness.core.values.validation import require, short_repr
 
 IntArray = NDArray[np.int64]

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.core import ApproxDP, InvalidArgument, Pair, Rows, Truth
-from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed
-from dpwitness.core.protocols.optional_methods import available_if
+from dpwitness.core.protocols import FloatArray, MechanismFailed, available_if
 from dpwitness.core.values.validation import require, require_callable, require_numbers
 from dpwitness.mechanisms.textbook.additive import smallest_epsilon
 

@@ -21,8 +21,7 @@ from dpwitness.core.balls.ball import Ball, Box, FiniteSupport, log_mass_of_inde
 from dpwitness.core.numerics.draws import Draws, SampledByDraws
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.numerics.laplace_laws import as_integer_vector, column
-from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray, one_law
 from dpwitness.core.values.validation import require, short_repr
 from dpwitness.mechanisms.textbook.zoo import PureMechanism
 

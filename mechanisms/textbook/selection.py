@@ -52,9 +52,7 @@ from dpwitness.core.numerics.laplace_laws import (
     standard_laplace,
 )
 from dpwitness.core.numerics.threshold_law import ABOVE, BELOW, ThresholdNoise
-from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.protocols.optional_methods import available_if
+from dpwitness.core.protocols import FloatArray, available_if, one_law
 from dpwitness.core.values.validation import require
 from dpwitness.mechanisms.textbook.categorical import index_draws, sum_of_entries
 from dpwitness.mechanisms.textbook.zoo import PureMechanism
@@ -570,21 +568,20 @@ class SparseVector(_ThresholdTest):
     """One of the six sparse vector variants of Lyu, Su and Li (2017), Figure 1. All claim
     epsilon-DP; only variants 1 and 2 satisfy it.
 
-    ======= =================== =============== ============== ===== ======= =========================================
-    variant source              threshold noise query noise    reset cut-off true epsilon, any
-    number of queries
-    ======= =================== =============== ============== ===== ======= =========================================
-    1       Lyu et al. 2017     1 / e1          2c / e2        no    yes     epsilon 2       Dwork
-    and Roth 2014 c / e1          2c / e2        yes   yes     epsilon 3       Roth 2011           1
-    / e1          c / e2         no    yes     infinite: releases the noisy answer 4       Lee and
-    Clifton '14 1 / e1          1 / e2         no    yes     (1 + 6c) / 4 epsilon 5       Stoddard
-    et al. '14 1 / e1          none           no    no      infinite, from two queries on 6
-    Chen et al. 2015    1 / e1          1 / e2         no    no      infinite: grows with the number
-    of queries
-    ======= =================== =============== ============== ===== ======= =========================================
+    ======= =================== ========= ======= ===== ======= ===================================
+    variant source              threshold query   reset cut-off true epsilon, any number of queries
+    ======= =================== ========= ======= ===== ======= ===================================
+    1       Lyu et al. 2017     1 / e1    2c / e2 no    yes     epsilon
+    2       Dwork and Roth 2014 c / e1    2c / e2 yes   yes     epsilon
+    3       Roth 2011           1 / e1    c / e2  no    yes     infinite: releases the noisy answer
+    4       Lee and Clifton '14 1 / e1    1 / e2  no    yes     (1 + 6c) / 4 epsilon
+    5       Stoddard et al. '14 1 / e1    none    no    no      infinite, from two queries on
+    6       Chen et al. 2015    1 / e1    1 / e2  no    no      grows with the number of queries
+    ======= =================== ========= ======= ===== ======= ===================================
 
-    e1 = epsilon / 2 (variant 4: epsilon / 4), e2 = epsilon - e1, c the cut-off; sensitivity 1,
-    general (non-monotonic) queries.
+    The columns threshold and query are the scales of the Laplace noise of both. e1 = epsilon / 2
+    (variant 4: epsilon / 4), e2 = epsilon - e1, c the cut-off; sensitivity 1, general
+    (non-monotonic) queries.
 
     Parameters
     ----------
@@ -610,7 +607,7 @@ class SparseVector(_ThresholdTest):
 
     *Variant 5.* With answers (0, 1, ...) "above, below" needs 0 >= Z > 1; with (1, 0, ...) it has
     positive probability.
-    """  # noqa: E501
+    """
 
     variant: int = 1
     cutoff: int = 2

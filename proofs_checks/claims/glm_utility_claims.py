@@ -29,7 +29,7 @@ from scipy import optimize, stats
 
 from dpwitness.auditors import Scaling
 from dpwitness.core.numerics.noise import SphericalNoise
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.mechanisms import (
     GLMObjectivePerturbation,
     GLMOutputPerturbation,

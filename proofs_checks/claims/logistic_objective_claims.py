@@ -18,7 +18,7 @@ from flint import arb
 from scipy import stats
 
 from dpwitness.auditors import FailureBound, MeanBound, certify, search
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.mechanisms import (
     ConvexObjectivePerturbation,
     InvalidArgument,

@@ -30,7 +30,7 @@ from flint import arb
 from dpwitness.auditors import Scaling, SensitivityResult, audit_sensitivity
 from dpwitness.auditors.audit.audit import audit
 from dpwitness.core.numerics.solvers import Problem, minimise
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.mechanisms import (
     KernelLearner,
     LabelledBall,
@@ -452,9 +452,9 @@ def each_draw_is_private(effort: Effort) -> Evidence:
     depends=("JK-03",),
 )
 def each_draw_has_a_bounded_range(effort: Effort) -> Evidence:
-    """z3 over the gaps at both points; the normaliser cancels. It is reached where w* is long,
-    moves across itself by S, and the two points lie nearly along the move, a little to either side:
-    one gap grows by nearly S, the other shrinks by as much.
+    """z3 over the gaps at both points; the normaliser cancels. The bound is reached where w* is
+    long and moves across itself by S, and the two points lie nearly along the move, on either side
+    of w*: one gap grows by nearly S, the other shrinks by as much.
     """
     long = case(1e4)  # |w*| in units of S; up to n/2 is possible (JK-04-sharp)
     tilt = case(1.5) / long
@@ -656,7 +656,7 @@ def plane(n: float) -> TestDataIndependentLearner:
 
 
 def weight_error(n: float, size: int, rng: np.random.Generator) -> FloatArray:
-    """Return |what - w*| of `size` runs at n records."""
+    """Return |w_hat - w*| of `size` runs at n records."""
     mechanism = plane(n)
     dataset = mechanism.worst_pair().d0
     truth = mechanism.learner.fit(dataset).centers[0]

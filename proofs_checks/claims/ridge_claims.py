@@ -25,7 +25,7 @@ from flint import arb
 from scipy import stats
 
 from dpwitness.auditors import MeanBound, Scaling, audit_utility, certify
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.mechanisms import LabelledVectors, MirrorAveraging, PrivateRidge
 from dpwitness.proofs_checks.claims.logistic_claims import rate_and_curvature
 from dpwitness.proofs_checks.engine import (

@@ -40,7 +40,7 @@ import numpy as np
 from flint import arb
 
 from dpwitness.auditors import MeanBound, Scaling
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.mechanisms import LabelledVectors, Loss, PrivateFTRL, SimplexSampling
 from dpwitness.mechanisms.papers.ftrl import LambdaRule
 from dpwitness.mechanisms.papers.simplex import minimise_over_simplex
@@ -397,8 +397,8 @@ def round_costs_half_its_range(range: Ball) -> Enclosure:
     """JT-10 with L R = R: the loss is a - log(1 + w (e^a - 1)), a = 4 R / lambda, at the weight w
     of the favoured action.
 
-    It tends to a as earlier costs make that action rare: twice what the step supposes, 2 R / lambda
-    = a / 2.
+    The loss tends to a as earlier costs make that action rare: twice what the step supposes, 2 R /
+    lambda = a / 2.
     """
     return supremum_of(
         lambda w, a: 1 + 2 * softmax_excess(w, a),
@@ -504,8 +504,8 @@ def game_is_private(
     effort: Effort, epsilon: float = 8.0, delta: float = 0.01, horizon: float = 101
 ) -> Evidence:
     """Pair W20: first costs (R, -R) and (-R, R), the rest zero. The rounds are (T - 1)-fold
-    randomised response of log-odds 2 R / lambda: their losses are composed exactly. It fails for
-    large epsilon only; JT-16-moderate has the rest.
+    randomised response of log-odds 2 R / lambda: their losses are composed exactly. The claim fails
+    for large epsilon only; JT-16-moderate has the rest.
     """
     return _audited_game(effort, "printed", epsilon, delta, horizon)
 

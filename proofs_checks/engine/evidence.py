@@ -18,7 +18,7 @@ from dpwitness.auditors.functions.utility import UtilityClaim, UtilityResult, au
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core import Claim, InvalidArgument, Pair
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.proofs_checks.engine.enclosures import Enclosure
 from dpwitness.proofs_checks.engine.finding import WHOLE, ClaimVerdict, Evidence
 from dpwitness.proofs_checks.engine.ledger import TIGHT, Effort, sympy, z3

@@ -20,7 +20,7 @@ from scipy.stats import laplace, nbinom
 from dpwitness.auditors.density.composition import compose
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw as Laws
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 
 STEPS = 10  # grid steps per e
 # Levels. Just above zero, bottoms gain probability in proportion to t and lose leakage in

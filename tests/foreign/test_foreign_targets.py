@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dpwitness import ApproxDP, InvalidArgument, Target, Verdict, audit, replay
-from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols import MechanismFailed
 from dpwitness.mechanisms import Records
 from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError, target_names
 

@@ -7,7 +7,7 @@ import pytest
 from broken_programs import NORMAL, rng, text
 
 from dpwitness import InvalidArgument, Target
-from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols import MechanismFailed
 from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
 
 

@@ -31,7 +31,7 @@ from dpwitness.benchmarks.protocol.__main__ import LANGUAGES
 from dpwitness.benchmarks.protocol.__main__ import main as protocol
 from dpwitness.benchmarks.protocol.conformance import check_protocol
 from dpwitness.cli import main
-from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols import MechanismFailed
 
 
 def first_fault(target, limit):

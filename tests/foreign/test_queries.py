@@ -8,7 +8,7 @@ import pytest
 
 import dpwitness as dpw
 from dpwitness.cli import main
-from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols import MechanismFailed
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 SPENT = {"kind": "Table", "columns": {"spent": (0.0, 9.0)}, "frame": "dict"}

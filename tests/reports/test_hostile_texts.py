@@ -12,11 +12,11 @@ from markdown_it import MarkdownIt
 from report_schemas import JUNIT, SARIF
 
 from dpwitness.commands.common import summary
+from dpwitness.reports.album import Album
 from dpwitness.reports.document import build_document, entries_of
-from dpwitness.reports.formats.html_format import html
-from dpwitness.reports.formats.machine_formats import junit, sarif
-from dpwitness.reports.formats.markdown_formats import markdown, step_summary
-from dpwitness.reports.plots.album import Album
+from dpwitness.reports.html_format import html
+from dpwitness.reports.machine_formats import junit, sarif
+from dpwitness.reports.markdown_formats import markdown, step_summary
 from dpwitness.reports.wording import plain
 from dpwitness.terminal import Stream
 

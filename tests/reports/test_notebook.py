@@ -10,7 +10,7 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 
 import dpwitness as dpw
-from dpwitness.reports.formats.html_format import notebook_html
+from dpwitness.reports.html_format import notebook_html
 
 PAIR = dpw.Pair(np.array([0.0, 3.0]), np.array([1.0, 3.0]))
 

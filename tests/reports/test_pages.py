@@ -11,9 +11,9 @@ import pytest
 
 import dpwitness as dpw
 from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.reports.album import Album
 from dpwitness.reports.document import build_document, entries_of, read_document
-from dpwitness.reports.formats.html_format import html
-from dpwitness.reports.plots.album import Album
+from dpwitness.reports.html_format import html
 from dpwitness.reports.wording import differing
 
 NEAR = dpw.Pair(np.array([0.0, 0.0, 5.0]), np.array([0.0, 1.0, 5.0]))

@@ -16,7 +16,7 @@ from dpwitness import Pair, audit, audit_sensitivity, certify
 from dpwitness.mechanisms import Gaussian, Laplace, Records
 from dpwitness.reports import result_json
 from dpwitness.reports.document import build_document
-from dpwitness.reports.formats.machine_formats import junit, sarif
+from dpwitness.reports.machine_formats import junit, sarif
 from dpwitness.reports.summary import RULES
 
 NEAR = Pair(np.array([0.0]), np.array([1.0]))

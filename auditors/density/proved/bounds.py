@@ -1,7 +1,7 @@
 """Proved bounds of `certify`: ball arithmetic encloses the privacy profile and the claim's
 parameter over all outputs.
 
-A mechanism supports proofs by its method `log_density_ball` (see `core/protocols/mechanism.py`).
+A mechanism supports proofs by its method `log_density_ball` (see `core/protocols.py`).
 A proof is about the law that the mechanism states. Whether its sampler follows this law is tested
 by runs, not proved.
 
@@ -51,7 +51,7 @@ from dpwitness.core.balls.profiles import GaussianProfile, ShiftProfile, Singula
 from dpwitness.core.balls.risk import RiskLaw
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.protocols.capabilities import log_density_at
+from dpwitness.core.protocols import log_density_at
 
 # orders of a pair, one if both are equivalent, and how its outputs are covered
 Cover = tuple[Sequence[EnclosedOrder], str]

@@ -1,7 +1,7 @@
 """Cells over the outputs of a mechanism that encloses its own law: listed outcomes, or boxes in one
 dimension.
 
-The methods that a mechanism must have are defined in `core/protocols/mechanism.py`. Cuts are
+The methods that a mechanism must have are defined in `core/protocols.py`. Cuts are
 chosen from a few runs; the proofs do not depend on these runs.
 
 Cells of several independent parts: losses add, masses multiply, and outcomes of nearly equal
@@ -34,8 +34,7 @@ from dpwitness.auditors.density.proved.cells import (
 from dpwitness.auditors.density.routes import BadOracle
 from dpwitness.core.balls.ball import Ball, Span, endpoints, log_ratio_span, over, span
 from dpwitness.core.numerics.jit import jit
-from dpwitness.core.protocols.capabilities import log_density_at
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray, log_density_at
 
 # runs per side that locate the mass, and at which balls are compared with floats
 _SAMPLE_RUNS = 256

@@ -15,7 +15,7 @@ from numpy.random import Generator
 from dpwitness import mechanisms as m
 from dpwitness.benchmarks.pages.reproductions.logistic import padded, stream
 from dpwitness.core.numerics.solvers import Problem, minimise
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 
 # Jain and Thakurta 2014, section 6: epsilon = 5, delta = 1e-3, lambda = 0.001, 20 runs, 70 % of
 # about 60,000 records for training. Here a tenth of these records: with all records the effect of

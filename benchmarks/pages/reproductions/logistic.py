@@ -19,7 +19,7 @@ from numpy.random import Generator, SeedSequence, default_rng
 from dpwitness import mechanisms as m
 from dpwitness.core.datasets.datasets import LabelledVectors
 from dpwitness.core.numerics.solvers import Problem, minimise, minimize_perturbed_risk
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.validation import import_problem
 from dpwitness.mechanisms.papers.logistic import hypercube
 

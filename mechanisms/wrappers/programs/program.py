@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols import MechanismFailed
 from dpwitness.core.values.dataframe_backends import library_name, to_parts, values_of
 from dpwitness.core.values.json_reader import Json, object_without_duplicates
 from dpwitness.core.values.validation import error_text

@@ -25,7 +25,7 @@ from numpy.random import Generator
 
 from dpwitness.core.claims import Claim, parse_claim
 from dpwitness.core.domains import Domain, build_domain
-from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols import MechanismFailed
 from dpwitness.core.values.dataframe_backends import (
     UnsupportedData,
     library_name,

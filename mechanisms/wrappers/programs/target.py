@@ -49,7 +49,7 @@ from packaging.version import InvalidVersion
 
 from dpwitness.core import domains
 from dpwitness.core.claims import Claim, parse_claim
-from dpwitness.core.protocols.mechanism import ForeignMechanism, MechanismFailed, Parts, TookTooLong
+from dpwitness.core.protocols import ForeignMechanism, MechanismFailed, Parts, TookTooLong
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, require, require_rules, short_repr

@@ -16,7 +16,7 @@ def slow_leak(dataset, size, rng):
 
 
 def test_a_pair_on_which_the_mechanism_fails_is_left_out():
-    from dpwitness.core.protocols.mechanism import MechanismFailed
+    from dpwitness.core.protocols import MechanismFailed
 
     def fails(dataset, size, rng):
         if (dataset == 5).all():

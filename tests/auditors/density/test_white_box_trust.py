@@ -18,7 +18,7 @@ from dpwitness.auditors.density.result import End, decide
 from dpwitness.auditors.density.routes import BadOracle, density_of
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.benchmarks.densities import Law, awkward
-from dpwitness.core.protocols.capabilities import one_law, states_one_law
+from dpwitness.core.protocols import one_law, states_one_law
 from dpwitness.mechanisms import GDP, RDP, ZCDP, ApproxDP, Pair, PureDP
 
 ZERO_ONE = Pair(np.array([0.0]), np.array([1.0]), "replace-one")

@@ -15,7 +15,7 @@ from dpwitness.auditors.events.rules import Intervals
 from dpwitness.auditors.workers.chunks import run_span
 from dpwitness.auditors.workers.engine import Inline, Pace, counts
 from dpwitness.auditors.workers.rounds import Phase, Stage, current_lock, reset_generator_lock
-from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols import MechanismFailed
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 EVENT = Intervals(0, np.array([0.5]), np.array([-1.0, 1.0]))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
-from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.protocols import MechanismFailed
 from dpwitness.executors.specs import FORMS, parse
 from dpwitness.mechanisms import Laplace
 

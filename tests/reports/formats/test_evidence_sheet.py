@@ -4,7 +4,7 @@ import numpy as np
 
 from dpwitness import Pair, audit
 from dpwitness.reports.document import build_document
-from dpwitness.reports.formats.markdown_formats import NOT_COVERED, sheet
+from dpwitness.reports.markdown_formats import NOT_COVERED, sheet
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 

@@ -127,7 +127,9 @@ class Sources:
         return "{}({})".format(self.name_of(type(value)), ", ".join(fields))
 
     def name_of(self, value: Any, _depth: int = 0) -> str:
-        """Return the dotted name by which a class or function can be imported."""
+        """Return the dotted name by which a class or function can be imported. Raise Unwritable if
+        it cannot be imported, or is defined by a test.
+        """
         name = object_tree.name_of(value)
         module = str(getattr(value, "__module__", None) or "numpy")
         if name is None or re.search(r"^__main__$|(^|\.)(test_|conftest)", module):

@@ -14,7 +14,7 @@ from dpwitness.auditors.witnesses.kinds import claim_of
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import number
-from dpwitness.reports.plots.drawing import BLUE, GREY, INK, RED, SMALL, draw_markers
+from dpwitness.reports.drawing import BLUE, GREY, INK, RED, SMALL, draw_markers
 from dpwitness.reports.wording import truncated_line
 
 if TYPE_CHECKING:

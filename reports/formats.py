@@ -1,6 +1,6 @@
 """Formats of a report document. May import summaries, wording, plots and cards.
 
-A new format is a function in a module of this folder and a line of `FORMATS`. The names are listed
+A new format is a function in a module of this package and a line of `FORMATS`. The names are listed
 without an import of any format, so that the command line starts fast.
 """
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Format(NamedTuple):
-    """A format: the suffix of its file, and MODULE:FUNCTION in this folder.
+    """A format: the suffix of its file, and MODULE:FUNCTION in this package.
 
     The function takes the document, and, if the format has `plots`, also the entries and the album.
     The function returns a text, or a JSON value.

@@ -25,9 +25,9 @@ from dpwitness.auditors.witnesses.verdicts import strict
 from dpwitness.core.values.atomic_files import json_text
 from dpwitness.core.values.json_reader import Json
 from dpwitness.reports import cards
+from dpwitness.reports.album import PLOTS, Album, text_of
 from dpwitness.reports.cards import CardColumn, card_facts, legend, opening, sort_worst_first
-from dpwitness.reports.plots.album import PLOTS, Album, text_of
-from dpwitness.reports.plots.drawing import inline_svg
+from dpwitness.reports.drawing import inline_svg
 from dpwitness.reports.summary import (
     QUESTION,
     Entry,
@@ -243,7 +243,7 @@ def _entry(result: Result) -> Entry:
 
 # frame of a table, which scrolls if the window is narrow
 WIDE = '<div class="wide" role="region" aria-label="Table" tabindex="0">'
-_TEMPLATES = "dpwitness.reports", "formats/templates"
+_TEMPLATES = "dpwitness.reports", "templates"
 
 
 @cache

@@ -20,10 +20,10 @@ from dpwitness.auditors.witnesses.kinds import claim_of
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import strict
 from dpwitness.core import Claim, InvalidArgument
-from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import number
-from dpwitness.reports.plots.drawing import (
+from dpwitness.reports.drawing import (
     BLUE,
     GREY,
     INK,
@@ -37,7 +37,7 @@ from dpwitness.reports.plots.drawing import (
     few_ticks,
     written,
 )
-from dpwitness.reports.plots.numbers import (
+from dpwitness.reports.numbers import (
     draw_event,
     draw_overview,
     draw_scores,

@@ -14,6 +14,7 @@ from dpwitness.auditors.witnesses.kinds import kind_of
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.wording import beyond, figure, number
+from dpwitness.reports.album import PLOTS_AS_FILES, Album, text_of
 from dpwitness.reports.cards import (
     SEVERITY,
     answer,
@@ -23,7 +24,6 @@ from dpwitness.reports.cards import (
     opening,
     sort_worst_first,
 )
-from dpwitness.reports.plots.album import PLOTS_AS_FILES, Album, text_of
 from dpwitness.reports.summary import (
     Entry,
     claim_facts,

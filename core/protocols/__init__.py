@@ -1,1 +1,0 @@
-"""Protocols of a mechanism and its optional methods."""
