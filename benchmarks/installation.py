@@ -20,7 +20,7 @@ from typing import Any
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs import worker_pool
-from dpwitness.mechanisms.wrappers.programs.worker_pool import FOLDER, expanded, home
+from dpwitness.mechanisms.wrappers.programs.environments import FOLDER, expanded, home
 
 PROGRAMS = FOLDER / "programs"
 

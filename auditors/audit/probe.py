@@ -77,11 +77,11 @@ from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols import AlwaysRaises, ForeignMechanism, MechanismFailed
 from dpwitness.core.values.object_tree import text_of
-from dpwitness.mechanisms.wrappers import global_generators
 from dpwitness.mechanisms.wrappers.programs.inside.target_runs import (
     collect_warnings,
     random_words_drawn,
 )
+from dpwitness.mechanisms.wrappers.recording import global_generators
 
 _CALL_RUNS = 8  # maximum number of runs per call
 

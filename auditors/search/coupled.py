@@ -35,7 +35,7 @@ from dpwitness.core.domains.base import Domain
 from dpwitness.core.domains.frames import Table
 from dpwitness.core.domains.records import Tabular
 from dpwitness.core.protocols import FloatArray, ForeignMechanism
-from dpwitness.mechanisms.wrappers import global_generators
+from dpwitness.mechanisms.wrappers.recording import global_generators
 
 FEWEST_PAIRS = 50  # a search of fewer pairs would find nothing
 MOST_PAIRS = 4000

@@ -21,7 +21,6 @@ from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols import MechanismFailed
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers import global_generators
 from dpwitness.mechanisms.wrappers.programs.inside import codec
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
@@ -30,6 +29,7 @@ from dpwitness.mechanisms.wrappers.programs.worker_process import (
     WorkerTimeout,
     borrowed_worker,
 )
+from dpwitness.mechanisms.wrappers.recording import global_generators
 from dpwitness.mechanisms.wrappers.recording import primitives as recorded_primitives
 from dpwitness.mechanisms.wrappers.recording.primitives import WrongPrimitive, entries_of
 from dpwitness.mechanisms.wrappers.recording.recorder import Stopped

@@ -33,7 +33,7 @@ from dpwitness.auditors.workers.rounds import (
 )
 from dpwitness.core.numerics.draws import Draws, state_of
 from dpwitness.core.protocols import FloatArray, MechanismFailed
-from dpwitness.mechanisms.wrappers import global_generators
+from dpwitness.mechanisms.wrappers.recording import global_generators
 
 _BLOCK_ROWS = 256
 _COMPARED_OUTPUTS = 64  # number of outputs compared with those of `sample`

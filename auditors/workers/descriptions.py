@@ -27,7 +27,7 @@ from dpwitness.core.protocols import ForeignMechanism
 from dpwitness.core.values.json_codec import public_name, to_jsonable
 from dpwitness.core.values.json_reader import Json, read_bytes, short_json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.programs.worker_pool import FOLDER, adapter_file
+from dpwitness.mechanisms.wrappers.programs.environments import FOLDER, adapter_file
 
 _MAX_SOURCE_BYTES = 16 * 2**20
 

@@ -58,8 +58,8 @@ from numpy.typing import NDArray
 from dpwitness.auditors.events.outputs import Outputs, encode
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols import ForeignMechanism, MechanismFailed, Parts
-from dpwitness.mechanisms.wrappers import global_generators
 from dpwitness.mechanisms.wrappers.programs.inside.target_runs import copied, joined
+from dpwitness.mechanisms.wrappers.recording import global_generators
 
 Run = Callable[[Any, int, Generator], Any]
 

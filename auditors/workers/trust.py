@@ -52,8 +52,8 @@ from dpwitness.core.values.json_reader import (
     text,
 )
 from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs.environments import adapter_file, environments
 from dpwitness.mechanisms.wrappers.programs.program import command_script, resolved
-from dpwitness.mechanisms.wrappers.programs.worker_pool import adapter_file, environments
 from dpwitness.mechanisms.wrappers.recognition import split_form
 
 _DOTTED_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")

@@ -26,8 +26,8 @@ from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.core.values.wording import count
 from dpwitness.mechanisms.wrappers.programs.declared import declarations, note_on_library
+from dpwitness.mechanisms.wrappers.programs.environments import FOLDER, adapter_file
 from dpwitness.mechanisms.wrappers.programs.target import Target
-from dpwitness.mechanisms.wrappers.programs.worker_pool import FOLDER, adapter_file
 from dpwitness.reports.wording import code, escaped_markdown, table, verdict
 
 _SHOWN = 15  # public names that the page lists

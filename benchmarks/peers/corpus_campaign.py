@@ -45,8 +45,8 @@ from dpwitness.benchmarks.recall.corpus import SECOND, Entry, corpus
 from dpwitness.core.claims import ApproxDP, parse_claim
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.validation import InvalidArgument, error_text
+from dpwitness.mechanisms.wrappers.programs.environments import home
 from dpwitness.mechanisms.wrappers.programs.target import Target
-from dpwitness.mechanisms.wrappers.programs.worker_pool import home
 
 Outputs = NDArray[np.float64]
 MISSING = -1.0  # number for a missing output, which the experiments of DP-Sniper use

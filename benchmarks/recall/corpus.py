@@ -18,7 +18,7 @@ from typing import Any
 
 from dpwitness.benchmarks.installation import Environment, environment
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.programs.worker_pool import adapter_file
+from dpwitness.mechanisms.wrappers.programs.environments import adapter_file
 
 FOLDER = Path(__file__).resolve().parents[1] / "libraries"
 FAMILIES = (

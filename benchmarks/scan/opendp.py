@@ -28,8 +28,8 @@ from dpwitness.benchmarks.table import Row
 from dpwitness.core.protocols import MechanismFailed
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs.environments import FOLDER
 from dpwitness.mechanisms.wrappers.programs.target import Target
-from dpwitness.mechanisms.wrappers.programs.worker_pool import FOLDER
 from dpwitness.mechanisms.wrappers.programs.worker_process import WorkerDied
 
 _MOST = 80  # entries of a search that are audited

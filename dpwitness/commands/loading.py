@@ -33,9 +33,10 @@ from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json, object_without_duplicates
 from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.executors.pools import executor
+from dpwitness.mechanisms.wrappers.programs.environments import adapter_file
 from dpwitness.mechanisms.wrappers.programs.inside.target_runs import UnusableTarget, check_call
 from dpwitness.mechanisms.wrappers.programs.target import Isolated, Target
-from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError, adapter_file
+from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
 from dpwitness.mechanisms.wrappers.recognition import recognize, split_form
 from dpwitness.terminal import announce, redirected_stdout
 

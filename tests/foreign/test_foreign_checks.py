@@ -9,7 +9,7 @@ import pytest
 from dpwitness import Target, Verdict, check_mechanism
 from dpwitness.auditors.checks.runner import CHECKS
 from dpwitness.commands.listing import TEMPLATE
-from dpwitness.mechanisms.wrappers.programs.worker_pool import environments
+from dpwitness.mechanisms.wrappers.programs.environments import environments
 
 ALWAYS_SKIPPED = {
     "check_parameters_are_validated",

@@ -120,7 +120,7 @@ INSIDE = Path(codec.__file__).parent
 ALONE = [
     *INSIDE.glob("*.py"),
     INSIDE.parent / "supervisor.py",
-    INSIDE.parents[1] / "global_generators.py",
+    INSIDE.parents[1] / "recording" / "global_generators.py",
     *(
         INSIDE.parents[3] / "core" / "values" / f"{name}.py"
         for name in ("dataframe_backends", "library_parts", "object_tree", "validation")

@@ -13,7 +13,7 @@ from dpwitness.benchmarks.installation import pinned_environments
 from dpwitness.benchmarks.libraries.rows import ROWS
 from dpwitness.benchmarks.libraries.suite import cases
 from dpwitness.benchmarks.pages.third_party_page import page
-from dpwitness.mechanisms.wrappers.programs.worker_pool import FOLDER
+from dpwitness.mechanisms.wrappers.programs.environments import FOLDER
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
 

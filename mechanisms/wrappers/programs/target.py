@@ -53,7 +53,6 @@ from dpwitness.core.protocols import ForeignMechanism, MechanismFailed, Parts, T
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, require, require_rules, short_repr
-from dpwitness.mechanisms.wrappers import global_generators
 from dpwitness.mechanisms.wrappers.programs.inside import codec
 from dpwitness.mechanisms.wrappers.programs.inside.target_runs import joined
 from dpwitness.mechanisms.wrappers.programs.program import (
@@ -80,6 +79,7 @@ from dpwitness.mechanisms.wrappers.programs.worker_process import (
     borrowed_worker,
     close_all,
 )
+from dpwitness.mechanisms.wrappers.recording import global_generators
 
 Answer = TypeVar("Answer")
 

@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, Iterable, Tuple
 
 import numpy as np
 
-from dpwitness.mechanisms.wrappers import global_generators
+from dpwitness.mechanisms.wrappers.recording import global_generators
 
 from .calls import (
     BoundPrimitive,

@@ -11,8 +11,8 @@ import pytest
 
 from dpwitness import Pair, Verdict, audit
 from dpwitness.auditors.workers.engine import Inline
-from dpwitness.mechanisms.wrappers import global_generators
 from dpwitness.mechanisms.wrappers.programs.target import Isolated
+from dpwitness.mechanisms.wrappers.recording import global_generators
 
 sys.path.insert(0, str(Path(__file__).parent))
 import stateful

@@ -36,8 +36,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
 import numpy as np
 
 from dpwitness.core.values import object_tree
-from dpwitness.mechanisms.wrappers import global_generators
-from dpwitness.mechanisms.wrappers.recording import recorder
+from dpwitness.mechanisms.wrappers.recording import global_generators, recorder
 
 _MOST_ENTRIES = 4000  # of an array or frame that is written as source
 _SECONDS = 5.0  # of one call

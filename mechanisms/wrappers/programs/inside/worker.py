@@ -45,10 +45,10 @@ from typing import Any
 import numpy as np
 
 from dpwitness.core.values.validation import short_repr
-from dpwitness.mechanisms.wrappers import global_generators
 from dpwitness.mechanisms.wrappers.programs.inside import codec, target_runs
 from dpwitness.mechanisms.wrappers.programs.inside.launch import FOLDER, own_modules
 from dpwitness.mechanisms.wrappers.programs.supervisor import PARENT_DEATH_SIGNAL, prctl
+from dpwitness.mechanisms.wrappers.recording import global_generators
 
 _MAX_LEFT = 32  # processes that may still run after a batch
 
