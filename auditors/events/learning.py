@@ -393,8 +393,8 @@ def expected_certificate(
     The estimate is accurate enough to rank pairs, at a small part of the cost of `learn`. Half of
     the outputs order the other half, in three ways: by the one column that varies, by a model whose
     priors are not tuned, and by the counts of repeated outputs. The intervals of each column are
-    compared too, and the values that occur on one dataset only, or beside the only output of the
-    other dataset.
+    compared too, and the values that occur on one dataset only, and the outputs other than the
+    only output of the other dataset.
 
     With few outputs, the estimate is the certificate of a test with about as many runs, because an
     event that is rare in them is often noise. If the pair is `suspect` for another reason than its

@@ -389,8 +389,7 @@ def _require_inside(parameter: Parameter, value: Any) -> None:
     form = "a whole number" if parameter.kind == "integer" else "a number"
     require_that(
         whole and (value == parameter.default or lowest <= value <= highest),
-        f"at.{parameter.name} must be {form} near [{parameter.low:g}, {parameter.high:g}], got "
-        f"{short_repr(value)}",
+        f"at.{parameter.name} must be {form} in [{lowest:g}, {highest:g}], got {short_repr(value)}",
     )
 
 

@@ -79,7 +79,7 @@ def test_a_budget_of_cpu_time_gives_the_same_number_of_runs_on_a_busy_machine():
     assert busy.notes[0].startswith(
         f"time budget 2.5 s of CPU time: {busy.requested:,} runs at 488 us of CPU time each"
     )
-    shown = describe(busy, result_json(busy), next_step="")
+    shown = describe(busy, result_json(busy), False, "", "", every=True)
     assert re.search(r"\n  time       [\d.]+ s, [\d.]+ CPU s\n", shown)
     assert busy.cpu_seconds > 0 and busy.to_json()["cpu_seconds"] == round(busy.cpu_seconds, 3)
     assert (
