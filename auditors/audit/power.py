@@ -70,8 +70,8 @@ _GUESS_QUANTILES = ndtri((np.arange(8) + 0.5) / 8)  # quantiles of the number of
 def split_budget(trials: int, pairs: int, floats: bool, *, easy: bool = False) -> tuple[int, int]:
     """Return the numbers of training rounds and of test rounds.
 
-    With `easy`, the first of two events trains on fewer rounds. `chance` ignores `easy`, because
-    the costs of learning were measured without this reduction.
+    With `easy`, the first of the two events of a long audit trains on fewer rounds: its outputs are
+    so simple that an event is learned quickly.
 
     Examples
     --------

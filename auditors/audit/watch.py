@@ -184,7 +184,8 @@ def epoch_id(slice_id: str, number: int, plan: Json) -> str:
 
 
 def read_release(store: Store, entry: StoredAudit) -> Release:
-    """Return the sum of the slices in a store. Raise InvalidArgument if they cannot be read."""
+    """Return the runs and the counts that a store holds of an audit of one release, which several
+    calls of `watch` added. Raise InvalidArgument if they cannot be read."""
     rows = store.rows("facts", "audit = ?", entry.id)
     try:
         facts = {key: parse(value) for _, key, value in rows}

@@ -190,7 +190,7 @@ def _floor(x: Ball) -> int:
     """
     found = x.lower().floor().unique_fmpz()
     if found is None:
-        raise Unavailable("the masses of a cell are not enclosed")
+        raise Unavailable("the probabilities of an output cannot be enclosed at these parameters")
     return int(found)
 
 

@@ -103,9 +103,7 @@ class Claim(ABC):
 
     @property
     def at_delta(self) -> Claim:
-        """Notion at this claim's delta whose parameter is an epsilon: the claim itself,
-        or pure DP.
-        """
+        """The claim itself if its parameter is an epsilon at a delta, otherwise pure DP."""
         return self if self.bounds_epsilon else NOTIONS["pure"].parse("1")
 
     @property

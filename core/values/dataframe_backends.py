@@ -409,7 +409,9 @@ def column_of_arrow(array: Any) -> Parts:
         return _column(f"dictionary {array.type.index_type}", codes, None, known, ordered=ordered)
     is_time = kind.startswith(ARROW_TIMES)
     if not is_time and "time64[ns]" in kind:
-        raise UnsupportedData(f"a column has type {kind}, which is not supported")
+        raise UnsupportedData(
+            f"a column has type {kind}, which is not supported: convert it to time64[us]"
+        )
     if not is_time and not (kind.startswith(_NUMBERS) and hasattr(array, "fill_null")):
         return _column_of_objects(kind, array.to_pylist())
     width = "int32" if kind.startswith(("date32", "time32")) else "int64"

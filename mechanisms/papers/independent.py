@@ -90,7 +90,7 @@ class TestDataIndependentLearner(LearnerMechanism):
 
     @property
     def updates(self) -> float:
-        """Return B, a real number."""
+        """Return B of the paper, the number of updates that the algorithm allows, before rounding."""
         return (
             self.learner.records
             * self.epsilon

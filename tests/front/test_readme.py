@@ -13,7 +13,7 @@ import pytest
 README = Path(__file__).parents[2] / "README.md"
 PUBLISHED = README.parent / "reports" / "published"
 # options that shorten a command whose output is not shown
-SHORTER = {"replay": ["--trials", "4000"], "check": ["--trials", "4000"], "claims": ["--quick"]}
+SHORTER = {"check": ["--trials", "4000"], "claims": ["--quick"]}
 EXIT_CODES = {
     "audit": 1,
     "replay": 1,
