@@ -90,7 +90,7 @@ class TestDataIndependentLearner(LearnerMechanism):
 
     @property
     def updates(self) -> float:
-        """Return B of the paper, the number of updates that the algorithm allows, before rounding."""
+        """Return B of the paper, the number of allowed updates before rounding."""
         return (
             self.learner.records
             * self.epsilon
