@@ -494,7 +494,8 @@ def _missing_noise(
 
 def inner_scales(tables: Sequence[CallTable]) -> dict[tuple[str, str], float]:
     """Return the scale of the noise inside a call, by library and primitive (a mechanism of a
-    library, for instance), where all recordings agree on this scale and it differs from the declared one.
+    library, for instance), where all recordings agree on this scale and it differs from the
+    declared one.
     """
     seen: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for call in chain.from_iterable(tables):
