@@ -127,6 +127,10 @@ def _add_command(commands: Any, name: str, declared: Command) -> argparse.Argume
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse the command line, run the command, and return the exit code."""
     parser = _parser()
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks for the words that may come next
+        import argcomplete
+
+        argcomplete.autocomplete(parser)
     with streams():
         given = list(sys.argv[1:] if argv is None else argv)
         if any("\0" in text for text in given):
