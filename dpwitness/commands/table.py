@@ -48,31 +48,27 @@ COMMANDS: dict[str, Command] = {
             "--stop": {
                 "choices": ["gross", "violation", "never"],
                 "help": "stop early at a violation far beyond the claim (gross, the default), at "
-                "any "
-                "violation (default with --sequential), or never",
+                "any violation (default with --sequential), or never",
             },
             "--sequential": {
                 "excludes": ("white_box",),
                 "action": "store_true",
                 "help": "no planned number of runs: stop as soon as the question is settled, or "
-                "after "
-                "--seconds or --trials; always valid",
+                "after --seconds or --trials; always valid",
             },
             "--find": {
                 "needs": "sequential",
                 "type": real("find", 1.0, 1e6),
                 "metavar": "X",
                 "help": "smallest violation that --sequential looks for, as a multiple of the "
-                "claim; "
-                "default 1.1",
+                "claim; default 1.1",
             },
             "--scores": {
                 "metavar": "FILE.py:NAME",
                 "action": "append",
                 "default": [],
                 "help": "function that returns a number for each output, for use in events; it "
-                "runs in "
-                "this process; may be repeated",
+                "runs in this process; may be repeated",
             },
             "--bits": {
                 "action": "store_true",
@@ -83,29 +79,24 @@ COMMANDS: dict[str, Command] = {
             "--no-trace": {
                 "action": "store_true",
                 "help": "make no traced runs before the audit, which order the pairs, propose an "
-                "event "
-                "and explain the verdict",
+                "event and explain the verdict",
             },
             "--no-causes": {
                 "action": "store_true",
                 "help": "end with the first violation: make no separate tests of exceptions, of "
-                "repeated "
-                "values and of all other outputs",
+                "repeated values and of all other outputs",
             },
             "--in-process": {
                 "action": "store_true",
                 "help": "run the mechanism in this process: faster, but a crash of the mechanism "
-                "ends "
-                "the audit; with --white-box or --search, a mechanism that has log_density runs "
-                "in this "
-                "process anyway",
+                "ends the audit; with --white-box or --search, a mechanism that has log_density "
+                "runs in this process anyway",
             },
             **opts.INTERPRETER,
             "--white-box": {
                 "action": "store_true",
                 "help": "enclose the exact privacy loss from the output density, instead of "
-                "running the "
-                "mechanism",
+                "running the mechanism",
             },
             "--search": {
                 "action": "store_true",
@@ -121,8 +112,7 @@ COMMANDS: dict[str, Command] = {
             "--visible-errors": {
                 "action": "store_true",
                 "help": "for a transformation: count an error on one of two neighboring inputs as "
-                "a "
-                "violation, because errors are visible",
+                "a violation, because errors are visible",
             },
             **opts.BASELINE,
             **opts.STORE,
@@ -131,8 +121,7 @@ COMMANDS: dict[str, Command] = {
                 "type": opts.TRIALS,
                 "metavar": "N",
                 "help": "new total number of runs, larger than planned, for a finished audit in "
-                "--store: "
-                "its event is tested on additional rounds",
+                "--store: its event is tested on additional rounds",
             },
             **opts.RUNNING,
             **opts.duration("the audit"),
@@ -345,8 +334,7 @@ COMMANDS: dict[str, Command] = {
                 "type": opts.find,
                 "metavar": "X",
                 "help": "parameter of the violation to find, in the claim's notion; 10%% means 10 "
-                "%% above "
-                "the claim",
+                "%% above the claim",
             },
             "--trials": {
                 "type": opts.TRIALS,
@@ -505,8 +493,7 @@ COMMANDS: dict[str, Command] = {
                     "--report": {
                         "metavar": "DIR",
                         "help": "`check all` in a checkout: write papers.md, papers.json, plots "
-                        "and "
-                        "witnesses",
+                        "and witnesses",
                     },
                 },
             ),
