@@ -118,7 +118,12 @@ def audited_pairs(
                 raise InvalidArgument(f"pair: {side.upper()} is not in the domain: {wrong}")
         return list(candidates)
     if domain is None:
-        raise InvalidArgument("pair must be given, or a domain to take pairs from, got neither")
+        raise InvalidArgument(
+            "pair must be given, or a domain to take pairs from, got neither: say which data can "
+            'occur, as in --domain \'{"kind": "Records", "size": 8, "low": 0, "high": 10}\' '
+            "(dpwitness list domains), or give neighboring datasets by --d0 and --d1; "
+            "dpwitness scan FILE.py:NAME proposes a domain"
+        )
     require_domain(domain, "audit")
     return pairs_for(domain)
 
