@@ -99,42 +99,6 @@ class FigureComparison:
         return math.inf if self.exact == 0 else self.figure / self.exact
 
 
-@dataclass(frozen=True, slots=True)
-class SearchState:
-    """State of a search: the lowest and the highest figure, violations, and what was skipped;
-    `negative` counts negative epsilons that are not too low.
-    """
-
-    lowest: FigureComparison | None = None
-    highest: FigureComparison | None = None
-    violation: FigureComparison | None = None
-    compared: int = 0
-    negative: int = 0
-    failures: tuple[str, ...] = ()  # problems of failed calls, at most three
-    unavailable: int = 0
-    failed: int = 0
-
-    def including(self, new: FigureComparison) -> SearchState:
-        """Return the state after a comparison, or after a point without one."""
-        failed = replace(
-            self,
-            failed=self.failed + len(new.failures),
-            failures=tuple(dict.fromkeys((*self.failures, *new.failures)))[:3],
-        )
-        if math.isnan(new.exact):
-            return replace(failed, unavailable=self.unavailable + (not new.failures))
-        lower = self.lowest is None or new.score < self.lowest.score
-        higher = new.loose and (self.highest is None or new.ratio > self.highest.ratio)
-        return replace(
-            failed,
-            lowest=new if lower else self.lowest,
-            highest=new if higher else self.highest,
-            violation=new if new.violated and self.violation is None else self.violation,
-            negative=self.negative + (new.exact < 0 and not new.violated),
-            compared=self.compared + 1,
-        )
-
-
 class Question(ABC):
     """Question of a search to an accountant: the points to try, and the comparison of its figures
     with exact figures.
@@ -248,30 +212,29 @@ class FigureQuestion(Question):
         )
 
 
-def search(question: Question, *, seconds: float, evaluations: int, seed: int) -> SearchState:
+def search(
+    question: Question, *, seconds: float, evaluations: int, seed: int
+) -> tuple[list[FigureComparison], FigureComparison | None]:
     """Compare the accountant with the exact figure at extreme, random and promising points, until
-    the budget is spent; and simplify the point of a violation.
+    the budget is spent. Return the comparisons, and the first violation at simple parameters.
     """
-    found = SearchState()
+    found = list[FigureComparison]()
 
     def score(points: Iterator[Point]) -> Iterator[tuple[Point, float]]:
-        nonlocal found
         for new in question.compared(points):
-            found = found.including(new)
+            found.append(new)
             yield new.at, math.inf if new.violated else -new.score
 
     maximize(score, question.points, Budget(seconds, evaluations), seed, keep=1)
-    return _narrowed(found, question, seconds / 2)
+    violation = next((each for each in found if each.violated), None)
+    return found, None if violation is None else _narrowed(violation, question, seconds / 2)
 
 
-def _narrowed(found: SearchState, question: Question, seconds: float) -> SearchState:
-    """Return the state of a search with its violation, if there is one, at simpler parameters,
-    found in this time: defaults, round numbers. At least a tenth of the relative
-    deficit is kept.
+def _narrowed(violation: FigureComparison, question: Question, seconds: float) -> FigureComparison:
+    """Return a violation at simpler parameters, found in this time: defaults, round numbers. At
+    least a tenth of the relative deficit is kept.
     """
-    if found.violation is None:
-        return found
-    least, end = (1 - found.violation.ratio) / 10, time.monotonic() + seconds
+    least, end = (1 - violation.ratio) / 10, time.monotonic() + seconds
 
     def simpler(violation: FigureComparison) -> Iterator[FigureComparison]:
         at = violation.at
@@ -283,13 +246,12 @@ def _narrowed(found: SearchState, question: Question, seconds: float) -> SearchS
         again = map(question.comparison, simpler_values)
         return (comparison for comparison in again if comparison.violated)
 
-    violation = shrunk(
-        found.violation,
+    return shrunk(
+        violation,
         simpler,
         lambda comparison: 1 - comparison.ratio >= least,
         lambda: time.monotonic() > end,
     )
-    return replace(found, violation=violation)
 
 
 def _simpler(parameter: Parameter, value: Any) -> Iterator[Any]:

@@ -25,7 +25,6 @@ from dpwitness.auditors.functions.accountant_search import (
     Call,
     FigureComparison,
     Question,
-    SearchState,
     arguments_of,
     caller,
     number_of,
@@ -318,7 +317,7 @@ def audit_accountant(
     question, names = _asked(function, mechanism, returns, parameters, ranges)
     found = search(question, seconds=seconds, evaluations=evaluations, seed=seed)
     return _result(
-        function, mechanism, returns, names, found, seed, name or name_of(function), begin
+        function, mechanism, returns, names, *found, seed, name or name_of(function), begin
     )
 
 
@@ -337,8 +336,9 @@ def compare_at(
     begin = time.perf_counter()
     question, names = _asked(function, mechanism, returns, parameters)
     question.require_point(recorded)
-    found = SearchState().including(question.comparison(recorded))
-    return _result(function, mechanism, returns, names, found, seed, name, begin)
+    found = question.comparison(recorded)
+    violation = found if found.violated else None
+    return _result(function, mechanism, returns, names, [found], violation, seed, name, begin)
 
 
 def _asked(
@@ -359,66 +359,78 @@ def _result(
     mechanism: str,
     returns: str,
     names: Mapping[str, str],
-    found: SearchState,
+    found: Sequence[FigureComparison],
+    violation: FigureComparison | None,
     seed: int,
     name: str,
     begin: float,
 ) -> AccountantResult:
-    """Return the result of a search that began at this time."""
-    point = found.violation or found.lowest or FigureComparison({}, math.nan, math.nan)
-    compared = Verdict.NOT_REFUTED if found.lowest else Verdict.ERROR
+    """Return the result of the comparisons of a search that began at this time."""
+    compared = [each for each in found if not math.isnan(each.exact)]
+    lowest = min(compared, key=lambda each: each.score, default=FigureComparison({}))
+    loose = [each for each in compared if each.loose]
+    highest = max(loose, key=lambda each: each.ratio, default=None)
+    point, verdict = violation or lowest, Verdict.NOT_REFUTED if compared else Verdict.ERROR
     return AccountantResult(
         name=name,
-        verdict=Verdict.VIOLATED if found.violation else compared,
+        verdict=Verdict.VIOLATED if violation else verdict,
         mechanism=mechanism,
         returns=returns,
         parameters=names,
         at=point.at,
         figure=point.figure,
         exact=point.exact,
-        loosest={key: getattr(found.highest, key) for key in ("at", "figure", "exact")}
-        if found.highest
+        loosest={key: getattr(highest, key) for key in ("at", "figure", "exact")}
+        if highest
         else None,
-        compared=found.compared,
-        failed=found.failed,
+        compared=len(compared),
+        failed=sum(len(each.failures) for each in found),
         seed=seed,
-        notes=_notes(found, returns),
+        notes=_notes(found, compared, violation, highest, returns),
         seconds=time.perf_counter() - begin,
         target=named(function),
         subject=function,
     )
 
 
-def _notes(found: SearchState, returns: str) -> tuple[str, ...]:
+def _notes(
+    found: Sequence[FigureComparison],
+    compared: Sequence[FigureComparison],
+    violation: FigureComparison | None,
+    highest: FigureComparison | None,
+    returns: str,
+) -> tuple[str, ...]:
     """Return notes on failed calls, rounding, and loose figures; the cause of an error
     comes first.
     """
-    notes = []
-    if found.compared == 0:
-        why = f": {found.failures[0]}" if found.failures else ""
+    negative = sum(each.exact < 0 and not each.violated for each in compared)
+    unavailable = sum(math.isnan(each.exact) and not each.failures for each in found)
+    failures = [text for each in found for text in each.failures]
+    few, notes = list(dict.fromkeys(failures))[:3], list[str]()
+    if not compared:
+        why = f": {few[0]}" if few else ""
         notes.append(
-            f"no figure could be compared ({found.failed} calls failed, {found.unavailable} "
-            f"exact figures unavailable){why}"
+            f"no figure could be compared ({len(failures)} calls failed, {unavailable} exact "
+            f"figures unavailable){why}"
         )
-    elif found.failed:
-        notes.append(f"{found.failed} calls failed and were skipped: {'; '.join(found.failures)}")
-    if found.negative:
+    elif failures:
+        notes.append(f"{len(failures)} calls failed and were skipped: {'; '.join(few)}")
+    if negative:
         notes.append(
-            f"negative figures that are not too low: {found.negative} (delta is at least "
+            f"negative figures that are not too low: {negative} (delta is at least "
             "1 - e^epsilon there for every mechanism, and the given delta is as large as this one "
             "needs)"
         )
-    if found.violation is not None and returns == "epsilon" and found.violation.figure < 0:
+    if violation is not None and returns == "epsilon" and violation.figure < 0:
         notes.append(
             "a negative epsilon needs a delta of at least 1 - e^epsilon, here "
-            f"{-math.expm1(found.violation.figure):.6g}, and more for this mechanism"
+            f"{-math.expm1(violation.figure):.6g}, and more for this mechanism"
         )
-    if found.unavailable and found.compared:
+    if unavailable and compared:
         notes.append(
-            f"{found.unavailable} exact figures could not be computed at extreme parameters "
-            "and were skipped"
+            f"{unavailable} exact figures could not be computed at extreme parameters and were "
+            "skipped"
         )
-    highest = found.highest
     if highest is not None and highest.ratio > 1.1:
         notes.append(
             f"loose: up to {highest.ratio:.3g} times the exact figure "
