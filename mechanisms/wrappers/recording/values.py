@@ -12,6 +12,7 @@ import numpy as np
 
 _PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None)))
 _IMMUTABLE = _PLAIN | {np.float64, np.int64, np.float32, np.bool_}  # immutable types
+_COMPARED = _PLAIN | {set, frozenset}  # types without parts that are compared in any case
 _MAX_DEPTH = 32  # limit of nested containers
 
 
@@ -47,50 +48,40 @@ def difference(a: Any, b: Any, at: str = "", deep: int = 0, objects: bool = True
     >>> difference(np.zeros(2000), np.append(np.zeros(1999), 1.0))
     '[1999] is 0.0 and 1.0'
     """
-    kind = type(a)
+    kind: Any = type(a)
     if kind is not type(b):
         return f"{at or 'it'} is of type {kind.__name__} and {type(b).__name__}"
     if kind is float and a == b != 0:  # the most frequent kind
         return ""
-    if kind in (float, complex):
-        return _array_difference(np.asarray(a), np.asarray(b), at)
-    if kind in _PLAIN:
-        return "" if a == b else f"{at or 'it'} is {_short_repr(a)} and {_short_repr(b)}"
+    arrays = [np.asarray(v) if kind in (float, complex) else _array_of(v) for v in (a, b)]
+    if all(array is not None for array in arrays):
+        return _array_difference(*arrays, at)
     if a is b or deep > _MAX_DEPTH:
         return ""
-    if isinstance(a, (np.ndarray, np.generic)):
-        return _array_difference(np.asarray(a), np.asarray(b), at)
+    first, second = _parts(a), _parts(b)
+    if first is None or second is None:
+        return _scalar_difference(a, b, at) if objects or kind in _COMPARED else ""
     if isinstance(a, (list, tuple, dict)):
-        return _container_difference(a, b, at, deep, objects)
-    first, second = _array_of(a), _array_of(b)
-    if first is not None and second is not None:
-        return _array_difference(first, second, at)
-    if objects or isinstance(a, (set, frozenset)):
-        return _object_difference(a, b, at, deep)
-    return ""
+        return _parts_difference(first, second, at, deep, objects)
+    return _parts_difference(first, second, f"{at}{kind.__name__}", deep, True) if objects else ""
 
 
-def _container_difference(a: Any, b: Any, at: str, deep: int, objects: bool) -> str:
-    """Return where and how two lists, tuples or dicts differ; an empty text if they are equal."""
-    keys, others = ((list(v) if isinstance(v, dict) else range(len(v))) for v in (a, b))
-    if keys != others and not isinstance(a, dict):
-        return f"{at or 'it'} has length {len(a)} and {len(b)}"
+def _parts_difference(first: Any, second: Any, at: str, deep: int, objects: bool) -> str:
+    """Return where and how two dicts of parts differ; an empty text if they are equal."""
+    keys, others = list(first), list(second)
+    if len(keys) != len(others):
+        return f"{at or 'it'} has length {len(keys)} and {len(others)}"
     if keys != others:
         return f"{at or 'it'} has keys {_short_repr(keys)} and {_short_repr(others)}"
-    parts = (difference(a[k], b[k], f"{at}[{k!r}]", deep + 1, objects) for k in keys)
+    parts = (difference(first[k], second[k], f"{at}[{k!r}]", deep + 1, objects) for k in keys)
     return next(filter(None, parts), "")
 
 
-def _object_difference(a: Any, b: Any, at: str, deep: int) -> str:
-    """Return how two objects of one class differ: by their text or fields, else by ``==``, or by
-    their representation if the class does not define ``==``.
+def _scalar_difference(a: Any, b: Any, at: str) -> str:
+    """Return how two values without parts differ: by ``==``, or by their representation if the
+    class does not define ``==``.
     """
     kind: Any = type(a)
-    if isinstance(a, BaseException):
-        return difference(str(a), str(b), f"{at}{kind.__name__}", deep + 1)
-    fields = _field_values(a), _field_values(b)
-    if None not in fields:
-        return difference(*fields, f"{at}{kind.__name__}", deep + 1)
     try:
         same = (
             _has_default_repr(kind) or _short_repr(a) == _short_repr(b)
@@ -146,8 +137,14 @@ def _array_of(value: Any) -> Any:
         return None
 
 
-def _field_values(value: Any) -> Any:
-    """Return the fields of a dataclass or of a plain object as a dict; None for anything else."""
+def _parts(value: Any) -> Any:
+    """Return the items of a container, or the fields of a dataclass or of a plain object, as a
+    dict; None for anything else.
+    """
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, (list, tuple)):
+        return dict(enumerate(value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if _has_default_repr(type(value)) and getattr(value, "__dict__", None):
@@ -172,24 +169,20 @@ def leaves(value: Any) -> tuple[Any, list[str]]:
     texts: list[str] = []
 
     def collect(part: Any, deep: int = 0) -> None:
-        array = _array_of(part)
         if isinstance(part, (bool, int, float)):
             numbers.append(_as_floats([part]))
-        elif array is not None and array.dtype.kind in "fiub":
+            return
+        array = _array_of(part)
+        inner = None if deep > _MAX_DEPTH else _parts(part)
+        if array is not None and array.dtype.kind in "fiub":
             numbers.append(array.reshape(-1).astype(float))
-        elif deep > _MAX_DEPTH:
-            texts.append("None")
-        elif isinstance(part, np.ndarray) and part.dtype.hasobject:
-            collect(part.reshape(-1).tolist(), deep + 1)
-        elif isinstance(part, dict):
-            collect(list(part.values()), deep)
+        elif array is not None and array.dtype.hasobject and array.ndim:
+            collect(array.reshape(-1).tolist(), deep + 1)
         elif isinstance(part, (list, tuple)) and part and {*map(type, part)} <= {float, int}:
             numbers.append(_as_floats(part))
-        elif isinstance(part, (list, tuple)):
-            for each in part:
+        elif inner is not None:
+            for each in inner.values():
                 collect(each, deep + 1)
-        elif _field_values(part) is not None:
-            collect(_field_values(part), deep + 1)
         else:
             texts.append(_short_repr(part).strip("'"))
 

@@ -36,7 +36,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
 import numpy as np
 
 from dpwitness.core.values import object_tree
-from dpwitness.mechanisms.wrappers.recording import global_generators, recorder
+from dpwitness.mechanisms.wrappers.recording import global_generators, recorder, values
 
 _MOST_ENTRIES = 4000  # of an array or frame that is written as source
 _SECONDS = 5.0  # of one call
@@ -392,7 +392,8 @@ class KeptCall:
             np.random.default_rng = seeded
         try:
             with recorder.stopped_after(limit), contextlib.redirect_stdout(io.StringIO()):
-                return flat(self._result(space, changed))
+                numbers, texts = values.leaves(self._result(space, changed))
+                return [*numbers.tolist(), *texts]
         finally:
             np.random.default_rng = default_rng
 
@@ -410,7 +411,11 @@ class KeptCall:
         if self.constructor:
             owner = eval(self.constructor, space)(**given)
         result = function(**values) if owner is None else function(owner, **values)
-        return fitted(owner) if result is None or result is owner else result
+        if isinstance(result, types.GeneratorType):
+            return list(itertools.islice(result, 10_000))
+        is_object = hasattr(result, "__dict__") and not hasattr(result, "__array__")
+        owner = result if is_object else owner
+        return fitted(owner) if result is None or is_object else result
 
     def value(self, name: str) -> Any:
         return eval(self.sources[name], dict(self.space))
@@ -429,44 +434,6 @@ def fitted(owner: Any) -> Json:
     known = getattr(owner, "__dict__", {})
     held = {key: value for key, value in known.items() if not callable(value)}
     return {key: v for key, v in held.items() if key.endswith("_") and key[0] != "_"} or held
-
-
-def flat(value: Any, depth: int = 0) -> List[Any]:
-    """Return the numbers and texts of an output in a list."""
-    if hasattr(value, "detach"):
-        value = value.detach().cpu().numpy()
-    if hasattr(value, "to_numpy"):
-        value = value.to_numpy()
-    for kinds, flatten in _FLATTENED:
-        if isinstance(value, kinds):
-            return flatten(value, depth + 1)
-    if hasattr(value, "__dict__") and depth < 3:
-        return flat(fitted(value), depth + 1)
-    return [repr(value)]
-
-
-_FLATTENED: Tuple[Tuple[Any, Callable[[Any, int], List[Any]]], ...] = (
-    ((int, float, np.bool_, np.number), lambda value, _: [float(value)]),
-    ((type(None), str, bytes), lambda value, _: [repr(value)]),
-    (
-        np.ndarray,
-        lambda value, _: list(
-            map(float if value.dtype.kind in "biuf" else str, value.ravel().tolist())
-        ),
-    ),
-    (
-        dict,
-        lambda value, depth: [
-            part for key in sorted(value, key=str) for part in (str(key), *flat(value[key], depth))
-        ],
-    ),
-    (
-        (list, tuple, types.GeneratorType),
-        lambda value, depth: [
-            part for each in itertools.islice(value, 10_000) for part in flat(each, depth)
-        ],
-    ),
-)
 
 
 def experiment(found: Json) -> Json:
