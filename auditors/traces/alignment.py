@@ -71,22 +71,16 @@ def align(
     if not comparable or replayed["differences"] or not free or not np.isfinite(y1 - y0).all():
         return None
     noise = ShiftedNoise(replay, free, y0)
-    steps, goal, size = noise.steps, y1 - y0, largest(y1) + largest(y1 - y0)
-    # as many noise variables as numbers: one more run may give all slopes
-    moved = noise.run(steps) if len(steps) == len(y0) else None
-    if moved is not None:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            shift = np.where(goal == 0, 0.0, goal * steps / (moved - y0))
-        found = _verified(noise, shift, y1, size, only=True)
+    goal, size = y1 - y0, largest(y1) + largest(y1 - y0)
+    columns: FloatArray | None = None
+    # where each number has one draw, one run gives all slopes
+    for slopes in (noise.own_slopes, noise.slopes):
+        columns = slopes()
+        shift, only = (None, False) if columns is None else noise.shift(columns, goal, noise.drawn)
+        found = None if shift is None else _verified(noise, shift, y1, size, only=only)
         if found is not None:
             return found
-    jacobian = noise.slopes() if len(steps) <= MOST else None
-    if jacobian is None:
-        return None
-    cheapest = cheapest_shift(jacobian, goal, noise.scales, noise.laws, noise.drawn)
-    only = bool(np.linalg.matrix_rank(jacobian) == len(steps))
-    found = None if cheapest is None else _verified(noise, cheapest, y1, size, only=only)
-    return found or _contradiction(noise, jacobian, goal, size)
+    return None if columns is None else _contradiction(noise, columns, goal, size)
 
 
 def _contradiction(
@@ -146,13 +140,34 @@ class ShiftedNoise:
         return None if changed else numbers
 
     def slopes(self) -> FloatArray | None:
-        """Return the effect of a unit of each draw on each number of the output, or None as in
-        `run`.
+        """Return the effect of a unit of each draw on each number of the output; None as in `run`,
+        or for many draws.
         """
+        if len(self.steps) > MOST:
+            return None
         found = [self.run(step) for step in np.diag(self.steps)]
         if any(moved is None for moved in found):
             return None
         return ((np.array(found) - self.output) / self.steps[:, None]).T
+
+    def own_slopes(self) -> FloatArray | None:
+        """Return the effect of a unit of each draw on the number at its place; None as in `run`, or
+        where there are not as many numbers as draws.
+        """
+        moved = self.run(self.steps) if len(self.steps) == len(self.output) else None
+        return None if moved is None else (moved - self.output) / self.steps
+
+    def shift(
+        self, columns: FloatArray, goal: FloatArray, drawn: FloatArray
+    ) -> tuple[FloatArray | None, bool]:
+        """Return the cheapest shift of draws that moves the output by `goal`, or None, and whether
+        no other shift does; `columns` are slopes of either kind.
+        """
+        if columns.ndim > 1:
+            found = cheapest_shift(columns, goal, self.scales, self.laws, drawn)
+            return found, bool(np.linalg.matrix_rank(columns) == len(self.laws))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(goal == 0, 0.0, goal / columns), True
 
     def alignment(self, shift: FloatArray, only: bool) -> Alignment:
         """Return the alignment of a shift; `only` states that there is no other."""
@@ -297,18 +312,12 @@ class NoiseLaw:
         """Return the cheapest shift of the draws that gives the output of `other`, or None if no
         shift does.
         """
-        goal, noise = self.constant - other.constant, self.noise
-        if self.columns.ndim == 1:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                shift: FloatArray | None = np.where(goal == 0, 0.0, goal / self.columns)
-            only = True
-        else:
-            shift = cheapest_shift(self.columns, goal, noise.scales, noise.laws, self.draws)
-            only = bool(np.linalg.matrix_rank(self.columns) == len(noise.laws))
+        goal = self.constant - other.constant
+        shift, only = self.noise.shift(self.columns, goal, self.draws)
         if shift is None or not np.isfinite(shift).all():
             return None
         unexplained = largest(_effect(self.columns, shift) - goal)
-        return None if unexplained > self.rounding else noise.alignment(shift, only)
+        return None if unexplained > self.rounding else self.noise.alignment(shift, only)
 
 
 def noise_law(replay: Replay, recorded: Json) -> NoiseLaw | str:
@@ -326,7 +335,8 @@ def noise_law(replay: Replay, recorded: Json) -> NoiseLaw | str:
         return "unknown"
     noise = ShiftedNoise(replay, free, output)
     # the linear function of the draws, verified at two further points
-    steps, columns = noise.steps, _slopes(noise)
+    steps = noise.steps
+    columns = (noise.slopes if len(steps) <= MOST else noise.own_slopes)()
     if columns is None:
         return "unknown"
     for by in (
@@ -341,16 +351,6 @@ def noise_law(replay: Replay, recorded: Json) -> NoiseLaw | str:
     centers = [np.broadcast_to(call.row["center"], np.asarray(call.drawn).shape) for call in free]
     draws = noise.drawn - np.nan_to_num(np.concatenate(centers).astype(float))
     return NoiseLaw(output - _effect(columns, draws), columns, draws, noise, calls)
-
-
-def _slopes(noise: ShiftedNoise) -> FloatArray | None:
-    """Return the slopes of the output in the draws: a column per draw, or, for many draws, the
-    slope of each number in the draw at its place. None if a shifted run gives no output.
-    """
-    if len(noise.steps) <= MOST:
-        return noise.slopes()
-    moved = noise.run(noise.steps) if len(noise.steps) == len(noise.output) else None
-    return None if moved is None else (moved - noise.output) / noise.steps
 
 
 def _effect(columns: FloatArray, by: FloatArray) -> FloatArray:

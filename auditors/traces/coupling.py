@@ -236,7 +236,7 @@ def laws_compared(
     """
     recordings = [*recordings, *(runs.record() for _ in range(2 - len(recordings)))]
     law = _noise_law_on(runs.replay_own, recordings)
-    others = [runs.recorder.record(runs.second) for _ in range(2)]
+    others = [runs.record(second=True) for _ in range(2)]
     other = _noise_law_on(partial(runs.replay, whole=True), others)
     if isinstance(law, str) or isinstance(other, str):
         return replace(evidence, laws="mixed" if "mixed" in (law, other) else "unknown"), False

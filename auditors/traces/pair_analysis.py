@@ -326,7 +326,7 @@ def _with_findings_for_all_noise(
     """
     rounds, sure = _rounds_needed(runs.claim)
     own = recordings + [runs.record() for _ in range(rounds - len(recordings))]
-    others = [runs.recorder.record(runs.second) for _ in range(rounds)]
+    others = [runs.record(second=True) for _ in range(rounds)]
     found = [*filter(None, [_always(own, others)])]
     keys, other_keys = ([r["key"] for r in side] for side in (own, others))
 

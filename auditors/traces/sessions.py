@@ -88,32 +88,8 @@ class SessionRecorder:
         """Return the seed of the latest run."""
         return (self.seed << 20) + self.runs
 
-    def record(self, dataset: Any) -> Json:
-        """Record one run on the dataset."""
-        return self._counted("record", dataset=dataset)
-
-    def replay(
-        self,
-        recorded: Json,
-        dataset: Any,
-        shifts: Any = None,
-        *,
-        left_out: Any = None,
-        brief: bool = False,
-    ) -> Json:
-        """Replay a recording on the dataset, with shifted draws; if `brief`, without the table of
-        calls.
-        """
-        return self._counted(
-            "replay",
-            key=recorded["key"],
-            dataset=dataset,
-            shifts=shifts,
-            left_out=left_out,
-            brief=brief,
-        )
-
-    def _counted(self, name: str, **arguments: Any) -> Json:
+    def counted(self, name: str, **arguments: Any) -> Json:
+        """Return the answer of the step ``record`` or ``replay``, which is one run."""
         self.runs += 1
         found: Json = self.step(name, seed=self.run_seed(), **arguments)
         self.cpu += found["seconds"]
@@ -148,9 +124,9 @@ class PairSession:
         missing = next((k for k, (a, b) in pairs if not _same(a, b)), len(small))
         return cls(recorder, claim, large, small, (len(large), missing))
 
-    def record(self) -> Json:
-        """Record one run on the first dataset."""
-        return self.recorder.record(self.first)
+    def record(self, *, second: bool = False) -> Json:
+        """Record one run on the first dataset, or on the second one."""
+        return self.recorder.counted("record", dataset=self.second if second else self.first)
 
     def record_both(self, *, brief: bool = False) -> tuple[Json, Json]:
         """Record one run on the first dataset, and replay it on the second dataset."""
@@ -158,17 +134,32 @@ class PairSession:
         return recorded, self.replay(recorded, brief=brief)
 
     def replay(
-        self, recorded: Json, shifts: Any = None, *, brief: bool = False, whole: bool = False
+        self,
+        recorded: Json,
+        shifts: Any = None,
+        *,
+        brief: bool = False,
+        own: bool = False,
+        whole: bool = False,
     ) -> Json:
-        """Replay a recording on the second dataset. If `whole`, the recording is one of the second
-        dataset, and no draws are left out.
+        """Replay a recording on the second dataset, with shifted draws; if `brief`, without the
+        table of calls.
+
+        If `own`, the recording is replayed on the dataset on which it was recorded, the first one.
+        If `whole`, the recording is one of the second dataset, and no draws are left out.
         """
-        left_out = None if whole else self.left_out
-        return self.recorder.replay(recorded, self.second, shifts, left_out=left_out, brief=brief)
+        return self.recorder.counted(
+            "replay",
+            key=recorded["key"],
+            dataset=self.first if own else self.second,
+            shifts=shifts,
+            left_out=None if own or whole else self.left_out,
+            brief=brief,
+        )
 
     def replay_own(self, recorded: Json, shifts: Any = None, *, brief: bool = False) -> Json:
         """Replay a recording on the dataset on which it was recorded."""
-        return self.recorder.replay(recorded, self.first, shifts, brief=brief)
+        return self.replay(recorded, shifts, brief=brief, own=True)
 
 
 def _records(dataset: Any) -> Iterator[Any]:

@@ -324,11 +324,11 @@ def in_new_processes(work: Callable[[int], T], count: int, seconds: float) -> li
     return found
 
 
-def _read_answers(interpreter: Process, request: bytes, found: list[Any], deadline: float) -> None:
+def _read_answers(interpreter: Process, request: bytes, found: list[Any]) -> None:
     """Send a request, and append the answers to `found` until the last one."""
-    interpreter.send([request], deadline)
-    while (size := int(interpreter.line(20, deadline, "an answer"))) >= 0:
-        content = interpreter.fill(memoryview(bytearray(size)), deadline)
+    interpreter.send([request])
+    while (size := int(interpreter.line(20, "an answer"))) >= 0:
+        content = interpreter.fill(memoryview(bytearray(size)))
         if size:  # 0 for a run that raised
             found.append(pickle.loads(content))
 
@@ -356,7 +356,7 @@ class _Interpreter:
 
     def start(self, time_limit: float) -> Process:
         process = Process(self)
-        process.within(time_limit, lambda deadline: process.send([self.begin], deadline))
+        process.within(time_limit, lambda: process.send([self.begin]))
         return process
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -60,14 +59,18 @@ def search(program: Path, python: str, folder: Path, seconds: float) -> list[Jso
         If the program ends before its first line.
     """
     process = Script(python, str(folder), 0, (str(program), "--seconds", f"{seconds:g}")).start(0.0)
-    # seconds after the search in which its process must end
-    deadline, lines = time.monotonic() + seconds + 30.0, list[Json]()
-    try:
+    lines = list[Json]()
+
+    def read() -> None:
         while not lines or "tried" not in lines[-1]:
-            line = process.line(LONGEST_LINE, deadline, "an entry")
+            line = process.line(LONGEST_LINE, "an entry")
             if line.startswith(b"{"):  # the library prints other lines
                 lines.append(json.loads(line))
-    except (TimeoutError, EOFError, BrokenPipeError, ValueError, WorkerDied):
+
+    try:
+        # seconds after the search in which its process must end
+        process.within(seconds + 30.0, read)
+    except (ValueError, WorkerDied):
         if not lines:
             raise InvalidArgument(f"{program} must print entries: it {process.ended()}") from None
     finally:

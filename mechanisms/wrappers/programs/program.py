@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -347,10 +346,7 @@ class Program(Process):
         super().__init__(slot)
         try:
             self.about = parse_hello(
-                self.within(
-                    min(_START_SECONDS, time_limit),
-                    lambda deadline: self.line(HEADER, deadline, "hello"),
-                )
+                self.within(min(_START_SECONDS, time_limit), lambda: self.line(HEADER, "hello"))
             )
         except WorkerDied as error:
             self.close()
@@ -368,36 +364,36 @@ class Program(Process):
         """Return the answers to batches of these sizes: arrays, lists and exceptions."""
         found: list[Any] = []
 
-        def talk(deadline: float) -> None:
+        def talk() -> None:
             self.quiet()
             number, is_stored = self.number_of(sent.key)
             parts = [] if is_stored else sent.message(number, self.about["datasets"])
             for first in range(0, len(sizes), _MAX_REQUESTS_AHEAD):
                 requested = range(first, min(first + _MAX_REQUESTS_AHEAD, len(sizes)))
                 lines = b"".join(run_line(number, sizes[i], seeds[i]) for i in requested)
-                self.send([*parts, lines], deadline)
-                found.extend(self.answer(sizes[i], deadline) for i in requested)
+                self.send([*parts, lines])
+                found.extend(self.answer(sizes[i]) for i in requested)
                 parts = []
 
         self.within(time_limit, talk)
         return found
 
-    def quiet(self, _deadline: float = 0.0) -> None:
+    def quiet(self) -> None:
         """Raise ProtocolViolation if the program has written output without a request."""
-        if self._at == len(self._buffer) and self._readable.poll(0):
-            self.read_more(time.monotonic() + 1.0)
-        if self._at < len(self._buffer):
+        os.set_blocking(self.output.fileno(), False)
+        found = self.output.peek(1)
+        os.set_blocking(self.output.fileno(), True)
+        if found:
             raise ProtocolViolation(
-                "wrote to standard output without a request: "
-                f"{excerpt(bytes(self._buffer[self._at : self._at + 200]))}"
+                f"wrote to standard output without a request: {excerpt(found[:200])}"
             )
 
-    def answer(self, size: int, deadline: float) -> Any:
+    def answer(self, size: int) -> Any:
         """Return the next answer, to a batch of `size` runs: array, list or exception. Raise
         MechanismFailed if it has `failed`. Raise ProtocolViolation for an answer of another kind or
         size.
         """
-        head = parse_message(self.line(HEADER, deadline, "an answer"), "an answer")
+        head = parse_message(self.line(HEADER, "an answer"), "an answer")
         if "failed" in head:
             text = error_text(Exception(head["failed"])).removeprefix("Exception: ")
             raise MechanismFailed(f"the program says: {text}")
@@ -417,11 +413,11 @@ class Program(Process):
         if type(rows) is not int or rows != size:
             raise ProtocolViolation(f"answered {excerpt(repr(rows))} rows for size = {size}")
         if kind != "json":
-            return self._block(size, head.get("columns"), BLOCKS[str(kind)], deadline)
+            return self._block(size, head.get("columns"), BLOCKS[str(kind)])
         names = [f"output {i + 1}" for i in range(size)]
-        return [_parse_output(self.line(LINE, deadline, name), name) for name in names]
+        return [_parse_output(self.line(LINE, name), name) for name in names]
 
-    def _block(self, rows: int, columns: Any, dtype: str, deadline: float) -> Any:
+    def _block(self, rows: int, columns: Any, dtype: str) -> Any:
         """Return the array of a block that follows its header."""
         most = min(_MAX_COLUMNS, _MAX_BLOCK_BYTES // max(8 * rows, 1))
         if type(columns) is not int or not 0 <= columns <= most:
@@ -431,7 +427,7 @@ class Program(Process):
             )
         found = np.empty((rows, columns), dtype=dtype)
         if found.size:
-            self.fill(memoryview(found.data).cast("B"), deadline)
+            self.fill(memoryview(found.data).cast("B"))
         return found[:, 0] if columns == 1 else found
 
 

@@ -151,12 +151,12 @@ class InterpreterWorker(Process):
             message has the last output lines.
         """
 
-        def talk(deadline: float) -> tuple[Json, codec.Blobs]:
-            self.send(codec.message(header, blobs), deadline)
+        def talk() -> tuple[Json, codec.Blobs]:
+            self.send(codec.message(header, blobs))
             try:
                 found = codec.receive(
-                    lambda: self.line(codec.MOST, deadline, "") + b"\n",
-                    lambda size: self.fill(memoryview(bytearray(size)), deadline),
+                    lambda: self.line(codec.MOST, "") + b"\n",
+                    lambda size: self.fill(memoryview(bytearray(size))),
                 )
             except (ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
                 raise ProtocolViolation(f"sent an invalid message: {error}") from None

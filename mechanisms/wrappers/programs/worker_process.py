@@ -7,14 +7,13 @@ from __future__ import annotations
 import atexit
 import contextlib
 import fcntl
+import io
 import os
-import select
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -66,85 +65,50 @@ class Process:
     def __init__(self, slot: Slot[Any]) -> None:
         self.slot = slot
         self.stored: OrderedDict[Any, int] = OrderedDict()  # numbers of the stored datasets, by key
-        self._buffer, self._at, self._expected = bytearray(), 0, ""
+        self._expected = ""  # what the process had to send, for messages
         self._log = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - lives as long as the process
         self.process, self._life = _SPAWNER.submit(_start, slot, self._log).result()
         assert self.process.stdin is not None and self.process.stdout is not None
-        self._in, self._out = self.process.stdin.fileno(), self.process.stdout.fileno()
-        os.set_blocking(self._in, False)
+        self._in = self.process.stdin.fileno()
+        self.output = io.BufferedReader(cast(io.RawIOBase, self.process.stdout), 2**16)
         with contextlib.suppress(AttributeError, OSError):
             # a larger pipe (Linux), so that large blocks need fewer system calls
-            fcntl.fcntl(self._out, fcntl.F_SETPIPE_SZ, 2**20)
-        self._readable, self._writable = select.poll(), select.poll()
-        self._readable.register(self._out, select.POLLIN)
-        self._writable.register(self._in, select.POLLOUT)
+            fcntl.fcntl(self.output.fileno(), fcntl.F_SETPIPE_SZ, 2**20)
 
-    def send(self, parts: Iterable[Any], deadline: float) -> None:
-        """Write all parts. Raise BrokenPipeError if the process has closed the pipe, TimeoutError
-        if the process does not read in time.
-        """
+    def send(self, parts: Iterable[Any]) -> None:
+        """Write all parts. Raise BrokenPipeError if the process has closed the pipe."""
         for part in parts:
             left = memoryview(part).cast("B") if len(part) else memoryview(b"")
             while left:
-                if not self._writable.poll(1000 * _wait_seconds(deadline)):
-                    continue
-                with contextlib.suppress(BlockingIOError):
-                    left = left[os.write(self._in, left) :]
+                left = left[os.write(self._in, left) :]
 
-    def some(self, view: memoryview, deadline: float) -> int:
-        """Read the available bytes, at least one, into `view` and return their count; 0 if the
-        process has ended. Raise TimeoutError.
-        """
-        while not self._readable.poll(1000 * _wait_seconds(deadline)):
-            if not self.alive:
-                return 0  # a forked process may still hold the pipe open
-        return os.readv(self._out, [view])
-
-    def line(self, limit: int, deadline: float, what: str) -> bytes:
-        """Return the next line without its end. Raise EOFError, TimeoutError, or ProtocolViolation
-        for a line longer than `limit`.
+    def line(self, limit: int, what: str) -> bytes:
+        """Return the next line without its end. Raise EOFError, or ProtocolViolation for a line
+        longer than `limit`.
         """
         self._expected = f"{what} was due" if what else ""
-        seen = self._at
-        while (end := self._buffer.find(b"\n", seen)) < 0 and len(self._buffer) - self._at <= limit:
-            del self._buffer[: self._at]
-            self._at, seen = 0, len(self._buffer)
-            if not self.read_more(deadline):
+        found = self.output.readline(limit + 1)
+        if not found.endswith(b"\n"):
+            if len(found) <= limit:
                 raise EOFError
-        if not 0 <= end - self._at <= limit:
-            start = repr(bytes(self._buffer[self._at : self._at + 120]))
+            start = repr(found[:120])
             raise ProtocolViolation(
                 f"{what} must be a line of at most {limit} bytes, got more: {start}"
             )
-        found = bytes(self._buffer[self._at : end])
-        self._at, self._expected = end + 1, ""
-        return found
-
-    def read_more(self, deadline: float) -> int:
-        """Read available bytes into the buffer and return their count; 0 if the process has
-        ended.
-        """
-        chunk = bytearray(2**16)
-        count = self.some(memoryview(chunk), deadline)
-        self._buffer += chunk[:count]
-        return count
-
-    def fill(self, view: memoryview, deadline: float) -> memoryview:
-        """Fill the view with the next bytes and return the view. Raise EOFError or TimeoutError."""
-        filled = min(len(view), len(self._buffer) - self._at)
-        view[:filled] = self._buffer[self._at : self._at + filled]
-        self._at += filled
-        while filled < len(view):
-            self._expected = f"{filled} of {len(view)} bytes of a block were there"
-            count = self.some(view[filled:], deadline)
-            if count == 0:
-                raise EOFError
-            filled += count
         self._expected = ""
+        return found[:-1]
+
+    def fill(self, view: memoryview) -> memoryview:
+        """Fill the view with the next bytes and return the view. Raise EOFError."""
+        count = self.output.readinto(view)
+        if count < len(view):
+            self._expected = f"{count} of {len(view)} bytes of a block were there"
+            raise EOFError
         return view
 
-    def within(self, time_limit: float, talk: Callable[[float], T]) -> T:
-        """Return `talk(deadline)`, with errors of the process turned into exceptions.
+    def within(self, time_limit: float, talk: Callable[[], T]) -> T:
+        """Return `talk()`, with errors of the process turned into exceptions. The process is killed
+        after the time limit.
 
         Raises
         ------
@@ -152,18 +116,29 @@ class Process:
             If the process ends first. ProtocolViolation if the process violates the protocol.
             WorkerTimeout if it does not answer in time.
         """
-        try:
-            return talk(time.monotonic() + time_limit)
-        except (BrokenPipeError, EOFError, TimeoutError, ProtocolViolation) as error:
-            expected = f" ({self._expected})" if self._expected else ""
-            if not isinstance(error, TimeoutError | ProtocolViolation):
-                raise WorkerDied(f"{self.ended()}{expected}") from None
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
             self.kill()
-            if isinstance(error, ProtocolViolation):
-                raise ProtocolViolation(f"{error}{self.last_output()}") from None
+
+        timer = threading.Timer(min(time_limit, threading.TIMEOUT_MAX), end)
+        timer.daemon = True
+        timer.start()
+        try:
+            return talk()
+        except ProtocolViolation as error:
+            self.kill()
+            raise ProtocolViolation(f"{error}{self.last_output()}") from None
+        except (BrokenPipeError, EOFError):
+            expected = f" ({self._expected})" if self._expected else ""
+            if not late.is_set():
+                raise WorkerDied(f"{self.ended()}{expected}") from None
             raise WorkerTimeout(
                 f"took longer than time_limit = {time_limit:g} s{expected}{self.last_output()}"
             ) from None
+        finally:
+            timer.cancel()
 
     def number_of(self, key: Any) -> tuple[int, bool]:
         """Return the number of the dataset with this key, and whether the process stores the
@@ -259,16 +234,6 @@ class Slot(Protocol[P_co]):
 
     def start(self, time_limit: float) -> P_co:
         """Start a worker and return it when it is ready for requests."""
-
-
-def _wait_seconds(deadline: float) -> float:
-    """Return the seconds to wait before the next check, at most 1. Raise TimeoutError after the
-    deadline.
-    """
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError
-    return min(left, 1.0)
 
 
 def _start(slot: Slot[Any], log: Any) -> tuple[subprocess.Popen[bytes], int]:
