@@ -117,11 +117,6 @@ def test_a_library_without_seeds_is_said_to_be_irreproducible(file):
             r"install no_such",
             True,
         ),
-        (
-            'LIBRARY = "thing"\nINSTALL = "pip install thing==3"\nimport thing.part\n',
-            r"-m pip install thing==3",
-            True,
-        ),
         ("def f(:\n", "SyntaxError", False),
         ("x = 1 / 0\n", "ZeroDivisionError: division by zero", True),
         ("import sys\nsys.exit(4)\n", "SystemExit: 4", True),

@@ -16,8 +16,6 @@ from autodp import (
 from library_target import accountants
 
 LIBRARY = "autodp"
-TESTED = ">=0.2.3,<0.3"
-INSTALL = "pip install autodp==0.2.3.1"
 
 
 _DELTA = {"delta": [1e-9, 0.1]}

@@ -5,8 +5,6 @@ from diffpriv_pure import private_count, private_mean, private_sum
 from library_target import runs, seed_random, target
 
 LIBRARY = "diffpriv-pure"
-TESTED = ">=0.1,<0.2"
-INSTALL = "pip install diffpriv-pure==0.1.0"
 
 
 _LOW_BITS = (

@@ -12,8 +12,6 @@ from diffprivlib.utils import PrivacyLeakWarning
 import dpwitness as dpw
 
 LIBRARY = "diffprivlib"
-TESTED = ">=0.6.6,<0.7"
-INSTALL = "pip install diffprivlib==0.6.6 scikit-learn==1.7.2"
 
 # scikit-learn's, on deprecated parameters that diffprivlib passes on
 warnings.simplefilter("ignore")

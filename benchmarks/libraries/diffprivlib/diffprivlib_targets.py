@@ -10,8 +10,6 @@ from diffprivlib.utils import PrivacyLeakWarning
 from library_target import random_state, target
 
 LIBRARY = "diffprivlib"
-TESTED = ">=0.6.6,<0.7"
-INSTALL = "pip install diffprivlib==0.6.6 scikit-learn==1.7.2"
 
 # a warning that privacy is lost would make the claim void
 warnings.simplefilter("error", PrivacyLeakWarning)

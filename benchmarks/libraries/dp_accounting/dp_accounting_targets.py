@@ -11,8 +11,6 @@ from dp_accounting.rdp import rdp_privacy_accountant
 from library_target import accountants
 
 LIBRARY = "dp-accounting"
-TESTED = ">=0.4.4,<0.7"
-INSTALL = "pip install dp-accounting==0.6.0"
 
 _DELTA = {"delta": [1e-12, 0.1]}
 _GRID = {"value_discretization_interval": 1e-3}

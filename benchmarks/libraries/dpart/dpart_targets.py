@@ -11,11 +11,6 @@ from dpart.engines import Independent
 from library_target import seed_numpy, target
 
 LIBRARY = "dpart"
-TESTED = ">=0.1.2,<0.2"
-INSTALL = (
-    "pip install --no-deps dpart==0.1.2 diffprivlib==0.6.3, with numpy 1.23, pandas 1.5, "
-    "scikit-learn 1.1"
-)
 
 warnings.simplefilter("ignore")
 # a warning that privacy is lost would make the claim void

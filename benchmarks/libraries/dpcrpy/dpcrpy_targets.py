@@ -10,8 +10,6 @@ from dpcrpy.treeMethods.honaker import Honaker
 from library_target import runs, seed_numpy, target
 
 LIBRARY = "dpcrpy"
-TESTED = ">=1.0,<1.1"
-INSTALL = "pip install dpcrpy==1.0.0"
 
 _LOW_BITS = "Noise is added to the sums as 64-bit floats and not rounded to a grid (Mironov 2012)."
 

@@ -12,8 +12,6 @@ from dpmm.pipelines import PrivBayesPipeline
 from library_target import random_state, target
 
 LIBRARY = "dpmm"
-TESTED = ">=0.1.9,<0.2"
-INSTALL = "pip install dpmm==0.1.9"
 
 logging.disable(logging.WARNING)
 

@@ -14,8 +14,6 @@ from eeprivacy.operations import (
 from library_target import runs, seed_numpy, target
 
 LIBRARY = "eeprivacy"
-TESTED = ">=0.0.5,<0.0.6"
-INSTALL = "pip install eeprivacy==0.0.5"
 
 
 _LOW_BITS = (

@@ -8,8 +8,6 @@ from InfTDA import inf_tda
 from library_target import target
 
 LIBRARY = "inf-tda"
-TESTED = ">=0.1,<0.2"
-INSTALL = "pip install inf-tda==0.1"
 
 _CELLS = pd.MultiIndex.from_product([["A", "B"], ["a", "b"]])
 

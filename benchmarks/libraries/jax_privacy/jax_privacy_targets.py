@@ -3,8 +3,6 @@
 from jax_privacy import auditing
 
 LIBRARY = "jax-privacy"
-TESTED = ">=2,<3"
-INSTALL = "pip install jax-privacy==2.0.0"
 
 _SCORES = {name: name for name in ("in_scores", "out_scores", "significance", "delta")}
 

@@ -7,8 +7,6 @@ from hierarchical_mechanism_LDP.mechanism import Private_TreeBary
 from library_target import seed_numpy, seed_random, target
 
 LIBRARY = "ldp-hierarchical-mechanism"
-TESTED = ">=0.1.3,<0.2"
-INSTALL = "pip install --no-deps ldp-hierarchical-mechanism==0.1.3, beside pure-ldp 1.2.0"
 
 
 def _tree(protocol, every):

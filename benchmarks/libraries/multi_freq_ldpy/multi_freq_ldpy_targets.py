@@ -19,8 +19,6 @@ from multi_freq_ldpy.pure_frequency_oracles.UE import UE_Client
 from numba import njit
 
 LIBRARY = "multi-freq-ldpy"
-TESTED = ">=0.2.5,<0.3"
-INSTALL = "pip install numba numpy xxhash && pip install --no-deps multi-freq-ldpy==0.2.5"
 
 D = 4
 

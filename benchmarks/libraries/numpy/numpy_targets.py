@@ -4,8 +4,6 @@ import numpy as np
 from library_target import target
 
 LIBRARY = "numpy"
-TESTED = ">=1.26,<3"
-INSTALL = "pip install numpy==2.4.6"
 
 
 _LOW_BITS = (

@@ -17,8 +17,6 @@ from opacus.optimizers import DPOptimizer
 from torch.utils.data import DataLoader, TensorDataset
 
 LIBRARY = "opacus"
-TESTED = ">=1.6,<1.7"
-INSTALL = "pip install torch==2.13.0 opacus==1.6.0"
 
 warnings.simplefilter("ignore")  # of hooks that a model without layers does not need
 torch.set_num_threads(1)

@@ -9,8 +9,6 @@ import opendp.prelude as dp
 import dpwitness as dpw
 
 LIBRARY = "opendp"
-TESTED = ">=0.16,<0.17"
-INSTALL = "pip install opendp==0.16.0"
 
 dp.enable_features("contrib")
 

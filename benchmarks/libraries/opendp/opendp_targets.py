@@ -7,8 +7,6 @@ import opendp.prelude as dp
 from library_target import target
 
 LIBRARY = "opendp"
-TESTED = ">=0.16,<0.17"
-INSTALL = "pip install opendp==0.16.0"
 
 dp.enable_features("contrib")
 

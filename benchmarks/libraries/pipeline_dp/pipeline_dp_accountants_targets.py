@@ -9,8 +9,6 @@ from pipeline_dp import budget_accounting, dp_computations
 from pipeline_dp.aggregate_params import MechanismType
 
 LIBRARY = "pipeline-dp"
-TESTED = ">=0.3.0,<0.4"
-INSTALL = "pip install pipeline-dp==0.3.1"
 
 
 _CALIBRATED = {"epsilon": [0.1, 10], "delta": [1e-10, 0.1]}

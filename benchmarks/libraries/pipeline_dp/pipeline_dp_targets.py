@@ -7,8 +7,6 @@ from library_target import target
 from pipeline_dp import Metrics
 
 LIBRARY = "pipeline-dp"
-TESTED = ">=0.3.1,<0.4"
-INSTALL = "pip install pipeline-dp==0.3.1"
 
 _EXTRACTORS = pipeline_dp.DataExtractors(
     privacy_id_extractor=lambda row: row[0],

@@ -9,8 +9,6 @@ from privsyn import PrivSynModel
 from privsyn.rho_cdp import cdp_rho
 
 LIBRARY = "privsyn-core"
-TESTED = ">=0.1.1,<0.2"
-INSTALL = "pip install privsyn-core==0.1.1"
 
 # as the model finds it from epsilon and delta in every fit, which takes 0.1 s
 _RHO = cdp_rho(1.0, 1e-5)

@@ -14,10 +14,6 @@ from pure_ldp.frequency_oracles.rappor import RAPPORClient
 from pure_ldp.frequency_oracles.unary_encoding import UEClient
 
 LIBRARY = "pure-ldp"
-TESTED = ">=1.1.2,<1.3"
-INSTALL = (
-    "pip install numpy scipy scikit-learn xxhash bitarray && pip install --no-deps pure-ldp==1.2.0"
-)
 
 
 # two public hash functions into 4 places

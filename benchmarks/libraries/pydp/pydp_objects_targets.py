@@ -5,8 +5,6 @@ import pydp.algorithms.laplacian as dp
 import dpwitness as dpw
 
 LIBRARY = "python-dp"
-TESTED = ">=1.1.5,<2"
-INSTALL = "pip install python-dp==1.1.5"
 
 _RECORDS = {"kind": "Records", "size": 5, "low": 0, "high": 1, "relation": "add-remove"}
 _LIMITS = {"epsilon": 1.0, "l0_sensitivity": 1, "linf_sensitivity": 1}

@@ -6,8 +6,6 @@ from library_target import target
 from pydp.algorithms.numerical_mechanisms import GaussianMechanism, LaplaceMechanism
 
 LIBRARY = "python-dp"
-TESTED = ">=1.1.5,<1.2"
-INSTALL = "pip install python-dp==1.1.5"
 
 
 _REAL = {"kind": "Answers", "length": 1, "low": -10, "high": 10}

@@ -8,8 +8,6 @@ import snsql
 from library_target import target
 
 LIBRARY = "smartnoise-sql"
-TESTED = ">=1.0.10,<1.1"
-INSTALL = "pip install smartnoise-sql==1.0.10"
 
 _COLUMN = {"type": "float", "lower": 0.0, "upper": 1.0}
 _METADATA = {"": {"": {"T": {"row_privacy": True, "censor_dims": False, "rows": 5, "x": _COLUMN}}}}

@@ -19,8 +19,6 @@ from snsynth.mwem import MWEMSynthesizer  # noqa: E402
 from snsynth.transform import BinTransformer, TableTransformer  # noqa: E402
 
 LIBRARY = "smartnoise-synth"
-TESTED = ">=1.0.5,<1.1"
-INSTALL = "pip install --no-deps smartnoise-synth==1.0.8"
 
 warnings.simplefilter("ignore")
 

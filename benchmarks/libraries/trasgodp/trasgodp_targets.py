@@ -10,8 +10,6 @@ from trasgodp.geoindis import metric_privacy
 from trasgodp.numerical import dp_clip_gaussian_array, dp_clip_laplace_array
 
 LIBRARY = "trasgodp"
-TESTED = ">=2.1,<2.2"
-INSTALL = "pip install trasgodp==2.1.0"
 
 
 _LOW_BITS = (

@@ -10,8 +10,6 @@ from tmlt.core.domains.numpy_domains import NumpyFloatDomain
 from tmlt.core.measurements import noise_mechanisms
 
 LIBRARY = "tmlt.core"
-TESTED = ">=0.20,<0.21"
-INSTALL = "pip install tmlt.core==0.20.0"
 
 _REAL = {"kind": "Answers", "length": 1, "low": -10, "high": 10}
 _WHOLE = {"kind": "Counts", "length": 1, "low": 0, "high": 100}

@@ -239,7 +239,7 @@ def parse_hello(line: bytes) -> Json:
     if faults:
         raise ProtocolViolation("; ".join(faults))
     return {
-        **dict.fromkeys(("claim", "domain", "batch", "trials", "tested", "queries", "rounds")),
+        **dict.fromkeys(("claim", "domain", "batch", "trials", "queries", "rounds")),
         **{"version": "", "expected_findings": {}, "notes": [], "features": False, "guessed": ""},
         **found,
         "seeded": found["seedable"],

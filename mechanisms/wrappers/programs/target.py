@@ -8,8 +8,6 @@ Its targets are functions ``name(dataset, size, rng)`` with an attribute `claim`
 `numpy.random.Generator` of the worker's NumPy::
 
     LIBRARY = "diffprivlib"              # optional: distribution whose version is reported
-    TESTED = ">=0.6.6,<0.7"              # optional: other versions are run with a warning
-    INSTALL = "pip install diffprivlib"  # optional: shown if the library is missing
 
     def laplace(dataset, size, rng):     # an array (size,) or (size, k), or a list of outputs
         ...
@@ -44,15 +42,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import InvalidVersion
 
 from dpwitness.core import domains
 from dpwitness.core.claims import Claim, parse_claim
 from dpwitness.core.protocols import ForeignMechanism, MechanismFailed, Parts, TookTooLong
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import InvalidArgument, require, require_rules, short_repr
+from dpwitness.core.values.validation import InvalidArgument, require, require_rules
 from dpwitness.mechanisms.wrappers.programs.inside import codec
 from dpwitness.mechanisms.wrappers.programs.inside.target_runs import joined
 from dpwitness.mechanisms.wrappers.programs.program import (
@@ -312,8 +308,8 @@ class Target(ForeignMechanism):
         """Return all declarations of the target file, and the versions of its interpreter and
         NumPy.
 
-        The keys are library, version, tested, install, claim, domain, seeded, doc and the other
-        attributes of a target.
+        The keys are library, version, claim, domain, seeded, doc and the other attributes of a
+        target.
 
         Raises
         ------
@@ -365,20 +361,13 @@ class Target(ForeignMechanism):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes for reports: library and version, a version outside the tested range, a library
-        without seeds.
-        """
+        """Notes for reports: library and version, and a library without seeds."""
         found = self.describe()
         notes = []
         if self.command:
             notes.append(program_note(found, self.text))
         elif found["library"]:
             notes.append(library_note(found))
-        if found["tested"] and found["version"] and not _is_tested(**found):
-            notes.append(
-                f"{found['library']} {found['version']} is outside the tested range "
-                f"{found['tested']}"
-            )
         notes += found["notes"]
         if not found["seeded"]:
             notes.append(
@@ -510,18 +499,6 @@ def library_note(found: Json) -> str:
     """Return library, version and interpreter of a target file for reports."""
     version = found["version"] or "of unknown version"
     return f"{found['library']} {version}, Python {found['python']}, NumPy {found['numpy']}"
-
-
-def _is_tested(version: str, tested: str, **_: Any) -> bool:
-    """Return whether the version of a library is in the range TESTED of a target file."""
-    try:
-        return SpecifierSet(tested).contains(version, prereleases=True)
-    except InvalidSpecifier:
-        raise TargetError(
-            "TESTED must be a range of versions such as '>=1.2,<2', got " + short_repr(tested)
-        ) from None
-    except InvalidVersion:  # the version number of the library does not follow the standard
-        return False
 
 
 class Isolated(Target):

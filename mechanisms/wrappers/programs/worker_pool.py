@@ -266,13 +266,7 @@ def interpreter_slot(file: str, python: str | None, memory_limit: float = 0.0) -
 
 
 def _loading_error(
-    slot: Interpreter,
-    error: str,
-    traceback: str,
-    missing: str | None = None,
-    library: str | None = None,
-    install: str | None = None,
-    **_: Any,
+    slot: Interpreter, error: str, traceback: str, missing: str | None = None, **_: Any
 ) -> TargetError:
     """Return the error of a target file that cannot be loaded, with a remedy."""
     if missing is None:  # the file or an installed library raised
@@ -282,8 +276,7 @@ def _loading_error(
             f"target must be importable, got {slot.place!r}: no module named {missing!r}"
         )
     python, top = slot.python or sys.executable, missing.partition(".")[0]
-    install = install or f"pip install {library or _DISTRIBUTIONS.get(top, top)}"
-    remedy = f"install it there: {python} -m {install}"
+    remedy = f"install it there: {python} -m pip install {_DISTRIBUTIONS.get(top, top)}"
     environment = environment_of(Path(slot.place))
     if environment is not None:
         remedy = f"make its environment with: dpwitness targets setup {environment}"

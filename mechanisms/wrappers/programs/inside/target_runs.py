@@ -9,7 +9,6 @@ or later).
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import copy
 import dataclasses
@@ -19,7 +18,6 @@ import inspect
 import itertools
 import numbers
 import os
-import pathlib
 import types
 import warnings
 from collections.abc import Callable, Iterator
@@ -251,21 +249,6 @@ def running_children() -> int:
     except (AttributeError, OSError):
         return 0  # no children, the common case, costs one call only; macOS has no waitid
     return len(descendants(os.getpid()))
-
-
-def install_declarations(place: str) -> dict[str, Any]:
-    """Return LIBRARY and INSTALL of a file that cannot be imported, by parsing its source."""
-    try:
-        body = ast.parse(pathlib.Path(place).read_bytes()).body
-    except (OSError, SyntaxError, ValueError):
-        return {}
-    return {
-        name.id.lower(): line.value.value
-        for line in body
-        if isinstance(line, ast.Assign) and isinstance(line.value, ast.Constant)
-        for name in line.targets
-        if isinstance(name, ast.Name) and name.id in ("LIBRARY", "INSTALL")
-    }
 
 
 def is_failure(error: Exception) -> bool:

@@ -8,7 +8,7 @@ the answers:
 
 - ``hello``: versions of Python and NumPy
 - ``load``, with place (path or module) and paths (to append to ``sys.path``): library, version,
-  tested, install, names
+  names
 - ``recognize``, with name, kwargs and dataset: form, name, text
 - ``describe``, with name and kwargs: claim, domain and the other attributes of a target
 - ``sample``, with name, kwargs, size, seed (words), data (and key) and each: value, parts or
@@ -90,7 +90,7 @@ class Server:
         # the target's folder is searched first, as for a script, or last
         sys.path[:] = [*paths, *sys.path] if header.get("front") else [*sys.path, *paths]
         is_file = self.place.endswith(".py")
-        with self._user_code("is not importable", **target_runs.install_declarations(self.place)):
+        with self._user_code("is not importable"):
             if importlib.util.find_spec("dpwitness") is None:  # the wrappers do without the rest
                 folder = os.path.join(FOLDER, "mechanisms", "wrappers")
                 with own_modules():
@@ -102,22 +102,19 @@ class Server:
                 found.wrap = sys.modules["dpwitness"] = sys.modules["dpwitness.wrap"] = found
             load = functools.partial(_load_module, "dpwitness_target")
             self.module = (load if is_file else importlib.import_module)(self.place)
-        # in a library, these names may have another meaning
-        names = ("LIBRARY", "TESTED", "INSTALL")
-        declared = {name.lower(): getattr(self.module, name, None) for name in names if is_file}
-        for name, value in declared.items():
-            if value is not None and not (isinstance(value, str) and value):
-                raise target_runs.UnusableTarget(
-                    f"{os.path.basename(self.place)}: {name.upper()} must be a non-empty text, got "
-                    f"{short_repr(value)}"
-                )
+        # in a library, this name may have another meaning
+        library = getattr(self.module, "LIBRARY", None) if is_file else None
+        if library is not None and not (isinstance(library, str) and library):
+            raise target_runs.UnusableTarget(
+                f"{os.path.basename(self.place)}: LIBRARY must be a non-empty text, got "
+                f"{short_repr(library)}"
+            )
         version = None
         with contextlib.suppress(importlib.metadata.PackageNotFoundError, TypeError, ValueError):
-            version = importlib.metadata.version(declared.get("library") or "")
+            version = importlib.metadata.version(library or "")
         targets = [key for key, value in vars(self.module).items() if target_runs.is_target(value)]
         return {
-            **dict.fromkeys(("library", "tested", "install")),
-            **declared,
+            "library": library,
             "version": version,
             "names": [name for name in targets if name[0] != "_"],
         }
@@ -387,7 +384,7 @@ class Server:
         return found
 
     @contextlib.contextmanager
-    def _user_code(self, what: str, **more: Any) -> Iterator[None]:
+    def _user_code(self, what: str) -> Iterator[None]:
         """Turn exceptions of the user's code into UnusableTarget, with the user's part of the
         traceback.
         """
@@ -407,8 +404,7 @@ class Server:
                 trace = trace.tb_next
             text = "".join(traceback.format_exception(type(error), error, trace))
             missing = error.name if isinstance(error, ModuleNotFoundError) else None
-            if target_runs.is_missing(missing, self.place):
-                more = dict(more, missing=missing)
+            more = {"missing": missing} if target_runs.is_missing(missing, self.place) else {}
             raise target_runs.UnusableTarget(
                 f"{type(error).__name__}: {codec.text_of(error, str)}", text, what=what, **more
             ) from None
