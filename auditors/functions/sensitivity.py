@@ -344,8 +344,6 @@ class _Difference:
         # whether the last pair gave exact numbers: whole numbers, decimals or fractions
         self.exact = False
         self.coarse = ""  # floating-point type below float64 in the last pair, if any
-        # whether all float64 values so far were converted from float32; None if undecided
-        self._wrapped: bool | None = None
 
     @property
     def precision(self) -> str:
@@ -384,7 +382,7 @@ class _Difference:
         """Return the norm of the difference, the larger norm of the two values, and the norm of the
         rounding of values below float64.
         """
-        sides = [self._refine_precision(*_precision(value)) for value in (first, second)]
+        sides = [_precision(value) for value in (first, second)]
         shapes = [values.shape for values, _, _ in sides]
         require_that(
             shapes[0] == shapes[1],
@@ -407,22 +405,6 @@ class _Difference:
                 _norm_of(v, self.norm) for v in (difference, left, right, rounding)
             )
         return size, max(both), error
-
-    def _refine_precision(self, vector: Any, unit: float, name: str) -> tuple[Any, float, str]:
-        """Return the precision of float32 for float64 values, if all such values so far were
-        converted from float32.
-        """
-        if unit == np.finfo(np.float64).eps:
-            values = vector.astype(np.float64)
-            with np.errstate(over="ignore"):
-                converted = bool((values.astype(np.float32) == values).all())
-            bits = np.frexp(values)[0] * 2.0**20
-            # numbers of at most 20 significant bits decide nothing
-            if not converted or np.any(bits != np.round(bits)):
-                self._wrapped = converted and self._wrapped is not False
-            if self._wrapped:
-                return vector, float(np.finfo(np.float32).eps), "float32"
-        return vector, unit, name
 
     def _value(self, dataset: Any) -> tuple[Any, float | None]:
         """Return the function's value on the dataset, and its error radius or None."""
@@ -490,8 +472,20 @@ def _precision(value: Any) -> tuple[Any, float, str]:
     )
     known = [kind for kind in kinds if kind.kind == "f"] or [np.dtype(np.float64)]
     coarsest = max(known, key=lambda kind: float(np.finfo(kind).eps))
+    if coarsest == np.float64 and _is_from_float32(vector.astype(np.float64)):
+        coarsest = np.dtype(np.float32)
     unit = float(np.finfo(coarsest).eps)
     return exact, unit, coarsest.name if unit > np.finfo(np.float64).eps else ""
+
+
+def _is_from_float32(values: FloatArray) -> bool:
+    """Return whether float64 values seem to be converted from float32: numbers of at most 20
+    significant bits decide nothing.
+    """
+    with np.errstate(over="ignore"):
+        converted = values.astype(np.float32) == values
+    bits = np.frexp(values)[0] * 2.0**20
+    return bool(converted.all() and np.any(bits != np.round(bits)))
 
 
 _FACTS = (

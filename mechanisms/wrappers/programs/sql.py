@@ -185,18 +185,14 @@ def _set_up(base: sqlite3.Connection, statements: str) -> None:
 
 
 def _load(base: sqlite3.Connection, table: str, columns: dict[str, list[Any]]) -> None:
-    """Make the table, whose types follow from the values, and refuse all writes from then on.
+    """Make the table, whose values keep their types, and refuse all writes from then on.
 
     Raise ValueError for a name that the database or the setup has taken, also for a temporary view.
     """
     with contextlib.suppress(sqlite3.Error):  # no table has the name
         base.execute(f'SELECT 1 FROM "{table}" LIMIT 1')
         raise ValueError("the database or the setup has this name already: choose another")
-    types, names = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE"}, []
-    for name, values in columns.items():
-        kinds = {type(value) for value in values if value is not None}
-        kind = types.get(kinds.pop(), "VARCHAR") if len(kinds) == 1 else ""
-        names.append(f'"{name.replace(chr(34), 2 * chr(34))}" {kind}')
+    names = ['"{}"'.format(name.replace('"', '""')) for name in columns]
     base.execute(f'CREATE TABLE "{table}" ({", ".join(names)})')
     base.executemany(
         f'INSERT INTO "{table}" VALUES ({", ".join("?" * len(columns))})',

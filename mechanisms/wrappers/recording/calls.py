@@ -52,7 +52,6 @@ class Call:
         "inner",
         "kwargs",
         "made",
-        "once",
         "output",
         "primitive",
         "raised",
@@ -73,7 +72,6 @@ class Call:
         self.primitive = made.primitive
         self.output: Any = None
         self.raised: Any = None
-        self.once = False
         self.inner: Any = ()
 
     @property

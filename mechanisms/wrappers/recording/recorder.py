@@ -13,7 +13,6 @@ import signal
 import sys
 import threading
 import time
-import types
 from typing import Any, Iterator
 
 import numpy as np
@@ -64,9 +63,6 @@ def stopped_after(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler or signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, *timer)
-
-
-_ITERATORS = (types.GeneratorType, zip, map, filter)
 
 
 class _RecordingState(threading.local):
@@ -143,10 +139,6 @@ class Recorder:
         finally:
             here.inside = None
             call.inner = inside
-        # an iterator can be consumed only once, so the record stores its items
-        if isinstance(output, _ITERATORS):
-            call.output, call.once = list(output), True
-            return iter(copied(call.output))
         call.output = copied(output)
         return output
 
@@ -178,8 +170,6 @@ class Recorder:
         offset = self.shifts.get(index)
         output = copied(output) if offset is None else _shifted(output, offset)
         call.output = copied(output)
-        if then.once:
-            return iter(output)
         return call.made.writes(output, args, kwargs) if call.made.writes is not None else output
 
     def finished(self) -> None:
