@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -214,7 +215,6 @@ def _exceeds(p: float, log_q: float, order: float, bound: float) -> bool:
 
 _SIGMAS = 7  # intervals on each side of a peak of the Rényi integrand
 _INTERVAL = 2  # standard deviations of one interval of integration
-_MAX_MULTIPLE = 80  # largest number of times that one record is drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,9 +301,7 @@ class Subsampled:
         return total
 
     def _integral(self, order: Ball) -> Ball:
-        """Return E_Q[(P / Q)^order] by rigorous quadrature (Petras 2002; Johansson 2018), without
-        intervals where it is negligible.
-        """
+        """Return E_Q[(P / Q)^order] by rigorous quadrature (Petras 2002; Johansson 2018)."""
         sigma = arb(self.law.sigma)
 
         def integrand(x: acb, analytic: bool) -> acb:
@@ -323,23 +321,11 @@ class Subsampled:
                 total += positive_part(part) if part.is_finite() else arb(0)
             return total / (2 * arb.pi() * sigma**2).sqrt()
 
-    def _intervals(self, order: float) -> list[tuple[float, float]]:
-        """Return disjoint intervals around the peaks of the integrand, at 0 and at the order; the
+    def _intervals(self, order: float) -> Iterator[tuple[float, float]]:
+        """Yield disjoint intervals around the peaks of the integrand, at 0 and at the order; the
         integrand is positive elsewhere too.
         """
-        sigma, q = self.law.sigma, self.law.rate
-        steps = [_INTERVAL * sigma * i for i in range(-_SIGMAS, _SIGMAS + 1)]
+        width = _INTERVAL * self.law.sigma
+        steps = [width * i for i in range(-_SIGMAS, _SIGMAS + 1)]
         cuts = sorted({*steps, *(order + step for step in steps if order + step > steps[-1])})
-
-        def log(x: float) -> float:
-            shift = (2 * x - 1) / (2 * sigma**2)
-            # exponents from which the term 1 of 1 + q (e^x - 1) is negligible
-            ratio = math.log1p(q * math.expm1(shift)) if shift < 500.0 else shift + math.log(q)
-            return order * ratio - x * x / (2 * sigma**2)
-
-        pairs = [(a, b) for a, b in itertools.pairwise(cuts) if b - a < 1.5 * _INTERVAL * sigma]
-        heights = [max(log(a), log(b), log((a + b) / 2)) for a, b in pairs]
-        top = max(heights)
-        # logarithm of the largest value of the integrand over the largest one of an interval that
-        # is left out
-        return [pair for pair, height in zip(pairs, heights, strict=True) if height > top - 50]
+        return ((a, b) for a, b in itertools.pairwise(cuts) if b - a < 1.5 * width)

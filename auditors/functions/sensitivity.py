@@ -274,17 +274,11 @@ def sensitivity_at(
     require_type("pair", pair, Pair, "be a Pair", "sensitivity_at")
     require_type("name", name, str, "be a text", "sensitivity_at", optional=True)
     try:
-        return _result(measure, pair, name, progress=(), skipped=0, evaluations=1)
+        measure(pair)
     except ConvergenceError as error:
-        return _result(
-            measure,
-            None,
-            name,
-            progress=(),
-            skipped=0,
-            evaluations=0,
-            notes=(f"the function did not converge on the pair: {error}",),
-        )
+        notes = (f"the function did not converge on the pair: {error}",)
+        return _result(measure, None, name, progress=(), skipped=0, evaluations=0, notes=notes)
+    return _result(measure, pair, name, progress=(), skipped=0, evaluations=1)
 
 
 def _result(

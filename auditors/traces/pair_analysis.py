@@ -213,10 +213,8 @@ def _with_unseen_draws(
     if not asked or len(uncalled) < len(asked):
         return evidence
     message = f"no call was recorded of {', '.join(asked)}: kept under another name, or not used"
-    if names:
-        return evidence.with_note(f"{message}; calls were recorded of {', '.join(sorted(names))}")
     recorded = any(run["calls"] for run_pair in pairs for run in run_pair)
-    return evidence if recorded else evidence.with_finding("SOURCE", message)
+    return evidence.with_note(message) if recorded else evidence.with_finding("SOURCE", message)
 
 
 def _with_unseeded_draws(

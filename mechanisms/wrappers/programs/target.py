@@ -446,9 +446,8 @@ class Target(ForeignMechanism):
             "size": size,
             "seed": global_generators.words_of(rng),
             "each": each,
+            "rng": codec.pack(rng.bit_generator.state, None),
         }
-        if hasattr(np.random, rng.bit_generator.state["bit_generator"]):
-            fields["rng"] = codec.pack(rng.bit_generator.state, None)
         sent = packed_as(self._sent(dataset))
 
         def ask(worker: InterpreterWorker, limit: float) -> tuple[Json, codec.Blobs]:
@@ -459,8 +458,7 @@ class Target(ForeignMechanism):
         if "failed" in reply or "error" in reply:
             raise MechanismFailed(reply.get("failed") or reply["error"])
         self._state.warned.update(dict.fromkeys(reply["warned"]))
-        if "rng" in reply:
-            rng.bit_generator.state = codec.unpack(reply["rng"], None)
+        rng.bit_generator.state = codec.unpack(reply["rng"], None)
         return reply, found
 
     def _ask_worker(self, size: int, slot: Slot[P], ask: Callable[[P, float], Answer]) -> Answer:

@@ -80,7 +80,7 @@ class RecordingSession:
             (Primitive(name, entry, source), required) for name, entry, source, required in entries
         ]
         self.sources: dict[str, BoundPrimitive] = {}
-        self.patches: list[Callable[[], None]] = []  # functions that restore what is replaced
+        self.patches = contextlib.ExitStack()  # restores what is replaced
         self.patched: set[str] = set()
         self.recorders: dict[int, Recorder] = {}
         self.outputs: dict[int, Any] = {}
@@ -99,10 +99,8 @@ class RecordingSession:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        for restore in reversed(self.patches):
-            restore()
+        self.patches.close()
         lock.release()
-        self.patches.clear()
         # a compilation that failed beside replaced functions would fail ever after
         for kernel in self.kernels:
             getattr(getattr(kernel, "_compiler", None), "_failed_cache", {}).clear()
@@ -124,10 +122,8 @@ class RecordingSession:
             primitive = table.get(name) or Primitive(name, shared[name].entry, True)
             self.sources[name] = BoundPrimitive(self, primitive, original, _write_to_out)
             self.patched.add(name)
-        self.patches += [
-            replaced(np.random, "Generator", TracedGenerator),
-            replaced(np.random, "RandomState", TracedState),
-        ]
+        for kind, traced_kind in (("Generator", TracedGenerator), ("RandomState", TracedState)):
+            self.patches.callback(replaced(np.random, kind, traced_kind))
         self._replace(numpy_replacements(), KINDS)
 
     def _patch_all(self) -> None:
@@ -168,7 +164,7 @@ class RecordingSession:
         call = _recording_call(made)
         original = getattr(holder, attribute)
         try:
-            self.patches.append(
+            self.patches.callback(
                 replaced(holder, attribute, call if wrapper is None else wrapper(call))
             )
         except (TypeError, AttributeError):
@@ -202,7 +198,7 @@ class RecordingSession:
             if found is not None:
                 # attributes of a frozen dataclass cannot be replaced
                 with contextlib.suppress(AttributeError, TypeError):
-                    self.patches.append(replaced(holder, name, found))
+                    self.patches.callback(replaced(holder, name, found))
 
     def uncompile(self) -> bool:
         """Replace functions compiled by Numba by their Python source. Return False if there are
@@ -215,7 +211,7 @@ class RecordingSession:
         for module, name, value in list(attributes(kinds)):
             if isinstance(value, dispatcher) and module.__name__.partition(".")[0] != "numba":
                 self.kernels.append(value)
-                self.patches.append(replaced(module, name, value.py_func))
+                self.patches.callback(replaced(module, name, value.py_func))
         return bool(self.kernels)
 
     def record(self, dataset: Any, seed: int) -> dict[str, Any]:

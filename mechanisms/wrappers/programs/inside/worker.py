@@ -63,7 +63,6 @@ class Server:
         self.last: Any = None
         self.looks = 8
         self.hears = 16  # remaining batches whose warnings are reported
-        self.rng: Any = None
         self.datasets = target_runs.DatasetCache()
         self.session: Any = None
 
@@ -72,12 +71,9 @@ class Server:
     ) -> tuple[codec.Message, codec.Blobs]:
         out: codec.Blobs = []
         try:
-            reply = getattr(self, "do_" + header["op"])(header, blobs, out)
+            return getattr(self, "do_" + header["op"])(header, blobs, out), out
         except target_runs.NoAnswer as refused:
             return refused.reply, []
-        if "rng" in header and self.rng is not None:  # as the mechanism left it
-            reply["rng"] = codec.pack(self.rng.bit_generator.state, None)
-        return reply, out
 
     def do_hello(
         self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs
@@ -174,13 +170,10 @@ class Server:
     ) -> codec.Message:
         _, run, kwargs = self._find_sampler(header, blobs)
         dataset, before = self.datasets.copy(header, blobs)
-        state = codec.unpack(header["rng"], None) if "rng" in header else None
-        if state is None:  # no state of the generator of the controller: a new one from the seed
-            bits = np.random.SFC64(np.random.SeedSequence(header["seed"]))
-        else:
-            bits = getattr(np.random, state["bit_generator"])()
-            bits.state = state
-        rng = self.rng = np.random.Generator(bits)
+        state = codec.unpack(header["rng"], None)
+        bits = getattr(np.random, state["bit_generator"])()
+        bits.state = state
+        rng = np.random.Generator(bits)
         size, draws, raised, value = header["size"], [], None, None
         global_generators.seed(header["seed"])
         warned: list[str] = []
@@ -217,7 +210,9 @@ class Server:
         for is_fault, text in faults:
             if is_fault:
                 raise target_runs.NoOutput(f"mechanism {text}")
-        reply = {"draws": draws, "warned": warned}
+        # the generator goes back as the mechanism left it
+        left_state = codec.pack(rng.bit_generator.state, None)
+        reply = {"draws": draws, "warned": warned, "rng": left_state}
         try:
             if raised is not None:
                 reply["raised"] = codec.pack(raised, out)
