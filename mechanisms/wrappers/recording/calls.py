@@ -55,34 +55,16 @@ class Call:
         "output",
         "primitive",
         "raised",
-        "values",
+        "read",
         "where",
     )
 
-    def __init__(
-        self, made: BoundPrimitive, args: Any, kwargs: Any, values: Any, where: Any
-    ) -> None:
-        self.made, self.args, self.kwargs, self.values, self.where = (
-            made,
-            args,
-            kwargs,
-            values,
-            where,
-        )
+    def __init__(self, made: BoundPrimitive, args: Any, kwargs: Any, read: Any, where: Any) -> None:
+        self.made, self.args, self.kwargs, self.read, self.where = (made, args, kwargs, read, where)
         self.primitive = made.primitive
         self.output: Any = None
         self.raised: Any = None
         self.inner: Any = ()
-
-    @property
-    def read(self) -> tuple[Any, ...]:
-        """Return the values of the primitive's expressions. Values that depend on arguments alone
-        are evaluated on first access.
-        """
-        if self.values is None:
-            self.values = self.made.reads(self.args, self.kwargs)
-        found: tuple[Any, ...] = self.values
-        return found
 
     def other_arguments(self) -> dict[str, Any]:
         """Return the arguments that no expression uses, by name."""
@@ -285,8 +267,6 @@ def _input_text(first: Any, second: Any) -> str:
 
 def _drawn_numbers(call: Call) -> Any:
     """Return the drawn numbers of a call; None for texts or too many numbers."""
-    if isinstance(call.output, float):  # the most frequent kind
-        return float(call.output)
     numbers, texts = leaves(call.output)
     if texts or numbers.size > _MAX_CALLS:
         return None

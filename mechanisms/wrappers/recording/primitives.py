@@ -130,10 +130,7 @@ class Primitive:
         self.readers = [
             (place, _compile_expression(name, READ[place], text)) for place, text in texts.items()
         ]
-        names = {text: _names(text) for text in texts.values()}
-        self.used = frozenset().union(*names.values())
-        # whether an expression is more than an argument or a constant
-        self.computes = any(found and not text.isidentifier() for text, found in names.items())
+        self.used = frozenset().union(*map(_names, texts.values()))
 
     def check(self, parameters: tuple[str, ...]) -> None:
         """Raise WrongPrimitive if an expression uses a name that is not a parameter of the
@@ -185,12 +182,7 @@ def _compile_expression(name: str, key: str, text: str) -> Callable[[dict[str, A
     if not all(map(_is_allowed, ast.walk(tree))):
         allowed = f"arguments, attributes, numbers and {', '.join(_FUNCTIONS)}"
         raise WrongPrimitive(f"{name}: {key} may use {allowed}, got {text!r}")
-    if text.isidentifier():
-        return lambda bound: bound.get(text)
     code, scope = compile(tree, "<primitive>", "eval"), {"__builtins__": {}, **_FUNCTIONS}
-    if not _names(text):
-        constant = eval(code, scope, {})
-        return lambda bound: constant
     return lambda bound: eval(code, scope, bound)
 
 

@@ -17,7 +17,7 @@ from typing import Any, Iterator
 
 import numpy as np
 
-from .calls import INPUT, PLAIN, SCALE, BoundPrimitive, Call, compared, without_record
+from .calls import INPUT, SCALE, BoundPrimitive, Call, compared, without_record
 from .primitives import LOCATION_LAWS
 from .values import copied
 
@@ -116,12 +116,12 @@ class Recorder:
                 raise Stopped(f"more than {MOST:,} calls of primitives in one run")
             if time.monotonic() > self.deadline:
                 raise Stopped("time limit")
-        read = owner = None
-        if primitive.computes:  # attributes may change after the call, so they are read now
-            read = _copied_values(made.reads(args, kwargs))
-            owner = args[0] if made.place and args else None
-        given = _copied_values(args, made.place), {k: copied(v) for k, v in kwargs.items()}
-        call = Call(made, *given, read, calling_place(owner))
+        # arguments and attributes may change after the call, so they are read now
+        given = tuple(args[: made.place]) + copied(tuple(args[made.place :]))
+        named = {key: copied(value) for key, value in kwargs.items()}
+        read = copied(made.reads(given, named))
+        owner = args[0] if made.place and args else None
+        call = Call(made, given, named, read, calling_place(owner))
         self.calls.append(call)
         if self.played is None or self.lost:
             return self._draw(call, args, kwargs)
@@ -181,14 +181,6 @@ class Recorder:
                 f"{len(recorded)} calls recorded on D1 are repeated"
             )
             self.differences.append(("fewer calls", done, text))
-
-
-def _copied_values(values: Any, start: int = 0) -> Any:
-    """Return copies of the arguments from `start` on; immutable values are not copied."""
-    for value in values[start:] if start else values:
-        if type(value) not in PLAIN:
-            return (*values[:start], *(copied(v) for v in values[start:]))
-    return values
 
 
 def _shifted(output: Any, by: Any) -> Any:

@@ -30,8 +30,6 @@ from dpwitness.core.values.validation import short_repr
 from dpwitness.mechanisms.wrappers.programs.inside import codec
 from dpwitness.mechanisms.wrappers.programs.supervisor import descendants
 
-_IMMUTABLE = (float, int, str, bytes, type(None))
-
 
 class NoAnswer(Exception):
     """Reason why a request has no result; `reply` is the answer of the worker."""
@@ -360,8 +358,6 @@ def copied(value: Any) -> Any:
     """Return a copy of a result, because the mechanism may modify or reuse the object later; the
     result itself if it cannot be copied.
     """
-    if type(value) is list and len(value) == 1 and isinstance(value[0], _IMMUTABLE):
-        return value[:]
     try:
         return copy.deepcopy(value)
     except Exception:
