@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dpwitness.auditors.traces.calls import record_count
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
@@ -34,6 +32,7 @@ from dpwitness.mechanisms.wrappers.recording import primitives as recorded_primi
 from dpwitness.mechanisms.wrappers.recording.primitives import WrongPrimitive, entries_of
 from dpwitness.mechanisms.wrappers.recording.recorder import Stopped
 from dpwitness.mechanisms.wrappers.recording.session import Entry, RecordingSession
+from dpwitness.mechanisms.wrappers.recording.values import difference
 
 _TABLES = Path(recorded_primitives.__file__).with_name("tables")
 
@@ -121,7 +120,7 @@ class PairSession:
         if len(large) != len(small) + 1:
             return cls(recorder, claim, large, small, None)
         pairs = enumerate(zip(_records(large), _records(small), strict=False))
-        missing = next((k for k, (a, b) in pairs if not _same(a, b)), len(small))
+        missing = next((k for k, (a, b) in pairs if difference(a, b)), len(small))
         return cls(recorder, claim, large, small, (len(large), missing))
 
     def record(self, *, second: bool = False) -> Json:
@@ -169,14 +168,6 @@ def _records(dataset: Any) -> Iterator[Any]:
     if hasattr(dataset, "itertuples"):
         return iter(dataset.itertuples(index=False))
     return iter(dataset.iter_rows() if hasattr(dataset, "iter_rows") else dataset)
-
-
-def _same(a: Any, b: Any) -> bool:
-    """Return whether two records are equal; arrays with NaN in the same places are equal."""
-    try:
-        return bool(np.array_equal(a, b, equal_nan=True))
-    except (TypeError, ValueError):
-        return bool(a == b)
 
 
 @contextmanager
