@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,12 @@ from dpwitness.auditors.scanning.ranges import data_range, stated_bounds, values
 from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.wrappers.programs.inside.function_calls import GENERATOR, LISTS, SEED
 from dpwitness.mechanisms.wrappers.programs.worker_pool import LAUNCHER, launch_of
-from dpwitness.mechanisms.wrappers.programs.worker_process import Launch, Process, WorkerDied
+from dpwitness.mechanisms.wrappers.programs.worker_process import (
+    Launch,
+    Process,
+    WorkerDied,
+    WorkerTimeout,
+)
 
 LONGEST_LINE = 2**24  # bytes of a line
 # forms of data of a parameter without a telling type hint, in the order of trial
@@ -98,16 +102,18 @@ def lines_of(slot: Script, request: Json, seconds: float) -> tuple[list[Json], s
     stopped early; an empty text if its last line was ``{"done": true}``.
     """
     process, found = slot.start(0.0), list[Json]()
-    deadline = time.monotonic() + seconds
+
+    def read() -> None:
+        process.send([json.dumps(request).encode() + b"\n"])
+        while not found or not found[-1].get("done"):
+            found.append(json.loads(process.line(LONGEST_LINE, "a call")))
+
     try:
-        process.send([json.dumps(request).encode() + b"\n"], deadline)
-        while True:
-            found.append(json.loads(process.line(LONGEST_LINE, deadline, "a call")))
-            if found[-1].get("done"):
-                return found[:-1], ""
-    except TimeoutError:
+        process.within(seconds, read)
+        return found[:-1], ""
+    except WorkerTimeout:
         return found, f"took longer than {seconds:g} s"
-    except (EOFError, BrokenPipeError, ValueError, WorkerDied):
+    except (ValueError, WorkerDied):
         return found, process.ended()
     finally:
         process.close()
