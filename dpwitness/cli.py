@@ -10,14 +10,15 @@ import shlex
 import sys
 import textwrap
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dpwitness.commands.options import COLOR, JSON, add_options, check_together
+from dpwitness.commands.options import COMMON, JSON, add_options, check_together
 from dpwitness.commands.table import COMMANDS, Command
-from dpwitness.core.values.validation import InvalidArgument, short_repr
+from dpwitness.core.values.validation import InvalidArgument, did_you_mean, short_repr
 from dpwitness.terminal import (
     OK,
     TRACEBACK,
@@ -42,7 +43,8 @@ _PROJECT_KEYS = ("claim", "confidence", "seconds", "baseline", "targets")
 
 
 class _Parser(argparse.ArgumentParser):
-    """Argument parser with one-line errors that rejects a repeated option.
+    """Argument parser with one-line errors that suggest the nearest name, and that rejects a
+    repeated option.
 
     The standard parser silently uses the last value of a repeated option. `commands` are the
     parsers of the commands by name.
@@ -54,7 +56,29 @@ class _Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self._seen: set[str] = set()
-        return super().parse_known_args(args, namespace)
+        if self._subparsers is None:  # a misspelled option is named before what is then missing
+            before = takewhile(lambda word: word != "--", args)
+            self._refuse_unknown_option(word for word in before if word.startswith("--"))
+        found, rest = super().parse_known_args(args, namespace)
+        self._refuse_unknown_option(rest)
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return found, rest
+
+    def _refuse_unknown_option(self, words: Iterable[str]) -> None:
+        known = self._option_string_actions
+        for name in (word.partition("=")[0] for word in words if word.startswith("-")):
+            if name not in known:
+                self.error(f"there is no option {name}{did_you_mean(name, known)}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            choices = list(action.choices)
+            raise argparse.ArgumentError(
+                action,
+                f"invalid choice: {value!r} (choose from {', '.join(choices)})"
+                f"{did_you_mean(value, choices)}",
+            )
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         single_use = (
@@ -83,7 +107,7 @@ def _parser() -> _Parser:
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    parser.add_argument("-V", "--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", help=argparse.SUPPRESS)
     parsers = parser.commands
     for name, declared in COMMANDS.items():
@@ -111,9 +135,14 @@ def _parser() -> _Parser:
 def _add_command(commands: Any, name: str, declared: Command) -> argparse.ArgumentParser:
     """Add the parser of a command, or of an action of a command, with its options."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        name, help=declared.text, description=declared.text, epilog=_EXIT_CODES, allow_abbrev=False
+        name,
+        help=declared.text,
+        description=declared.text,
+        epilog=_EXIT_CODES,
+        allow_abbrev=False,
+        add_help=False,
     )
-    add_options(parser, {**COLOR, **declared.options})
+    add_options(parser, {**COMMON, **declared.options})
     parser.set_defaults(run=declared.run, **declared.fixed)
     if declared.actions:
         actions = parser.add_subparsers(
@@ -209,7 +238,7 @@ def _project_table() -> tuple[Path | None, dict[str, Any]]:
         if key not in _PROJECT_KEYS:
             raise InvalidArgument(
                 f"{file}: keys of [tool.dpwitness] must be among {', '.join(_PROJECT_KEYS)}, got "
-                f"{key!r}"
+                f"{key!r}{did_you_mean(key, _PROJECT_KEYS)}"
             )
         listed = isinstance(value, list) and {type(each) for each in value} == {str}
         if not (listed if key == "targets" else type(value) in (str, int, float)):
