@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import shutil
 import sys
 import textwrap
 import tomllib
@@ -100,10 +101,11 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> _Parser:
+    width = min(79, shutil.get_terminal_size().columns)
     parser = _Parser(
         prog="dpwitness",
         description="Does this implementation keep the privacy promise it makes?",
-        epilog=textwrap.fill(_EXIT_CODES, 79),
+        epilog=textwrap.fill(_EXIT_CODES, width),
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -118,7 +120,7 @@ def _parser() -> _Parser:
             parsers[name].set_defaults(**usual | dict(declared.fixed) | own)
     lines = [
         textwrap.fill(
-            COMMANDS[name].text, 79, initial_indent=f"  {name:<10}", subsequent_indent=" " * 12
+            COMMANDS[name].text, width, initial_indent=f"  {name:<10}", subsequent_indent=" " * 12
         )
         for name in COMMANDS
     ]
@@ -262,12 +264,17 @@ def _run(args: argparse.Namespace) -> int:
     # Threads of the linear algebra library compete with `--workers` and are slower on small
     # matrices: one thread is fastest. NumPy reads these variables when it is imported. No command
     # imports NumPy before this point.
-    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    # The last one keeps Numba from writing a color code at exit, on whatever stream there is.
+    for name in (
+        *("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"),
+        "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING",
+    ):
         os.environ.setdefault(name, "1")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, Stream):
             stream.colored = wanted(getattr(args, "color", "auto"), stream)
             stream.quiet = getattr(args, "quiet", False)
+            stream.wraps = not getattr(args, "json", False)
     check_together(args)
     module, _, function = args.run.partition(":")
     return int(getattr(import_module(f"dpwitness.commands.{module}"), function)(args))
