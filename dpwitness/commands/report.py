@@ -44,7 +44,11 @@ def report(args: argparse.Namespace) -> int:
     folder = reports.check_writable(args.report if args.report is not None else Path(file).parent)
     try:
         files = reports.write_document(
-            document, folder, formats, stem=Path(file).stem, plots=not args.no_plots
+            document,
+            folder,
+            formats,
+            stem="audit" if file == "-" else Path(file).stem,
+            plots=not args.no_plots,
         )
     except InvalidArgument:
         raise
@@ -128,4 +132,4 @@ def replay(args: argparse.Namespace) -> int:
             executor=executor,
             progress=progress,
         )
-    return report_results(args, [result], title=f"Replay of {Path(args.witness).name}")
+    return report_results(args, [result], title=f"Replay of {file}")
