@@ -10,7 +10,6 @@ import shlex
 import shutil
 import sys
 import textwrap
-import tomllib
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from itertools import takewhile
@@ -19,7 +18,8 @@ from typing import Any, NoReturn
 
 from dpwitness.commands.options import COMMON, JSON, add_options, check_together
 from dpwitness.commands.table import COMMANDS, Command
-from dpwitness.core.values.validation import InvalidArgument, did_you_mean, short_repr
+from dpwitness.core.values.validation import InvalidArgument, did_you_mean
+from dpwitness.project import project_table
 from dpwitness.terminal import (
     OK,
     TRACEBACK,
@@ -39,8 +39,6 @@ _EXIT_CODES = (
     "be written, 3 inconclusive, interrupted, a mechanism that failed, or an unexpected error "
     f"({TRACEBACK}=1 shows the traceback)"
 )
-
-_PROJECT_KEYS = ("claim", "confidence", "seconds", "baseline", "targets")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -166,9 +164,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         given = list(sys.argv[1:] if argv is None else argv)
         if any("\0" in text for text in given):
             parser.error("arguments must not contain null characters")
-        if given and given[0] in COMMANDS:
-            _use_project_file(parser.commands[given[0]], given[1:])
+        found = given[0] if given else ""
+        defaults = _use_project_file(parser.commands[found], given) if found in COMMANDS else []
         args = parser.parse_args(given)
+        used = [each for each in defaults if getattr(args, each.dest) is each.default]
+        if used and not getattr(args, "quiet", False):
+            shown = ", ".join(map(_shown_default, used))
+            print(f"defaults of pyproject.toml: {shown}", file=sys.stderr)
     if args.version:
         from importlib.metadata import version
 
@@ -182,37 +184,48 @@ def main(argv: Sequence[str] | None = None) -> int:
         return finish(code) if argv is None else code
 
 
-def _use_project_file(command: argparse.ArgumentParser, given: list[str]) -> None:
-    """Give a command the defaults of the project's ``pyproject.toml``, and say which.
+def _use_project_file(
+    command: argparse.ArgumentParser, given: Sequence[str]
+) -> list[argparse.Action]:
+    """Give a command the defaults of the project's ``pyproject.toml``, and return their options.
 
-    An option on the command line counts more than the table ``[tool.dpwitness]``, as does an option
-    that excludes it. Keys that the command does not take are left out.
+    Keys that the command does not take, and options that a given option excludes, are left out.
     """
     words = {word.partition("=")[0] for word in given}
-    rivals = {
-        action.dest: {each for one in group._group_actions for each in one.option_strings}
+    groups = [
+        (group._group_actions, {action.dest for action in group._group_actions})
         for group in command._mutually_exclusive_groups
-        for action in group._group_actions
+    ]
+    groups += [([rule.action], rule.excludes) for rule in command.get_default("rules").values()]
+    excluded = {
+        dest
+        for actions, dests in groups
+        if words & {option for action in actions for option in action.option_strings}
+        for dest in dests
     }
-    applied = []
+    taken = []
     try:
-        file, table = _project_table()
+        file, table = project_table(Path.cwd())
         for action in command._actions:
             is_optional_target = action.dest == "target" and action.nargs == "?"
             key = "targets" if is_optional_target else action.dest
-            if key not in table or words & {*action.option_strings, *rivals.get(key, ())}:
+            if key not in table or action.dest in excluded:
                 continue
             action.required = False
             if key == "targets":
                 action.default = table[key][0] if is_optional_target else table[key]
-                applied.append(key)
             else:
                 action.default = _read_default(action, table[key], f"{file}: {key}")
-                applied.append(f"--{key} {shlex.quote(str(table[key]))}")
+            taken.append(action)
     except InvalidArgument as error:
         command.error(str(error))
-    if applied and not {"-q", "--quiet", "-h", "--help"} & {*given}:
-        print(f"defaults of pyproject.toml: {', '.join(applied)}", file=sys.stderr)
+    return taken
+
+
+def _shown_default(action: argparse.Action) -> str:
+    """Return the default of an option as on the command line."""
+    values = action.default if isinstance(action.default, list) else [action.default]
+    return shlex.join([*action.option_strings, *map(str, values)])
 
 
 def _read_default(action: argparse.Action, value: Any, place: str) -> Any:
@@ -223,30 +236,6 @@ def _read_default(action: argparse.Action, value: Any, place: str) -> Any:
         return action.type(str(value)) if callable(action.type) else str(value)
     except (argparse.ArgumentTypeError, TypeError, ValueError) as error:
         raise InvalidArgument(f"{place}: {error}") from None
-
-
-def _project_table() -> tuple[Path | None, dict[str, Any]]:
-    """Return the nearest project file in the working folder or above it, and its table."""
-    folder = Path.cwd()
-    files = (each / "pyproject.toml" for each in (folder, *folder.parents))
-    file = next((each for each in files if each.is_file()), None)
-    if file is None:
-        return None, {}
-    try:
-        found = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("dpwitness", {})
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, AttributeError) as error:
-        raise InvalidArgument(f"{file} must be a TOML file: {error}") from None
-    for key, value in found.items():
-        if key not in _PROJECT_KEYS:
-            raise InvalidArgument(
-                f"{file}: keys of [tool.dpwitness] must be among {', '.join(_PROJECT_KEYS)}, got "
-                f"{key!r}{did_you_mean(key, _PROJECT_KEYS)}"
-            )
-        listed = isinstance(value, list) and {type(each) for each in value} == {str}
-        if not (listed if key == "targets" else type(value) in (str, int, float)):
-            kind = "a list of texts" if key == "targets" else "a text or a number"
-            raise InvalidArgument(f"{file}: {key} must be {kind}, got {short_repr(value)}")
-    return file, dict(found)
 
 
 def _print(text: str, code: int) -> int:

@@ -7,6 +7,7 @@ this plugin, so heavy modules are imported only when an audit runs.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import math
@@ -109,12 +110,24 @@ def _auditor(item: pytest.Item) -> Auditor:
         item.config.getoption("xmlpath", None)
     )
     cache = getattr(item.config, "cache", None)  # keeps the witnesses of failed audits
+    table = _project_table(item.config.invocation_params.dir)
+    baseline = table.get("baseline")
     return Auditor(
         item.nodeid,
         audits_found.append if collecting else None,
         Path(cache.mkdir("dpwitness")) if cache is not None else None,
         item.config.invocation_params.dir,
+        table.get("claim"),
+        () if baseline is None else reports.read_accepted(baseline),
     )
+
+
+@functools.cache
+def _project_table(folder: Path) -> Json:
+    """Return the defaults of the project, whose claim and baseline are for tests too."""
+    from dpwitness.project import project_table
+
+    return project_table(folder)[1]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -98,7 +98,8 @@ class Stream(TextIOBase):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), self.inner.fileno())
 
     def isatty(self) -> bool:
-        return self.error is None and bool(self.inner.isatty())
+        closed = self.error is not None or getattr(self.inner, "closed", False)
+        return not closed and bool(self.inner.isatty())
 
     def fileno(self) -> int:
         return int(self.inner.fileno())

@@ -1,0 +1,49 @@
+"""Defaults of a project: the table ``[tool.dpwitness]`` of its ``pyproject.toml``."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from dpwitness.core.values.validation import InvalidArgument, did_you_mean, short_repr
+
+_KEYS = ("claim", "confidence", "seconds", "baseline", "targets")
+
+
+def project_table(folder: Path) -> tuple[Path | None, dict[str, Any]]:
+    """Return the nearest project file, in a folder or above it, and its table. The files that the
+    table names are relative to the project file.
+
+    Raise InvalidArgument if the file is not valid TOML, a key is unknown, or a value is not of its
+    kind.
+    """
+    files = (each / "pyproject.toml" for each in (folder, *folder.parents))
+    file = next((each for each in files if each.is_file()), None)
+    if file is None:
+        return None, {}
+    try:
+        found = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("dpwitness", {})
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, AttributeError) as error:
+        raise InvalidArgument(f"{file} must be a TOML file: {error}") from None
+    for key, value in found.items():
+        if key not in _KEYS:
+            raise InvalidArgument(
+                f"{file}: keys of [tool.dpwitness] must be among {', '.join(_KEYS)}, got "
+                f"{key!r}{did_you_mean(key, _KEYS)}"
+            )
+        listed = isinstance(value, list) and {type(each) for each in value} == {str}
+        if not (listed if key == "targets" else type(value) in (str, int, float)):
+            kind = "a list of texts" if key == "targets" else "a text or a number"
+            raise InvalidArgument(f"{file}: {key} must be {kind}, got {short_repr(value)}")
+    table = dict(found)
+    if "baseline" in table:
+        table["baseline"] = str(file.parent / str(table["baseline"]))
+    if "targets" in table:
+        table["targets"] = [
+            os.path.relpath(file.parent / each) if re.search(r"\.py(:|$)", each) else each
+            for each in table["targets"]
+        ]
+    return file, table
