@@ -457,11 +457,13 @@ class Progress:
         if rate > 0 and now - since >= 1.0:
             left = timedelta(seconds=round(max((planned - done) / rate, 0.0)))
             status += f"  {rate:.3g} runs/s  {left} left"
-        status += self._bound
         room = shutil.get_terminal_size((80, 24)).columns - 1
-        width = max(min(30, room - len(status) - 2), 0)
+        if len(status) + len(self._bound) <= room:
+            status += self._bound
+        width = min(30, room - len(status) - 2)
         full = round(share * width)
-        self.line.draw(f"[{'#' * full}{'.' * (width - full)}]{status}"[:room])
+        drawn = f"[{'#' * full}{'.' * (width - full)}]" if width > 2 else ""
+        self.line.draw(f"{drawn}{status}"[:room])
 
     def close(self) -> None:
         """Erase the bar."""
