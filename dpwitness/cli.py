@@ -10,7 +10,7 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
@@ -49,9 +49,7 @@ class _Parser(argparse.ArgumentParser):
     parsers of the commands by name.
     """
 
-    def __init__(self, *args: Any, **keywords: Any) -> None:
-        super().__init__(*args, **keywords)
-        self.commands: dict[str, argparse.ArgumentParser] = {}
+    commands: Mapping[str, argparse.ArgumentParser]
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self._seen: set[str] = set()
@@ -109,13 +107,13 @@ def _parser() -> _Parser:
     )
     parser.add_argument("-V", "--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", help=argparse.SUPPRESS)
-    parsers = parser.commands
+    parser.commands = commands.choices
     for name, declared in COMMANDS.items():
-        parsers[name] = _add_command(commands, name, declared)
+        command = _add_command(commands, name, declared)
         if declared.like:
-            usual = vars(parsers[declared.like].parse_args([]))
-            own = {"run": declared.run, "rules": parsers[name].get_default("rules")}
-            parsers[name].set_defaults(**usual | dict(declared.fixed) | own)
+            usual = vars(parser.commands[declared.like].parse_args([]))
+            own = {"run": declared.run, "rules": command.get_default("rules")}
+            command.set_defaults(**usual | dict(declared.fixed) | own)
     lines = [
         textwrap.fill(
             COMMANDS[name].text, width, initial_indent=f"  {name:<10}", subsequent_indent=" " * 12

@@ -28,22 +28,23 @@ def project_table(folder: Path) -> tuple[Path | None, dict[str, Any]]:
         found = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("dpwitness", {})
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, AttributeError) as error:
         raise InvalidArgument(f"{file} must be a TOML file: {error}") from None
-    for key, value in found.items():
-        if key not in _KEYS:
-            raise InvalidArgument(
-                f"{file}: keys of [tool.dpwitness] must be among {', '.join(_KEYS)}, got "
-                f"{key!r}{did_you_mean(key, _KEYS)}"
-            )
-        listed = isinstance(value, list) and {type(each) for each in value} == {str}
-        if not (listed if key == "targets" else type(value) in (str, int, float)):
-            kind = "a list of texts" if key == "targets" else "a text or a number"
-            raise InvalidArgument(f"{file}: {key} must be {kind}, got {short_repr(value)}")
-    table = dict(found)
-    if "baseline" in table:
-        table["baseline"] = str(file.parent / str(table["baseline"]))
-    if "targets" in table:
-        table["targets"] = [
+    return file, {key: _checked(file, key, value) for key, value in found.items()}
+
+
+def _checked(file: Path, key: str, value: Any) -> Any:
+    """Return the value of a key; the files that it names are looked for beside the project file."""
+    if key not in _KEYS:
+        raise InvalidArgument(
+            f"{file}: keys of [tool.dpwitness] must be among {', '.join(_KEYS)}, got "
+            f"{key!r}{did_you_mean(key, _KEYS)}"
+        )
+    listed = isinstance(value, list) and {type(each) for each in value} == {str}
+    if not (listed if key == "targets" else type(value) in (str, int, float)):
+        kind = "a list of texts" if key == "targets" else "a text or a number"
+        raise InvalidArgument(f"{file}: {key} must be {kind}, got {short_repr(value)}")
+    if key == "targets":
+        return [
             os.path.relpath(file.parent / each) if re.search(r"\.py(:|$)", each) else each
-            for each in table["targets"]
+            for each in value
         ]
-    return file, table
+    return str(file.parent / str(value)) if key == "baseline" else value

@@ -7,7 +7,6 @@ this plugin, so heavy modules are imported only when an audit runs.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import json
 import math
@@ -21,6 +20,7 @@ import dpwitness as dpw
 from dpwitness import reports
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.project import project_table
 
 if TYPE_CHECKING:
     from dpwitness.testing import Auditor
@@ -110,7 +110,7 @@ def _auditor(item: pytest.Item) -> Auditor:
         item.config.getoption("xmlpath", None)
     )
     cache = getattr(item.config, "cache", None)  # keeps the witnesses of failed audits
-    table = _project_table(item.config.invocation_params.dir)
+    _, table = project_table(item.config.invocation_params.dir)
     baseline = table.get("baseline")
     return Auditor(
         item.nodeid,
@@ -120,14 +120,6 @@ def _auditor(item: pytest.Item) -> Auditor:
         table.get("claim"),
         () if baseline is None else reports.read_accepted(baseline),
     )
-
-
-@functools.cache
-def _project_table(folder: Path) -> Json:
-    """Return the defaults of the project, whose claim and baseline are for tests too."""
-    from dpwitness.project import project_table
-
-    return project_table(folder)[1]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -39,12 +39,9 @@ def read_score_file(path: str | Path) -> dict[str, Any]:
 
     Raises InvalidArgument if the file cannot be read or lacks columns.
     """
-    name, suffix = printable(Path(path).name), Path(path).suffix.lower()
-    if path == "-":
-        first = read_bytes(path)[:2]
-        suffix = {b"PK": ".npz", b"PA": ".parquet"}.get(first, ".csv")
+    name = printable(Path(path).name)
     readers = {".npz": _read_npz, ".csv": _read_csv, ".parquet": _read_parquet}
-    reader = readers.get(suffix)
+    reader = readers.get(_suffix(path))
     if reader is None:
         raise InvalidArgument(f"canaries: file must end in .npz, .csv or .parquet, got {name!r}")
     require_that(path == "-" or Path(path).is_file(), f"file must exist, got {str(path)!r}", _FILE)
@@ -72,6 +69,13 @@ def read_score_file(path: str | Path) -> dict[str, Any]:
         _FILE,
     )
     return _split_by_side(columns, name)
+
+
+def _suffix(path: str | Path) -> str:
+    """Return the suffix of a file; for standard input, that of the format of its first bytes."""
+    if path != "-":
+        return Path(path).suffix.lower()
+    return {b"PK": ".npz", b"PA": ".parquet"}.get(read_bytes(path)[:2], ".csv")
 
 
 def _read_npz(file: BinaryIO) -> dict[str, Any]:

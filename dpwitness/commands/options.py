@@ -177,12 +177,17 @@ def add_options(parser: argparse.ArgumentParser, options: Options) -> None:
         rules[action.dest] = Rules(action, needs, excludes)
     parser.set_defaults(rules=rules)
     if many:
-        needed = (
-            " ".join([*action.option_strings, str(action.metavar or action.dest.upper())])
-            for action in parser._actions
-            if action.required or not action.option_strings
-        )
-        parser.usage = " ".join([parser.prog, "[options]", *needed])
+        parser.usage = _short_usage(parser)
+
+
+def _short_usage(parser: argparse.ArgumentParser) -> str:
+    """Return a usage that names the arguments and the required options only."""
+    needed = (
+        " ".join([*action.option_strings, str(action.metavar or action.dest.upper())])
+        for action in parser._actions
+        if action.required or not action.option_strings
+    )
+    return " ".join([parser.prog, "[options]", *needed])
 
 
 def check_together(args: argparse.Namespace) -> None:
