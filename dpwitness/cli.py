@@ -162,13 +162,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         given = list(sys.argv[1:] if argv is None else argv)
         if any("\0" in text for text in given):
             parser.error("arguments must not contain null characters")
-        found = given[0] if given else ""
-        defaults = _use_project_file(parser.commands[found], given) if found in COMMANDS else []
-        args = parser.parse_args(given)
-        used = [each for each in defaults if getattr(args, each.dest) is each.default]
-        if used and not getattr(args, "quiet", False):
-            shown = ", ".join(map(_shown_default, used))
-            print(f"defaults of pyproject.toml: {shown}", file=sys.stderr)
+        args = _parse(parser, given)
     if args.version:
         from importlib.metadata import version
 
@@ -182,6 +176,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return finish(code) if argv is None else code
 
 
+def _parse(parser: _Parser, given: Sequence[str]) -> argparse.Namespace:
+    """Return the parsed arguments; print which defaults of the project file are used."""
+    if not given or given[0] not in COMMANDS:
+        return parser.parse_args(given)
+    defaults = _use_project_file(parser.commands[given[0]], given)
+    args = parser.parse_args(given)
+    used = [each for each in defaults if getattr(args, each.dest) is each.default]
+    if used and not getattr(args, "quiet", False):
+        shown = ", ".join(map(_shown_default, used))
+        print(f"defaults of pyproject.toml: {shown}", file=sys.stderr)
+    return args
+
+
 def _use_project_file(
     command: argparse.ArgumentParser, given: Sequence[str]
 ) -> list[argparse.Action]:
@@ -189,18 +196,7 @@ def _use_project_file(
 
     Keys that the command does not take, and options that a given option excludes, are left out.
     """
-    words = {word.partition("=")[0] for word in given}
-    groups = [
-        (group._group_actions, {action.dest for action in group._group_actions})
-        for group in command._mutually_exclusive_groups
-    ]
-    groups += [([rule.action], rule.excludes) for rule in command.get_default("rules").values()]
-    excluded = {
-        dest
-        for actions, dests in groups
-        if words & {option for action in actions for option in action.option_strings}
-        for dest in dests
-    }
+    excluded = _excluded(command, {word.partition("=")[0] for word in given})
     taken = []
     try:
         file, table = project_table(Path.cwd())
@@ -218,6 +214,21 @@ def _use_project_file(
     except InvalidArgument as error:
         command.error(str(error))
     return taken
+
+
+def _excluded(command: argparse.ArgumentParser, words: set[str]) -> set[str]:
+    """Return the names of the options that are given, or excluded by a given one."""
+    groups = [
+        (group._group_actions, {action.dest for action in group._group_actions})
+        for group in command._mutually_exclusive_groups
+    ]
+    groups += [([rule.action], rule.excludes) for rule in command.get_default("rules").values()]
+    return {
+        dest
+        for actions, dests in groups
+        if words & {option for action in actions for option in action.option_strings}
+        for dest in dests
+    }
 
 
 def _shown_default(action: argparse.Action) -> str:

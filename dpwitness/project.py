@@ -38,13 +38,16 @@ def _checked(file: Path, key: str, value: Any) -> Any:
             f"{file}: keys of [tool.dpwitness] must be among {', '.join(_KEYS)}, got "
             f"{key!r}{did_you_mean(key, _KEYS)}"
         )
-    listed = isinstance(value, list) and {type(each) for each in value} == {str}
-    if not (listed if key == "targets" else type(value) in (str, int, float)):
-        kind = "a list of texts" if key == "targets" else "a text or a number"
-        raise InvalidArgument(f"{file}: {key} must be {kind}, got {short_repr(value)}")
     if key == "targets":
-        return [
-            os.path.relpath(file.parent / each) if re.search(r"\.py(:|$)", each) else each
-            for each in value
-        ]
+        if not isinstance(value, list) or {type(each) for each in value} != {str}:
+            raise InvalidArgument(f"{file}: {key} must be a list of texts, got {short_repr(value)}")
+        return [_beside(file, each) for each in value]
+    if type(value) not in (str, int, float):
+        raise InvalidArgument(f"{file}: {key} must be a text or a number, got {short_repr(value)}")
     return str(file.parent / str(value)) if key == "baseline" else value
+
+
+def _beside(file: Path, target: str) -> str:
+    """Return a target, whose file is looked for beside the project file."""
+    is_file = re.search(r"\.py(:|$)", target)
+    return os.path.relpath(file.parent / target) if is_file else target

@@ -41,13 +41,12 @@ def read_score_file(path: str | Path) -> dict[str, Any]:
     """
     name = printable(Path(path).name)
     readers = {".npz": _read_npz, ".csv": _read_csv, ".parquet": _read_parquet}
-    reader = readers.get(_suffix(path))
-    if reader is None:
-        raise InvalidArgument(f"canaries: file must end in .npz, .csv or .parquet, got {name!r}")
+    suffix = _suffix(path)
+    require_that(suffix in readers, f"file must end in {', '.join(readers)}, got {name!r}", _FILE)
     require_that(path == "-" or Path(path).is_file(), f"file must exist, got {str(path)!r}", _FILE)
     try:
         with io.BytesIO(read_bytes(path)) if path == "-" else open(path, "rb") as file:
-            columns = reader(file)
+            columns = readers[suffix](file)
     except InvalidArgument:
         raise
     except Exception as error:  # a damaged file can raise anything

@@ -158,26 +158,31 @@ def add_options(parser: argparse.ArgumentParser, options: Options) -> None:
 
     The help of a parser with more than ten options shows them in groups, and a short usage.
     """
-    titles = {name: title for title, names in _HELP_GROUPS.items() for name in names}
-    places = {name: place for place, name in enumerate(titles)}
-    many = sum(name.startswith("-") for name in options) > 10
-    sections = {
-        title: parser.add_argument_group(title) if many else parser
-        for title in (_FIRST_GROUP, *_HELP_GROUPS)
-    }
     groups: dict[str, Any] = {}
     rules = {}
-    for name in sorted(options, key=lambda name: places.get(name, -1)):
+    sections = _help_groups(parser, options)
+    for name, section in sections.items():
         keywords = dict(options[name])
         needs, excludes = keywords.pop("needs", ""), keywords.pop("excludes", ())
-        group, section = keywords.pop("group", ""), sections[titles.get(name, _FIRST_GROUP)]
+        group = keywords.pop("group", "")
         if group and group not in groups:
             groups[group] = section.add_mutually_exclusive_group()
         action = groups.get(group, section).add_argument(*name.split(), **keywords)
         rules[action.dest] = Rules(action, needs, excludes)
     parser.set_defaults(rules=rules)
-    if many:
+    if parser not in sections.values():
         parser.usage = _short_usage(parser)
+
+
+def _help_groups(parser: argparse.ArgumentParser, options: Options) -> dict[str, Any]:
+    """Return the group of the help to which each option is added, in the order of the help."""
+    titles = {name: title for title, names in _HELP_GROUPS.items() for name in names}
+    places = {name: place for place, name in enumerate(titles)}
+    ordered = sorted(options, key=lambda name: places.get(name, -1))
+    if sum(name.startswith("-") for name in options) <= 10:
+        return dict.fromkeys(ordered, parser)
+    groups = {title: parser.add_argument_group(title) for title in (_FIRST_GROUP, *_HELP_GROUPS)}
+    return {name: groups[titles.get(name, _FIRST_GROUP)] for name in ordered}
 
 
 def _short_usage(parser: argparse.ArgumentParser) -> str:
