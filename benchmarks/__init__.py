@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from dpwitness.benchmarks.table import Row, Table, format_table
-from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument, did_you_mean
 
 __all__ = ["BENCHMARKS", "Row", "Table", "bench", "format_table"]
 
@@ -55,7 +55,10 @@ def bench(name: str, **options: Any) -> Table:
         If the benchmark does not exist, or takes no such option.
     """
     if name not in BENCHMARKS:
-        raise InvalidArgument(f"bench must be one of {', '.join(sorted(BENCHMARKS))}, got {name!r}")
+        raise InvalidArgument(
+            f"bench must be one of {', '.join(sorted(BENCHMARKS))}, got {name!r}"
+            f"{did_you_mean(name, BENCHMARKS)}"
+        )
     measure = import_module(BENCHMARKS[name]).measure
     if unknown := sorted(options.keys() - inspect.signature(measure).parameters.keys()):
         typed = " and no ".join(OPTIONS.get(option, option) for option in unknown)

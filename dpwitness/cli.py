@@ -7,17 +7,19 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import shutil
 import sys
 import textwrap
-import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dpwitness.commands.options import COLOR, JSON, add_options, check_together
+from dpwitness.commands.options import COMMON, JSON, add_options, check_together
 from dpwitness.commands.table import COMMANDS, Command
-from dpwitness.core.values.validation import InvalidArgument, short_repr
+from dpwitness.core.values.validation import InvalidArgument, did_you_mean
+from dpwitness.project import project_table
 from dpwitness.terminal import (
     OK,
     TRACEBACK,
@@ -38,23 +40,42 @@ _EXIT_CODES = (
     f"({TRACEBACK}=1 shows the traceback)"
 )
 
-_PROJECT_KEYS = ("claim", "confidence", "seconds", "baseline", "targets")
-
 
 class _Parser(argparse.ArgumentParser):
-    """Argument parser with one-line errors that rejects a repeated option.
+    """Argument parser with one-line errors that suggest the nearest name, and that rejects a
+    repeated option.
 
     The standard parser silently uses the last value of a repeated option. `commands` are the
     parsers of the commands by name.
     """
 
-    def __init__(self, *args: Any, **keywords: Any) -> None:
-        super().__init__(*args, **keywords)
-        self.commands: dict[str, argparse.ArgumentParser] = {}
+    commands: Mapping[str, argparse.ArgumentParser]
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self._seen: set[str] = set()
-        return super().parse_known_args(args, namespace)
+        if self._subparsers is None:  # a misspelled option is named before what is then missing
+            before = takewhile(lambda word: word != "--", args)
+            self._refuse_unknown_option(word for word in before if word.startswith("--"))
+        found, rest = super().parse_known_args(args, namespace)
+        self._refuse_unknown_option(rest)
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return found, rest
+
+    def _refuse_unknown_option(self, words: Iterable[str]) -> None:
+        known = self._option_string_actions
+        for name in (word.partition("=")[0] for word in words if word.startswith("-")):
+            if name not in known:
+                self.error(f"there is no option {name}{did_you_mean(name, known)}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            choices = list(action.choices)
+            raise argparse.ArgumentError(
+                action,
+                f"invalid choice: {value!r} (choose from {', '.join(choices)})"
+                f"{did_you_mean(value, choices)}",
+            )
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         single_use = (
@@ -76,25 +97,26 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> _Parser:
+    width = min(79, shutil.get_terminal_size().columns)
     parser = _Parser(
         prog="dpwitness",
         description="Does this implementation keep the privacy promise it makes?",
-        epilog=textwrap.fill(_EXIT_CODES, 79),
+        epilog=textwrap.fill(_EXIT_CODES, width),
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    parser.add_argument("-V", "--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", help=argparse.SUPPRESS)
-    parsers = parser.commands
+    parser.commands = commands.choices
     for name, declared in COMMANDS.items():
-        parsers[name] = _add_command(commands, name, declared)
+        command = _add_command(commands, name, declared)
         if declared.like:
-            usual = vars(parsers[declared.like].parse_args([]))
-            own = {"run": declared.run, "rules": parsers[name].get_default("rules")}
-            parsers[name].set_defaults(**usual | dict(declared.fixed) | own)
+            usual = vars(parser.commands[declared.like].parse_args([]))
+            own = {"run": declared.run, "rules": command.get_default("rules")}
+            command.set_defaults(**usual | dict(declared.fixed) | own)
     lines = [
         textwrap.fill(
-            COMMANDS[name].text, 79, initial_indent=f"  {name:<10}", subsequent_indent=" " * 12
+            COMMANDS[name].text, width, initial_indent=f"  {name:<10}", subsequent_indent=" " * 12
         )
         for name in COMMANDS
     ]
@@ -111,9 +133,14 @@ def _parser() -> _Parser:
 def _add_command(commands: Any, name: str, declared: Command) -> argparse.ArgumentParser:
     """Add the parser of a command, or of an action of a command, with its options."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        name, help=declared.text, description=declared.text, epilog=_EXIT_CODES, allow_abbrev=False
+        name,
+        help=declared.text,
+        description=declared.text,
+        epilog=_EXIT_CODES,
+        allow_abbrev=False,
+        add_help=False,
     )
-    add_options(parser, {**COLOR, **declared.options})
+    add_options(parser, {**COMMON, **declared.options})
     parser.set_defaults(run=declared.run, **declared.fixed)
     if declared.actions:
         actions = parser.add_subparsers(
@@ -135,9 +162,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         given = list(sys.argv[1:] if argv is None else argv)
         if any("\0" in text for text in given):
             parser.error("arguments must not contain null characters")
-        if given and given[0] in COMMANDS:
-            _use_project_file(parser.commands[given[0]], given[1:])
-        args = parser.parse_args(given)
+        args = _parse(parser, given)
     if args.version:
         from importlib.metadata import version
 
@@ -151,37 +176,65 @@ def main(argv: Sequence[str] | None = None) -> int:
         return finish(code) if argv is None else code
 
 
-def _use_project_file(command: argparse.ArgumentParser, given: list[str]) -> None:
-    """Give a command the defaults of the project's ``pyproject.toml``, and say which.
+def _parse(parser: _Parser, given: Sequence[str]) -> argparse.Namespace:
+    """Return the parsed arguments; print which defaults of the project file are used."""
+    if not given or given[0] not in COMMANDS:
+        return parser.parse_args(given)
+    defaults = _use_project_file(parser.commands[given[0]], given)
+    args = parser.parse_args(given)
+    used = [each for each in defaults if getattr(args, each.dest) is each.default]
+    if used and not getattr(args, "quiet", False):
+        shown = ", ".join(map(_shown_default, used))
+        print(f"defaults of pyproject.toml: {shown}", file=sys.stderr)
+    return args
 
-    An option on the command line counts more than the table ``[tool.dpwitness]``, as does an option
-    that excludes it. Keys that the command does not take are left out.
+
+def _use_project_file(
+    command: argparse.ArgumentParser, given: Sequence[str]
+) -> list[argparse.Action]:
+    """Give a command the defaults of the project's ``pyproject.toml``, and return their options.
+
+    Keys that the command does not take, and options that a given option excludes, are left out.
     """
-    words = {word.partition("=")[0] for word in given}
-    rivals = {
-        action.dest: {each for one in group._group_actions for each in one.option_strings}
-        for group in command._mutually_exclusive_groups
-        for action in group._group_actions
-    }
-    applied = []
+    excluded = _excluded(command, {word.partition("=")[0] for word in given})
+    taken = []
     try:
-        file, table = _project_table()
+        file, table = project_table(Path.cwd())
         for action in command._actions:
             is_optional_target = action.dest == "target" and action.nargs == "?"
             key = "targets" if is_optional_target else action.dest
-            if key not in table or words & {*action.option_strings, *rivals.get(key, ())}:
+            if key not in table or action.dest in excluded:
                 continue
             action.required = False
             if key == "targets":
                 action.default = table[key][0] if is_optional_target else table[key]
-                applied.append(key)
             else:
                 action.default = _read_default(action, table[key], f"{file}: {key}")
-                applied.append(f"--{key} {shlex.quote(str(table[key]))}")
+            taken.append(action)
     except InvalidArgument as error:
         command.error(str(error))
-    if applied and not {"-q", "--quiet", "-h", "--help"} & {*given}:
-        print(f"defaults of pyproject.toml: {', '.join(applied)}", file=sys.stderr)
+    return taken
+
+
+def _excluded(command: argparse.ArgumentParser, words: set[str]) -> set[str]:
+    """Return the names of the options that are given, or excluded by a given one."""
+    groups = [
+        (group._group_actions, {action.dest for action in group._group_actions})
+        for group in command._mutually_exclusive_groups
+    ]
+    groups += [([rule.action], rule.excludes) for rule in command.get_default("rules").values()]
+    return {
+        dest
+        for actions, dests in groups
+        if words & {option for action in actions for option in action.option_strings}
+        for dest in dests
+    }
+
+
+def _shown_default(action: argparse.Action) -> str:
+    """Return the default of an option as on the command line."""
+    values = action.default if isinstance(action.default, list) else [action.default]
+    return shlex.join([*action.option_strings, *map(str, values)])
 
 
 def _read_default(action: argparse.Action, value: Any, place: str) -> Any:
@@ -192,30 +245,6 @@ def _read_default(action: argparse.Action, value: Any, place: str) -> Any:
         return action.type(str(value)) if callable(action.type) else str(value)
     except (argparse.ArgumentTypeError, TypeError, ValueError) as error:
         raise InvalidArgument(f"{place}: {error}") from None
-
-
-def _project_table() -> tuple[Path | None, dict[str, Any]]:
-    """Return the nearest project file in the working folder or above it, and its table."""
-    folder = Path.cwd()
-    files = (each / "pyproject.toml" for each in (folder, *folder.parents))
-    file = next((each for each in files if each.is_file()), None)
-    if file is None:
-        return None, {}
-    try:
-        found = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("dpwitness", {})
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, AttributeError) as error:
-        raise InvalidArgument(f"{file} must be a TOML file: {error}") from None
-    for key, value in found.items():
-        if key not in _PROJECT_KEYS:
-            raise InvalidArgument(
-                f"{file}: keys of [tool.dpwitness] must be among {', '.join(_PROJECT_KEYS)}, got "
-                f"{key!r}"
-            )
-        listed = isinstance(value, list) and {type(each) for each in value} == {str}
-        if not (listed if key == "targets" else type(value) in (str, int, float)):
-            kind = "a list of texts" if key == "targets" else "a text or a number"
-            raise InvalidArgument(f"{file}: {key} must be {kind}, got {short_repr(value)}")
-    return file, dict(found)
 
 
 def _print(text: str, code: int) -> int:
@@ -233,12 +262,17 @@ def _run(args: argparse.Namespace) -> int:
     # Threads of the linear algebra library compete with `--workers` and are slower on small
     # matrices: one thread is fastest. NumPy reads these variables when it is imported. No command
     # imports NumPy before this point.
-    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    # The last one keeps Numba from writing a color code at exit, on whatever stream there is.
+    for name in (
+        *("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"),
+        "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING",
+    ):
         os.environ.setdefault(name, "1")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, Stream):
             stream.colored = wanted(getattr(args, "color", "auto"), stream)
             stream.quiet = getattr(args, "quiet", False)
+            stream.wraps = not getattr(args, "json", False)
     check_together(args)
     module, _, function = args.run.partition(":")
     return int(getattr(import_module(f"dpwitness.commands.{module}"), function)(args))

@@ -20,6 +20,7 @@ import dpwitness as dpw
 from dpwitness import reports
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.project import project_table
 
 if TYPE_CHECKING:
     from dpwitness.testing import Auditor
@@ -109,11 +110,15 @@ def _auditor(item: pytest.Item) -> Auditor:
         item.config.getoption("xmlpath", None)
     )
     cache = getattr(item.config, "cache", None)  # keeps the witnesses of failed audits
+    _, table = project_table(item.config.invocation_params.dir)
+    baseline = table.get("baseline")
     return Auditor(
         item.nodeid,
         audits_found.append if collecting else None,
         Path(cache.mkdir("dpwitness")) if cache is not None else None,
         item.config.invocation_params.dir,
+        table.get("claim"),
+        () if baseline is None else reports.read_accepted(baseline),
     )
 
 

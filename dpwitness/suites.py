@@ -22,6 +22,7 @@ from dpwitness.clone import from_clone, is_clone
 from dpwitness.core import Claim, InvalidArgument, Pair
 from dpwitness.core.protocols import Truth
 from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import did_you_mean
 from dpwitness.core.values.wording import figure, format_times
 from dpwitness.executors.pools import pool
 from dpwitness.mechanisms.textbook.zoo import paper_zoo, zoo
@@ -388,7 +389,9 @@ def suite_of(name: str) -> Suite:
         If there is no suite of this name; the message lists the names.
     """
     if name not in SUITES:
-        raise InvalidArgument(f"suite must be one of {', '.join(SUITES)}, got {name!r}")
+        raise InvalidArgument(
+            f"suite must be one of {', '.join(SUITES)}, got {name!r}{did_you_mean(name, SUITES)}"
+        )
     return SUITES[name]
 
 

@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import sys
+import textwrap
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterator
@@ -45,11 +46,13 @@ class Stream(TextIOBase):
     """Standard stream that never raises: after a failed write, later output is dropped and `error`
     holds the reason.
 
-    Control characters are escaped. Color codes come from `show` only.
+    Control characters are escaped. Color codes come from `show` only. On a terminal, long lines
+    break at words.
     A closed pipe (``| head -1``) does not change the computation.
     """
 
     colored = False  # the command line sets it
+    wraps = True  # False for JSON, which a program reads
     quiet = False  # whether `announce` and `bar` show nothing
 
     def __init__(self, inner: Any) -> None:
@@ -60,18 +63,24 @@ class Stream(TextIOBase):
             inner.reconfigure(errors="backslashreplace")
 
     def write(self, text: str) -> int:
-        self._try(lambda: self.inner.write(text.translate(_ESCAPES)))
+        self._try(lambda: self.inner.write(self._lines(text)))
         return len(text)
+
+    def _lines(self, text: str) -> str:
+        """Return a text with escaped control characters, and with the line breaks of a terminal. A
+        line that is drawn again and again has no other breaks.
+        """
+        escaped = text.translate(_ESCAPES)
+        if not self.wraps or "\r" in text or not self.isatty():
+            return escaped
+        return wrapped(escaped, shutil.get_terminal_size().columns)
 
     def show(self, text: str) -> None:
         """Write a line with verdict marks (`mark_verdict`) as color codes, or without color if
         `colored` is False.
         """
-        self._try(
-            lambda: self.inner.write(
-                f"{text}\n".translate(_ESCAPES | (CODES if self.colored else NO_CODES))
-            )
-        )
+        codes = CODES if self.colored else NO_CODES
+        self._try(lambda: self.inner.write(self._lines(f"{text}\n").translate(codes)))
         self.flush()
 
     def flush(self) -> None:
@@ -89,13 +98,43 @@ class Stream(TextIOBase):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), self.inner.fileno())
 
     def isatty(self) -> bool:
-        return self.error is None and bool(self.inner.isatty())
+        closed = self.error is not None or getattr(self.inner, "closed", False)
+        return not closed and bool(self.inner.isatty())
 
     def fileno(self) -> int:
         return int(self.inner.fileno())
 
     def writable(self) -> bool:
         return True
+
+
+_COMMAND = re.compile(r"(?<=: )dpwitness .*|`[^`]*`")
+
+
+def wrapped(text: str, width: int) -> str:
+    """Return a text whose long lines break at words, but not inside a command that a reader may
+    copy. The further lines of a row are indented to its last column in the left half.
+
+    Examples
+    --------
+    >>> print(wrapped("  next       raise --trials: these runs are too few", 40))
+      next       raise --trials: these runs
+                 are too few
+    """
+    lines = []
+    for line in text.split("\n"):
+        columns = (found.end() for found in re.finditer(r" {2,}(?=\S)", line[: width // 2 + 1]))
+        pieces = textwrap.wrap(
+            _COMMAND.sub(lambda found: found[0].replace(" ", "\0"), line),
+            width,
+            subsequent_indent=" " * max(columns, default=0),
+            break_long_words=False,
+            break_on_hyphens=False,
+            replace_whitespace=False,
+            expand_tabs=False,
+        )
+        lines += [line] if len(line) <= width else [piece.replace("\0", " ") for piece in pieces]
+    return "\n".join(lines)
 
 
 @contextmanager
@@ -418,11 +457,13 @@ class Progress:
         if rate > 0 and now - since >= 1.0:
             left = timedelta(seconds=round(max((planned - done) / rate, 0.0)))
             status += f"  {rate:.3g} runs/s  {left} left"
-        status += self._bound
         room = shutil.get_terminal_size((80, 24)).columns - 1
-        width = max(min(30, room - len(status) - 2), 0)
+        if len(status) + len(self._bound) <= room:
+            status += self._bound
+        width = min(30, room - len(status) - 2)
         full = round(share * width)
-        self.line.draw(f"[{'#' * full}{'.' * (width - full)}]{status}"[:room])
+        drawn = f"[{'#' * full}{'.' * (width - full)}]" if width > 2 else ""
+        self.line.draw(f"{drawn}{status}"[:room])
 
     def close(self) -> None:
         """Erase the bar."""

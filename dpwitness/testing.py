@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -53,12 +53,23 @@ class Auditor:
         Folder for witnesses of violated claims. A temporary folder by default.
     here : Path
         Directory relative to which paths are printed.
+    claim : str, optional
+        Claim of mechanisms that have none, where the test states none.
+    accepted : sequence of Accepted
+        Violations that do not fail the test.
     """
 
     def __init__(
-        self, test: str, keep: Callable[[Json], None] | None, folder: Path | None, here: Path
+        self,
+        test: str,
+        keep: Callable[[Json], None] | None,
+        folder: Path | None,
+        here: Path,
+        claim: str | None = None,
+        accepted: Sequence[reports.Accepted] = (),
     ) -> None:
         self._test, self._keep, self._folder, self._here = test, keep, folder, here
+        self._claim, self._accepted = claim, accepted
         self._audits = 0
 
     def __call__(
@@ -97,6 +108,7 @@ class Auditor:
             **budget,
             "confidence": CONFIDENCE,
             "target": _locate_target(mechanism, self._here),
+            "claim": self._claim_of(mechanism),
         }
         if white_box:
             return self.check(dpw.certify(mechanism, options.pop("pair", None), **common | options))
@@ -125,7 +137,12 @@ class Auditor:
             "confidence": CONFIDENCE,
             "target": _locate_target(mechanism, self._here),
         }
+        claim = self._claim_of(mechanism) if claim is None else claim
         return self.check(dpw.trace(mechanism, pair, claim, primitives, **common | options))
+
+    def _claim_of(self, mechanism: Any) -> str | None:
+        """Return the project's claim for a mechanism that has none."""
+        return self._claim if getattr(mechanism, "claim", None) is None else None
 
     def check(self, result: R) -> R:
         """Add a result of any kind (black box, white box, sensitivity, utility) to the report.
@@ -134,7 +151,9 @@ class Auditor:
         """
         __tracebackhide__ = True
         self._audits += 1
-        data = reports.result_json(result, self._here)
+        (data,), _ = reports.apply_accepted(
+            [reports.result_json(result, self._here)], self._accepted
+        )
         if self._keep is not None:
             kept = data | {"test": self._test}
             # the report must not depend on the number of workers

@@ -72,6 +72,7 @@ from dpwitness.core.values.json_reader import (
     text,
 )
 from dpwitness.core.values.json_reader import number as number_rule
+from dpwitness.core.values.validation import did_you_mean
 from dpwitness.core.values.wording import figure, number
 from dpwitness.reports.document import errors_in
 from dpwitness.reports.summary import RULES, error_of, rules_of
@@ -343,6 +344,7 @@ def _require_known_fields(found: Mapping[str, Any], names: Sequence[str], at: st
         if name not in names:
             raise InvalidArgument(
                 f"{at}{name} is not a known field; known fields are {', '.join(names)}"
+                f"{did_you_mean(name, names)}"
             )
 
 

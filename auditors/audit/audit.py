@@ -526,7 +526,7 @@ def _restore(
     findings = Findings.from_json(data, options, pairs)
     yield findings
     again = copy.copy(sampler)  # these rounds are not counted, and their notes are stored already
-    again.notes, again.single, again.shared = list(sampler.notes), set(), False
+    again.notes, again.single, again.shared, again.done = list(sampler.notes), set(), False, 0
     tried = ordered(pairs, ledger.value("order", None))
     probed = probe_pairs(again, findings.options, tried, len(ledger.values("probe ")))
     sampler.repeatable = again.repeatable

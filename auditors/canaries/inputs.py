@@ -5,17 +5,19 @@ validation of scores and coins. Masks, indices and coins in place of scores are 
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from scipy.stats import binomtest
 
 from dpwitness.auditors.canaries.dependent_runs import require_independent
 from dpwitness.core.protocols import FloatArray
+from dpwitness.core.values.json_reader import printable, read_bytes
 from dpwitness.core.values.validation import (
     InvalidArgument,
     import_problem,
@@ -32,70 +34,74 @@ _FILE = "canaries"
 
 
 def read_score_file(path: str | Path) -> dict[str, Any]:
-    """Return arguments for `audit_canaries` from a .npz, .csv or .parquet file: scores, and ids and
-    groups if present.
+    """Return arguments for `audit_canaries` from a .npz, .csv or .parquet file, or for "-" from
+    standard input: scores, and ids and groups if present.
 
     Raises InvalidArgument if the file cannot be read or lacks columns.
     """
-    path = Path(path)
+    name = printable(Path(path).name)
     readers = {".npz": _read_npz, ".csv": _read_csv, ".parquet": _read_parquet}
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
-        raise InvalidArgument(
-            f"canaries: file must end in .npz, .csv or .parquet, got {path.name!r}"
-        )
-    require_that(path.is_file(), f"file must exist, got {str(path)!r}", _FILE)
+    suffix = _suffix(path)
+    require_that(suffix in readers, f"file must end in {', '.join(readers)}, got {name!r}", _FILE)
+    require_that(path == "-" or Path(path).is_file(), f"file must exist, got {str(path)!r}", _FILE)
     try:
-        columns = reader(path)
+        with io.BytesIO(read_bytes(path)) if path == "-" else open(path, "rb") as file:
+            columns = readers[suffix](file)
     except InvalidArgument:
         raise
     except Exception as error:  # a damaged file can raise anything
         raise InvalidArgument(
-            f"canaries: {path.name} must be readable: {type(error).__name__}: {str(error)[:200]}"
+            f"canaries: {name} must be readable: {type(error).__name__}: {str(error)[:200]}"
         ) from None
     given = ", ".join(columns) or "nothing"
     if all(side in columns for side in _SIDES):
         require_that(
             not {"score", "included", "id", "group", "run"} & set(columns),
-            f"{path.name} must have {', '.join(_OPTIONAL)} as well as scores_in and scores_out, "
+            f"{name} must have {', '.join(_OPTIONAL)} as well as scores_in and scores_out, "
             f"or none of these, got {given}",
             _FILE,
         )
         return {name: columns[name] for name in (*_SIDES, *_OPTIONAL) if name in columns}
     require_that(
         {"score", "included"} <= set(columns),
-        f"{path.name} must have scores_in and scores_out, or score and included, got {given}",
+        f"{name} must have scores_in and scores_out, or score and included, got {given}",
         _FILE,
     )
-    return _split_by_side(columns, path.name)
+    return _split_by_side(columns, name)
 
 
-def _read_npz(path: Path) -> dict[str, Any]:
+def _suffix(path: str | Path) -> str:
+    """Return the suffix of a file; for standard input, that of the format of its first bytes."""
+    if path != "-":
+        return Path(path).suffix.lower()
+    return {b"PK": ".npz", b"PA": ".parquet"}.get(read_bytes(path)[:2], ".csv")
+
+
+def _read_npz(file: BinaryIO) -> dict[str, Any]:
     """Return the arrays of an .npz file."""
-    with np.load(path, allow_pickle=False) as contents:
+    with np.load(file, allow_pickle=False) as contents:
         return dict(contents)
 
 
-def _read_csv(path: Path) -> dict[str, Any]:
+def _read_csv(file: BinaryIO) -> dict[str, Any]:
     """Return the columns of a .csv file. Raise InvalidArgument if a column occurs twice."""
-    with path.open(newline="", encoding="utf-8") as file:
-        names, *rows = filter(None, csv.reader(file))
+    names, *rows = filter(None, csv.reader(io.TextIOWrapper(file, encoding="utf-8", newline="")))
     require_that(
         len(set(names)) == len(names),
-        f"{path.name} must have each column once, got {', '.join(names)}: rename one",
+        f"each column must occur once, got {', '.join(names)}: rename one",
         _FILE,
     )
     return dict(zip(names, zip(*rows, strict=True), strict=True))
 
 
-def _read_parquet(path: Path) -> dict[str, Any]:
+def _read_parquet(file: BinaryIO) -> dict[str, Any]:
     """Return the columns of a .parquet file. Raise InvalidArgument if pyarrow is not installed."""
     try:
         from pyarrow.parquet import read_table
     except ImportError as error:
         reason = import_problem("pyarrow", error, "pip install 'dpwitness[frames]'")
         raise InvalidArgument(f"canaries: .parquet files need pyarrow: {reason}") from None
-    columns: dict[str, Any] = read_table(path).to_pydict()
+    columns: dict[str, Any] = read_table(file).to_pydict()
     return columns
 
 

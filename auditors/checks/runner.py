@@ -51,6 +51,7 @@ from dpwitness.core.protocols import MechanismFailed, name_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
     InvalidArgument,
+    did_you_mean,
     error_text,
     require_callable,
     require_integer,
@@ -338,7 +339,8 @@ def _require_check_names(argument: str, names: Any) -> Any:
     for name in names:
         require_that(
             isinstance(name, str) and name in CHECKS,
-            f"{argument} must name checks ({', '.join(CHECKS)}), got {short_repr(name)}",
+            f"{argument} must name checks ({', '.join(CHECKS)}), got {short_repr(name)}"
+            f"{did_you_mean(name, CHECKS)}",
         )
     return names
 

@@ -21,7 +21,7 @@ from typing import Any
 from dpwitness.core.datasets.records import exact as exact_key
 from dpwitness.core.domains.spaces import to_f32
 from dpwitness.core.values.dataframe_backends import library_name, to_parts, values_of
-from dpwitness.core.values.validation import InvalidArgument, require_that, short_repr
+from dpwitness.core.values.validation import InvalidArgument, did_you_mean, require_that, short_repr
 
 Exact = Fraction | int | float  # a float is an infinity
 
@@ -379,4 +379,5 @@ def metric_named(name: Any, argument: str, owner: str) -> Metric:
         return Metric(name, _grouped(_NAMED[rest], partial(max, default=0), column), column=column)
     raise InvalidArgument(
         f"{owner}: {argument} must be one of {', '.join(METRICS)}, got {short_repr(name)}"
+        f"{did_you_mean(name, METRICS)}"
     )

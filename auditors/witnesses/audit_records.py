@@ -348,10 +348,10 @@ class AuditLedger:
         )
 
     def progress(self, done: int, planned: int) -> None:
-        """Record the number of runs done and planned."""
+        """Record the number of runs done and planned, unless an earlier session has done more."""
         self._put(
-            "UPDATE audits SET done = max(done, ?), planned = ? WHERE id = ?",
-            (done, planned, self.entry.id),
+            "UPDATE audits SET done = ?, planned = ? WHERE id = ? AND done <= ?",
+            (done, planned, self.entry.id, done),
         )
 
     def reopen(self, planned: int) -> None:

@@ -277,6 +277,10 @@ def open_store(path: str | os.PathLike[str], *, create: bool = True) -> Store:
                 raise InvalidArgument(
                     f"store must be a regular file, got {path}, which is a {file_kind(mode)}"
                 )
+            if not create and not os.fstat(lock).st_size:
+                raise InvalidArgument(
+                    f"store must be a store of dpwitness, got {path}: it is empty"
+                )
             _acquire_lock(lock, path)
             store = Store(path, _connect(path, "rw"), lock)
         except BaseException:

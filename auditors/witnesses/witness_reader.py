@@ -34,6 +34,7 @@ from dpwitness.core.values.json_reader import (
     nullable,
     number,
     one_of,
+    printable,
     read_json,
     record,
     refuse,
@@ -74,7 +75,7 @@ def load_json(source: str | Path | Json) -> tuple[Json, str]:
         with naming_file(name):
             require_json_limits(data)
     else:
-        data, name = read_json(source, "replay"), Path(source).name
+        data, name = read_json(source, "replay"), printable(Path(source).name)
     with naming_file(name):
         if not isinstance(data, dict) or "schema_version" not in data:
             raise InvalidArgument("this is not a witness: it has no schema_version")

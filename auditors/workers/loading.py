@@ -11,7 +11,7 @@ from typing import Any
 
 from dpwitness.core.values.json_codec import from_jsonable, known_class
 from dpwitness.core.values.json_reader import Json, short_json
-from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument, did_you_mean
 from dpwitness.mechanisms.wrappers.recognition import formed, split_form
 
 
@@ -113,6 +113,7 @@ def named(module: Any, name: str, place: str) -> Any:
         if not hasattr(found, part):
             raise InvalidArgument(
                 f"target must name something in {place}, got {name!r}, which is not there"
+                f"{did_you_mean(part, dir(found))}"
             )
         found = getattr(found, part)
     return found

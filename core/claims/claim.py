@@ -446,8 +446,8 @@ def promised(mechanism: object, claim: Claim | str | None, owner: str) -> Claim:
     found = getattr(mechanism, "claim", None) if claim is None else claim
     found = parse_claim(found) if isinstance(found, str) else found
     if not isinstance(found, Claim):
+        got = "none, and the mechanism has none" if found is None else short_repr(found)
         raise InvalidArgument(
-            f"{owner}: claim must be a privacy notion or a text like 'pure:1', got "
-            f"{short_repr(found)}"
+            f"{owner}: claim must be a privacy notion or a text like 'pure:1', got {got}"
         )
     return found

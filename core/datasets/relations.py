@@ -26,7 +26,12 @@ import numpy as np
 
 from dpwitness.core.datasets.records import exact
 from dpwitness.core.values.dataframe_backends import UnsupportedData
-from dpwitness.core.values.validation import InvalidArgument, require_rules, short_repr
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    did_you_mean,
+    require_rules,
+    short_repr,
+)
 
 RELATIONS = {
     "replace-one": "one record is replaced; the number of records is public",
@@ -131,9 +136,13 @@ def parse_relation(text: object, owner: str = "Pair") -> ParsedRelation:
     once = set(found) <= set(known) and len(found) == len(parts) and all(found.values())
     k = found.get("k", "1")
     columns = tuple(filter(None, found.get("columns", "").split("+")))
+    if name not in RELATIONS:
+        raise InvalidArgument(
+            f"{owner}: relation must be one of {', '.join(RELATIONS)}, got {short_repr(text)}"
+            f"{did_you_mean(name, RELATIONS)}"
+        )
     require_rules(
         owner,
-        (name in RELATIONS, f"relation must be one of {', '.join(RELATIONS)}", text),
         (once, f"relation {name} takes {options}, each at most once", rest),
         (
             re.fullmatch("0*[1-9][0-9]{0,5}|0*1000000", k),

@@ -12,7 +12,7 @@ from typing import Any
 
 from dpwitness.core.domains.base import Domain
 from dpwitness.core.values.json_codec import modules_of
-from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument, did_you_mean
 
 __all__ = ["Domain", "build_domain", "domain_kinds", "field_texts"]
 
@@ -58,12 +58,14 @@ def build_domain(found: Any, owner: str) -> Domain:
     if cls is None:
         raise InvalidArgument(
             f"{owner}: domain kind must be one of {', '.join(kinds)}, got {kind!r}"
+            f"{did_you_mean(kind, kinds)}"
         )
     known = field_texts(cls)
     unknown = [key for key in arguments if key not in known]
     if unknown:
         raise InvalidArgument(
             f"{owner}: domain {cls.__name__} has the keys {', '.join(known)}, got {unknown[0]!r}"
+            f"{did_you_mean(unknown[0], known)}"
         )
     try:
         return cls(**arguments)

@@ -12,6 +12,7 @@ field is checked against a rule::
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -36,14 +37,28 @@ Rule = Callable[[Any, str], Any]
 
 
 def read_bytes(path: str | Path, *, most: int = BYTES) -> bytes:
-    """Return the content of a regular file of at most `most` bytes. Devices, pipes and folders are
-    refused without waiting for them.
+    """Return the content of a regular file of at most `most` bytes, or of standard input for the
+    text "-". Devices, pipes and folders are refused without waiting for them.
 
     Raises
     ------
     InvalidArgument
         The message is the reason only: callers prepend the name of the file.
     """
+    content = _standard_input() if path == "-" else _regular_file(path, most)
+    if len(content) > most:
+        raise InvalidArgument(f"must have at most {most:,} bytes, it has more")
+    return content
+
+
+@functools.cache
+def _standard_input() -> bytes:
+    """Return what standard input holds; a second reader gets the same."""
+    return sys.stdin.buffer.read(4 * BYTES + 1)
+
+
+def _regular_file(path: str | Path, most: int) -> bytes:
+    """Return the first `most` + 1 bytes of a regular file."""
     flags = sum(
         getattr(os, name, 0) for name in ("O_RDONLY", "O_NONBLOCK", "O_BINARY", "O_CLOEXEC")
     )
@@ -57,14 +72,11 @@ def read_bytes(path: str | Path, *, most: int = BYTES) -> bytes:
         if not stat.S_ISREG(mode):
             raise InvalidArgument(f"must be a regular file, it is a {file_kind(mode)}")
         with open(handle, "rb", closefd=False) as file:
-            content = file.read(most + 1)
+            return file.read(most + 1)
     except OSError as error:
         raise InvalidArgument(f"must be readable: {error.strerror}") from None
     finally:
         os.close(handle)
-    if len(content) > most:
-        raise InvalidArgument(f"must have at most {most:,} bytes, it has more")
-    return content
 
 
 def file_kind(mode: int) -> str:
@@ -167,7 +179,11 @@ def read_json(path: str | Path, owner: str = "") -> Any:
 
 
 def printable(name: str) -> str:
-    """Return a text from a file in a form that is safe to print on a terminal."""
+    """Return a text from a file, or the name of a file, in a form that is safe to print on a
+    terminal.
+    """
+    if name == "-":
+        return "standard input"
     return name.encode("utf-8", "backslashreplace").decode() if name.isprintable() else ascii(name)
 
 

@@ -4,10 +4,11 @@ rule and the value. Workers of other interpreters load this module too (Python 3
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import math
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from numbers import Integral, Real
 from typing import Any
 
@@ -97,6 +98,22 @@ def short_repr(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
+def did_you_mean(word: object, known: Iterable[Any], *, similarity: float = 0.6) -> str:
+    """Return a hint that ends a message: the known name that a misspelled word resembles most, in
+    any case of letters; an empty text if no name resembles it.
+
+    Examples
+    --------
+    >>> did_you_mean("replace_one", ["add-remove", "replace-one"])
+    "; did you mean 'replace-one'?"
+    """
+    names = {str(name).lower(): str(name) for name in known}
+    if not isinstance(word, str):
+        return ""
+    near = difflib.get_close_matches(word.lower(), names, 1, similarity)
+    return f"; did you mean {names[near[0]]!r}?" if near else ""
+
+
 def _fail(name: str, rule: str, value: object, owner: str) -> InvalidArgument:
     """Return the InvalidArgument of a value that breaks a rule."""
     prefix = f"{owner}: " if owner else ""
@@ -179,7 +196,8 @@ def require_one_of(name: str, value: Any, options: Collection[Any], owner: str =
     # arrays, which compare entry by entry, are never an option
     known = isinstance(value, (str, int, float, type(None))) and value in options
     if not known:
-        raise _fail(name, f"be one of {', '.join(map(repr, options))}", value, owner)
+        rule = f"be one of {', '.join(map(repr, options))}"
+        raise InvalidArgument(f"{_fail(name, rule, value, owner)}{did_you_mean(value, options)}")
     return value
 
 

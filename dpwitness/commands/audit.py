@@ -33,6 +33,7 @@ from dpwitness.commands.loading import (
 from dpwitness.core import InvalidArgument, Pair
 from dpwitness.core.claims import parse_claim, promised
 from dpwitness.core.protocols import MechanismFailed
+from dpwitness.core.values.json_reader import printable
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.terminal import NO_VERDICT, OK, announce, bar, mark_verdict, redirected_stdout
 
@@ -223,7 +224,7 @@ def trace(args: argparse.Namespace) -> int:
 def canaries(args: argparse.Namespace) -> int:
     """Run ``dpwitness canaries`` and return the exit code."""
     known = common.prepare(args)
-    name = args.name or Path(args.file).name
+    name = args.name or printable(Path(args.file).name)
     keys = ("claim", "confidence", "seed", "delta", "method", "guesses")
     options = {key: getattr(args, key) for key in keys}
     with redirected_stdout():

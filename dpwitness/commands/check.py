@@ -137,8 +137,7 @@ def _targets_of(args: argparse.Namespace) -> tuple[str, list[Target], bool]:
     text = args.target or ""
     if not text.strip():
         raise InvalidArgument(
-            "a target is needed: FILE.py or FILE.py:NAME, or a program by --command, got "
-            f"{args.target!r}"
+            "a target is needed: FILE.py or FILE.py:NAME, or a program with --command"
         )
     if args.given & {"claim", "domain"}:
         raise InvalidArgument("--claim and --domain are for programs: a target file declares both")

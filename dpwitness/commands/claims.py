@@ -5,6 +5,7 @@ that a loop program is private.
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import textwrap
 from collections import Counter
@@ -115,8 +116,9 @@ def show_claim(args: argparse.Namespace) -> int:
         "depends on": ", ".join(it.depends),
     }
     print("\n".join([it.id, *(f"  {name:<11} {text}" for name, text in rows.items() if text)]))
+    width = min(100, shutil.get_terminal_size((100, 24)).columns)
     for paragraph in ["", *it.proof.splitlines()]:
-        print(textwrap.fill(paragraph, 100, initial_indent="  ", subsequent_indent="  "))
+        print(textwrap.fill(paragraph, width, initial_indent="  ", subsequent_indent="  "))
     return OK
 
 

@@ -22,7 +22,7 @@ from dpwitness.commands.options import SECTIONS
 from dpwitness.core.datasets.relations import OPTIONS, RELATIONS
 from dpwitness.core.domains import domain_kinds, field_texts
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument, did_you_mean
 from dpwitness.mechanisms.textbook.zoo import zoo
 from dpwitness.terminal import NO_VERDICT, OK, VIOLATED
 
@@ -288,7 +288,7 @@ def _set_up(names: Sequence[str]) -> int:
     if unknown or not names:
         raise InvalidArgument(
             f"targets setup needs names of environments ({', '.join(known)}), got "
-            f"{' '.join(unknown) or 'none'}"
+            f"{' '.join(unknown) or 'none'}{did_you_mean(''.join(unknown[:1]), known)}"
         )
     code = OK
     for name in names:

@@ -31,7 +31,7 @@ from dpwitness.core.domains import build_domain
 from dpwitness.core.values.dataframe_backends import UnsupportedData, library
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json, object_without_duplicates
-from dpwitness.core.values.validation import InvalidArgument, error_text
+from dpwitness.core.values.validation import InvalidArgument, did_you_mean, error_text
 from dpwitness.executors.pools import executor
 from dpwitness.mechanisms.wrappers.programs.environments import adapter_file
 from dpwitness.mechanisms.wrappers.programs.inside.target_runs import UnusableTarget, check_call
@@ -426,7 +426,8 @@ def _load_zoo_mechanism(name: str, kwargs: Json) -> tuple[Any, str, Json]:
 
     found = zoo().get(name)
     if found is None:
-        raise InvalidArgument(f"zoo has no mechanism {name!r}: see dpwitness list zoo")
+        hint = did_you_mean(name, zoo()) or ": see dpwitness list zoo"
+        raise InvalidArgument(f"zoo has no mechanism {name!r}{hint}")
     if kwargs:
         raise InvalidArgument(f"zoo:{name} has fixed parameters: leave out --kwargs")
     return found, name, describe_target(found) or {"target": f"zoo:{name}"}
@@ -518,6 +519,7 @@ def audit_declared_target(
     if kind is None:
         raise InvalidArgument(
             f"{args.target}: kind must be one of {', '.join(DECLARED)}, got {declaration['kind']!r}"
+            f"{did_you_mean(declaration['kind'], DECLARED)}"
         )
     for option in args.given.intersection(_FOR_MECHANISMS):
         raise InvalidArgument(

@@ -119,6 +119,29 @@ _SEED = integer("seed", 0)
 _WORKERS = integer("workers", 1, 1024)
 
 
+# Groups of options in the help of a command that has more than ten, the most used first. All other
+# options of a command are in the first group.
+_FIRST_GROUP = "target and claim"
+_HELP_GROUPS = {
+    "budget": (
+        *("--trials", "--seconds", "--clock", "--confidence", "--seed", "--workers", "--executor"),
+        *("--store", "--extend", "--sequential", "--find", "--stop", "--time-limit"),
+    ),
+    "output": (
+        *("--report", "-q --quiet", "-v --verbose", "--json", "--baseline", "--summary"),
+        *("--color", "-h --help"),
+    ),
+    "programs and databases": (
+        *("--python", "--command", "--cwd", "--text", "--text-runs"),
+        *("--dsn", "--query", "--table", "--setup"),
+    ),
+    "rarely needed": (
+        *("--search", "--search-seconds", "--white-box", "--bits", "--scores", "--distance"),
+        *("--visible-errors", "--no-trace", "--no-causes", "--in-process", "--memory", "--as"),
+    ),
+}
+
+
 class Rules(NamedTuple):
     """An option of a parser: the option without which it has no meaning, and those that it
     excludes.
@@ -132,18 +155,44 @@ class Rules(NamedTuple):
 def add_options(parser: argparse.ArgumentParser, options: Options) -> None:
     """Add options to a parser; options with the same word under ``group`` exclude each other. An
     option may name another that it ``needs``, and others that it ``excludes``.
+
+    The help of a parser with more than ten options shows them in groups, and a short usage.
     """
     groups: dict[str, Any] = {}
     rules = {}
-    for name, settings in options.items():
-        keywords = dict(settings)
+    sections = _help_groups(parser, options)
+    for name, section in sections.items():
+        keywords = dict(options[name])
         needs, excludes = keywords.pop("needs", ""), keywords.pop("excludes", ())
         group = keywords.pop("group", "")
         if group and group not in groups:
-            groups[group] = parser.add_mutually_exclusive_group()
-        action = groups.get(group, parser).add_argument(name, **keywords)
+            groups[group] = section.add_mutually_exclusive_group()
+        action = groups.get(group, section).add_argument(*name.split(), **keywords)
         rules[action.dest] = Rules(action, needs, excludes)
     parser.set_defaults(rules=rules)
+    if parser not in sections.values():
+        parser.usage = _short_usage(parser)
+
+
+def _help_groups(parser: argparse.ArgumentParser, options: Options) -> dict[str, Any]:
+    """Return the group of the help to which each option is added, in the order of the help."""
+    titles = {name: title for title, names in _HELP_GROUPS.items() for name in names}
+    places = {name: place for place, name in enumerate(titles)}
+    ordered = sorted(options, key=lambda name: places.get(name, -1))
+    if sum(name.startswith("-") for name in options) <= 10:
+        return dict.fromkeys(ordered, parser)
+    groups = {title: parser.add_argument_group(title) for title in (_FIRST_GROUP, *_HELP_GROUPS)}
+    return {name: groups[titles.get(name, _FIRST_GROUP)] for name in ordered}
+
+
+def _short_usage(parser: argparse.ArgumentParser) -> str:
+    """Return a usage that names the arguments and the required options only."""
+    needed = (
+        " ".join([*action.option_strings, str(action.metavar or action.dest.upper())])
+        for action in parser._actions
+        if action.required or not action.option_strings
+    )
+    return " ".join([parser.prog, "[options]", *needed])
 
 
 def check_together(args: argparse.Namespace) -> None:
@@ -246,14 +295,15 @@ def duration(of: str) -> Options:
 
 
 JSON: Options = {"--json": {"action": "store_true", "help": "print as JSON"}}
-# The option has no default: the default of a subcommand would overwrite the value given to its
-# parent command.
-COLOR: Options = {
+# Options of all commands. `--color` has no default: the default of a subcommand would overwrite the
+# value given to its parent command.
+COMMON: Options = {
     "--color": {
         "choices": COLOR_CHOICES,
         "default": argparse.SUPPRESS,
         "help": "color verdicts; default auto: on a terminal, unless NO_COLOR is set",
-    }
+    },
+    "-h --help": {"action": "help", "help": "show this help and exit"},
 }
 CLOCK: Options = {
     "--clock": {
@@ -292,12 +342,12 @@ RUNNING: Options = {
 }
 # options of every command that ends with `report_results`
 DETAIL: Options = {
-    "--quiet": {
+    "-q --quiet": {
         "group": "detail",
         "action": "store_true",
         "help": "print only the verdict, in one line, and no progress",
     },
-    "--verbose": {
+    "-v --verbose": {
         "group": "detail",
         "action": "store_true",
         "help": "print all lines of a result, instead of six",

@@ -19,7 +19,7 @@ from dpwitness.commands.common import exit_code, prepare, print_json, report_res
 from dpwitness.commands.loading import load, workers
 from dpwitness.commands.options import COMPARISON_FORMATS
 from dpwitness.core.values.json_reader import printable
-from dpwitness.core.values.validation import InvalidArgument, error_text
+from dpwitness.core.values.validation import InvalidArgument, did_you_mean, error_text
 from dpwitness.proofs_checks.kernel import checker
 from dpwitness.reports import compare as comparisons
 from dpwitness.reports.formats import FORMATS
@@ -44,7 +44,11 @@ def report(args: argparse.Namespace) -> int:
     folder = reports.check_writable(args.report if args.report is not None else Path(file).parent)
     try:
         files = reports.write_document(
-            document, folder, formats, stem=Path(file).stem, plots=not args.no_plots
+            document,
+            folder,
+            formats,
+            stem="audit" if file == "-" else Path(file).stem,
+            plots=not args.no_plots,
         )
     except InvalidArgument:
         raise
@@ -83,9 +87,11 @@ def _parse_formats(text: str, names: Sequence[str]) -> list[str]:
     names, if a name is unknown.
     """
     found = [name.strip() for name in text.split(",")]
-    if not set(found) <= set(names):
+    unknown = [name for name in found if name not in names]
+    if unknown:
         raise InvalidArgument(
             f"--format must be a list of names among {', '.join(names)}, got {text!r}"
+            f"{did_you_mean(unknown[0], names)}"
         )
     return list(dict.fromkeys(found))
 
@@ -126,4 +132,4 @@ def replay(args: argparse.Namespace) -> int:
             executor=executor,
             progress=progress,
         )
-    return report_results(args, [result], title=f"Replay of {Path(args.witness).name}")
+    return report_results(args, [result], title=f"Replay of {file}")

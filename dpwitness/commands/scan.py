@@ -110,7 +110,7 @@ def _kept(file: str | None) -> list[Json]:
     """Return the calls of a file that `pytest --dp-discover` has written."""
     if file is None:
         return []
-    found = read_json(Path(file))
+    found = read_json(file)
     if not isinstance(found, dict) or not isinstance(found.get("calls"), list):
         raise InvalidArgument(f"--calls must be a file of pytest --dp-discover, got {file}")
     return [_CALL(call, f"--calls: calls[{i}]") for i, call in enumerate(found["calls"])]

@@ -422,7 +422,12 @@ COMMANDS: dict[str, Command] = {
                 "choices": [*opts.SECTIONS, "targets", "claims", "stores"],
                 "help": "list only this section",
             },
-            "files": {"nargs": "*", "metavar": "FILE", "help": "stores whose audits are listed"},
+            "files": {
+                "nargs": "*",
+                "default": [],
+                "metavar": "FILE",
+                "help": "stores whose audits are listed",
+            },
             **opts.JSON,
         },
     ),
@@ -439,6 +444,7 @@ COMMANDS: dict[str, Command] = {
             },
             "names": {
                 "nargs": "*",
+                "default": [],
                 "metavar": "NAME",
                 "help": "environments to install, or the target file to write",
             },
@@ -455,7 +461,7 @@ COMMANDS: dict[str, Command] = {
                 "audits, whose results it keeps",
             },
             "file": {"metavar": "FILE", "help": "file of the store"},
-            "names": {"nargs": "*", "metavar": "NAME", "help": "audits to remove"},
+            "names": {"nargs": "*", "default": [], "metavar": "NAME", "help": "audits to remove"},
         },
     ),
     "claims": Command(

@@ -6,7 +6,6 @@ arguments.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import inspect
@@ -16,7 +15,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy as np
 
-from dpwitness.core.values.validation import InvalidArgument, MechanismFailed
+from dpwitness.core.values.validation import InvalidArgument, MechanismFailed, did_you_mean
 
 GENERATORS = ("rng", "generator", "random_generator", "prng", "gen", "np_random")
 SEEDS = ("rng", "random_state", "seed", *GENERATORS[1:], "rs", "key")
@@ -186,11 +185,8 @@ def check_names(
     names = [p.name for p in taken if p.kind in _KEYWORD_KINDS]
     unknown = [key for key in arguments if key not in names]
     if unknown:
-        similar = difflib.get_close_matches(unknown[0], names, 1)
-        hint = f"it takes {', '.join(names) or 'none'}"
-        if similar:
-            hint = f"did you mean {similar[0]!r}?"
-        raise InvalidArgument(f"{owner}: {name} has no argument {unknown[0]!r}; {hint}")
+        hint = did_you_mean(unknown[0], names) or f"; it takes {', '.join(names) or 'none'}"
+        raise InvalidArgument(f"{owner}: {name} has no argument {unknown[0]!r}{hint}")
 
 
 def bound(

@@ -7,7 +7,6 @@ check: a function of numbers that returns its evidence.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import pkgutil
@@ -20,7 +19,12 @@ from flint import ctx
 
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core import InvalidArgument
-from dpwitness.core.values.validation import require_integer, require_one_of, require_positive
+from dpwitness.core.values.validation import (
+    did_you_mean,
+    require_integer,
+    require_one_of,
+    require_positive,
+)
 from dpwitness.proofs_checks.engine.enclosures import (
     Box,
     Contradiction,
@@ -209,10 +213,8 @@ def declaration(id: str) -> Declaration:
     """
     known = declarations()
     if id not in known:
-        near = difflib.get_close_matches(str(id), known, n=3, cutoff=0.4)
-        raise InvalidArgument(
-            f"check: no claim {id!r}; nearest: {', '.join(near) or ', '.join(known)}"
-        )
+        hint = did_you_mean(id, known, similarity=0.4) or f"; the claims are {', '.join(known)}"
+        raise InvalidArgument(f"check: no claim {id!r}{hint}")
     return known[id]
 
 

@@ -1250,9 +1250,9 @@ def check(content):
 def answer(path):
     """Return the exit code for a file, the answer, and its lines."""
     try:
-        if not os.path.isfile(path) or os.path.getsize(path) > SIZE:
+        if path != "-" and (not os.path.isfile(path) or os.path.getsize(path) > SIZE):
             return 2, "CANNOT READ", ["it must be a file of at most %d bytes" % SIZE]
-        with open(path, "rb") as file:
+        with open(0 if path == "-" else path, "rb") as file:
             content = file.read(SIZE + 1)
     except (OSError, ValueError) as error:
         return 2, "CANNOT READ", [ascii(str(error))]

@@ -106,7 +106,7 @@ def test_natural_values_are_read():
             "mine.py:f: claim must be text like 'pure:1', or a function that returns such "
             "text, got 3",
         ),
-        ("f.domian = {}", "got f.domian; did you mean domain?"),
+        ("f.domian = {}", "got f.domian; did you mean 'domain'?"),
         ("f.relation = 'l1'", "a target has the keys claim, domain,"),
         ("LIBRARY = 3", "LIBRARY must be a non-empty text, got 3"),
     ],

@@ -4,6 +4,7 @@ any number of workers.
 
 import json
 import re
+import sys
 
 import pytest
 
@@ -379,3 +380,39 @@ def test_marked_items_can_be_collected_without_an_audit(shell):
     assert (
         ran.returncode == 0 and "tests collected" in ran.stdout and "not audited" not in ran.stdout
     )
+
+
+PROJECT_TESTS = """
+import numpy as np
+import dpwitness as dpw
+
+PAIR = dpw.Pair(np.array([0.0]), np.array([1.0]))
+
+def leaky(dataset, size, rng):
+    return dataset[0] + rng.laplace(0.0, 0.5, size)
+
+def test_the_claim_of_the_project(dp_audit):
+    assert str(dp_audit(leaky, pair=PAIR, trials=20_000, name="known").claim) == "pure:1"
+
+def test_a_violation_that_is_not_accepted(dp_audit):
+    dp_audit(leaky, pair=PAIR, trials=20_000, name="new")
+
+def test_a_mechanism_has_its_own_claim(dp_audit):
+    found = dp_audit(dpw.mechanisms.RandomizedResponse(2.0), trials=20_000)
+    assert str(found.claim) == "pure:2" and found.confidence == 1 - 1e-9
+"""
+
+
+def test_claim_and_accepted_findings_of_the_project(shell):
+    """The claim is for mechanisms that have none; the confidence of tests stays as it is."""
+    (shell.folder / "tests").mkdir()
+    (shell.folder / "tests" / "test_them.py").write_text(PROJECT_TESTS)
+    (shell.folder / "pyproject.toml").write_text(
+        '[tool.dpwitness]\nclaim = "pure:1"\nconfidence = 0.5\nbaseline = "known.toml"\n'
+    )
+    entry = 'name = "known"\nclaim = "pure:1"\nreason = "a test"\nexpires = 2999-01-01\n'
+    (shell.folder / "known.toml").write_text(f"[[accepted]]\n{entry}")
+    shell.folder = shell.folder / "tests"
+    found = shell.run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    assert "1 failed, 2 passed" in found.stdout
+    assert "PrivacyViolation: VIOLATED: epsilon > 1." in found.stdout

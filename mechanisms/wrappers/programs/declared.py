@@ -5,7 +5,6 @@ in batches.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import tempfile
 import time
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import InvalidArgument, error_text, short_repr
+from dpwitness.core.values.validation import InvalidArgument, did_you_mean, error_text, short_repr
 from dpwitness.mechanisms.wrappers.programs.inside import codec
 from dpwitness.mechanisms.wrappers.programs.target import Target, library_note
 from dpwitness.mechanisms.wrappers.programs.worker_pool import (
@@ -201,11 +200,6 @@ class Declared:
     def __post_init__(self) -> None:
         found, keys = self.declaration, ("kind", *self.KEYS)
         where = f"{os.path.basename(self.target.file)}:{self.target.name}"
-        misspelled = {
-            key: difflib.get_close_matches(str(key), keys, 1, 0.85)
-            for key in found
-            if key not in keys
-        }
         wrong_kind = f'kind must be "{self.KIND}", got {short_repr(found.get("kind"))}'
         faults = [
             *([] if found.get("kind") == self.KIND else [wrong_kind]),
@@ -215,9 +209,9 @@ class Declared:
                 if key not in found
             ),
             *(
-                f"key {key!r} is unknown; did you mean {near[0]!r}?"
-                for key, near in misspelled.items()
-                if near
+                f"key {key!r} is unknown{hint}"
+                for key in found
+                if key not in keys and (hint := did_you_mean(key, keys, similarity=0.85))
             ),
             *(
                 f"{key} must name a function of the file, got {short_repr(found[key])}"

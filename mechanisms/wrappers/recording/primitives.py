@@ -18,6 +18,8 @@ import inspect
 import math
 from typing import Any, Callable
 
+from dpwitness.core.values.validation import did_you_mean
+
 LAWS = {
     "laplace": "input plus two-sided exponential noise of `scale`",
     "gaussian": "input plus normal noise of standard deviation `scale`",
@@ -125,6 +127,7 @@ class Primitive:
             if value not in known:
                 raise WrongPrimitive(
                     f"{name}: {what} must be one of {', '.join(known)}, got {value!r}"
+                    f"{did_you_mean(value, known)}"
                 )
         texts = {place: str(entry[key]) for place, key in enumerate(READ) if key in entry}
         self.readers = [

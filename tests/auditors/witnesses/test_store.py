@@ -14,7 +14,7 @@ import pytest
 from stored_audits import PAIR, SMALL, SOURCE, noisy, stopping
 
 from dpwitness import InvalidArgument, Verdict, audit
-from dpwitness.auditors.witnesses.store import open_store
+from dpwitness.auditors.witnesses.store import open_store, read_store
 
 LIBRARY = 1.0
 
@@ -45,6 +45,16 @@ def test_nothing_is_run_twice(plain, tmp_path):
     runs.clear()
     audit(counted, **SMALL, store=tmp_path / "run.db")
     assert sum(runs) < 0.1 * once  # the first rounds of each stage, which must give what they gave
+
+
+def test_a_store_counts_the_runs_of_an_audit_once(tmp_path):
+    """A finished audit that is run again, also without its extension, has no more runs."""
+    file, small = tmp_path / "run.db", SMALL | {"trials": 3_000}
+    for extend_to, runs in ((None, 3_000), (None, 3_000), (6_000, 6_000), (None, 6_000)):
+        audit(noisy, **small, store=file, extend_to=extend_to)
+        with read_store(file) as store:
+            (entry,) = store.entries()
+        assert (entry.done, entry.planned) == (runs, runs)
 
 
 def killed(file, folder, after):

@@ -123,6 +123,9 @@ def test_commands_on_a_missing_store_create_no_file(tmp_path, capsys, command):
     file = tmp_path / "none.db"
     assert main([*command, str(file)]) == 2 and not file.exists()
     assert "store must be" in capsys.readouterr().err
+    file.touch()  # nor do they make a store of an empty one
+    assert main([*command, str(file)]) == 2 and not file.read_bytes()
+    assert "store must be a store of dpwitness" in capsys.readouterr().err
 
 
 def flipped_places(content, count):

@@ -121,6 +121,20 @@ def test_a_violation_and_its_witness_are_written(shell):
         (("suite", "zoo", "-k", "nosuchcase"), "-k must match a case"),
         (("bench", "nosuchbench"), "bench must be one of"),
         (("list", "shoes"), "invalid choice: 'shoes'"),
+        (("lisst", "zoo"), "did you mean 'list'?"),
+        (("list", "relation"), "did you mean 'relations'?"),
+        ((*LEAKY, "--trails", "1e5"), "there is no option --trails; did you mean '--trials'?"),
+        (("canaries", "none.npz", "--clam=pure:1"), "no option --clam; did you mean '--claim'?"),
+        (("replay", "none.json", "--chek"), "no option --chek; did you mean '--check'?"),
+        (("audit", "mine.py:leakey", "--claim", "pure:1"), "did you mean 'leaky'?"),
+        (("audit", "dpwitness.mechanisms:Laplase"), "did you mean 'Laplace'?"),
+        (("audit", "zoo:laplce-1.0"), "zoo has no mechanism 'laplce-1.0'; did you mean 'laplace"),
+        ((*LEAKY, "--domain", '{"kind": "record"}'), "got 'record'; did you mean 'Records'?"),
+        ((*LEAKY, "--domain", '{"kind": "Records", "sise": 1}'), "did you mean 'size'?"),
+        ((*LEAKY, *PAIR, "--relation", "replace_one"), "did you mean 'replace-one'?"),
+        (("suite", "papper"), "got 'papper'; did you mean 'papers'?"),
+        (("report", "none.json", "--format", "htlm"), "did you mean 'html'?"),
+        (("check", "mine.py", "-k", "drawz"), "-k must match a check"),
         (("list", "zoo", "run.db"), "zoo takes no FILE, got run.db"),
         (("list", "stores"), "stores needs one FILE or more"),
     ],
@@ -129,6 +143,26 @@ def test_user_errors_are_one_line_and_exit_code_2(shell, monkeypatch, refused, a
     monkeypatch.chdir(shell.folder)
     err = refused(*arguments)
     assert err.startswith("dpwitness") and message in err
+
+
+def test_the_help_of_many_options_is_in_groups_the_most_used_first(capsys):
+    """Every option is in the group in which a reader looks for it; a usage is one short line."""
+    for command, usage in {
+        "audit": "[options] MODULE:NAME",
+        "canaries": "[options] FILE --claim CLAIM",
+    }.items():
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        found = capsys.readouterr().out
+        assert found.startswith(f"usage: dpwitness {command} {usage}\n\n")
+        titles = re.findall(r"^([a-z ]+):$", found, re.MULTILINE)
+        assert titles[:3] == ["target and claim", "budget", "output"]
+        assert (
+            "--claim" in found.partition("budget:")[0] and "--report" in found.split("output:")[1]
+        )
+    with pytest.raises(SystemExit):
+        main(["audit", "--help"])
+    assert capsys.readouterr().out.partition("rarely needed:")[2].count("\n  --") == 12
 
 
 def test_without_a_command_eight_are_listed_and_more_lists_the_others(capsys):

@@ -1,10 +1,14 @@
-"""Tests of colors and of the table on a terminal.
+"""Tests of colors and of line breaks on a terminal.
 
 Only verdicts are colored, only if colors are requested, and audited code cannot print color codes.
 """
 
 import json
+import os
+import pty
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -99,3 +103,36 @@ def test_a_pipe_and_json_have_no_colours(ran):
     arguments = ["audit", "theirs.py:raises", *PAIR]
     assert "\x1b" not in ran(*arguments)[1]
     assert json.loads(ran(*arguments, "--json", "--color", "always")[1])["verdict"] == "ERROR"
+
+
+def _on_a_terminal(shell, columns, *arguments):
+    """Return what a command prints on a terminal of this width."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "dpwitness", *arguments]
+    variables = {**shell.environment(), "COLUMNS": str(columns)}
+    with subprocess.Popen(command, stdout=theirs, cwd=shell.folder, env=variables) as process:
+        os.close(theirs)
+        chunks = []
+        try:
+            while chunk := os.read(ours, 2**16):
+                chunks.append(chunk)
+        except OSError:  # Linux's sign of the end
+            pass
+        os.close(ours)
+    assert process.returncode == 0
+    return b"".join(chunks).decode().replace("\r\n", "\n")
+
+
+def test_lines_break_at_words_on_a_terminal_only(shell):
+    """No word is lost or broken, a command stays in one piece, and JSON is unchanged."""
+    printed = shell.dpwitness("list", "relations").stdout
+    narrow = _on_a_terminal(shell, 60, "list", "relations")
+    assert max(map(len, printed.splitlines())) > 80
+    assert max(map(len, narrow.splitlines())) <= 60 and narrow.split() == printed.split()
+    start = narrow.splitlines()[1].index("one record")
+    assert {row[start - 1] for row in narrow.splitlines()[1:]} == {
+        " "
+    }  # texts stay in their column
+    told = _on_a_terminal(shell, 60, "init")
+    assert re.search(r"^next: ?\ndpwitness audit my_mechanism.py:noisy_count .* 1e5$", told, re.M)
+    assert json.loads(_on_a_terminal(shell, 20, "list", "suites", "--json"))

@@ -46,18 +46,37 @@ def test_without_a_table_nothing_is_added(project, capsys):
 
 
 def test_targets_are_defaults_of_targets_only(project, capsys):
-    project('claim = "pure:1"\ntargets = ["mine.py:noisy"]')
+    project('claim = "pure:1"\ntargets = ["src/mine.py:noisy"]')
     assert main(["list", "relations"]) == 0 and "pyproject" not in capsys.readouterr().err
     assert main(["store", "gc", "none.db"]) == 2
     assert "none.db: no such file" in capsys.readouterr().err
     assert main(["watch", *AUDIT[2:], "--store", "watch.db", "--trials", "12000"]) == 0
-    assert "defaults of pyproject.toml: targets, --claim pure:1" in capsys.readouterr().err
+    assert "defaults of pyproject.toml: mine.py:noisy, --claim pure:1" in capsys.readouterr().err
+
+
+def test_only_the_defaults_that_count_are_named(project, capsys):
+    """A target of the command line, or a program, takes the place of the project's target."""
+    project('claim = "pure:1"\nseconds = 60\ntargets = ["src/none.py:noisy"]')
+    assert main([*AUDIT, "--trials", "1500"]) == 0
+    assert "pyproject.toml: --claim pure:1\n" in capsys.readouterr().err
+    assert main(["audit", "--command", "./none.sh"]) == 2
+    printed = capsys.readouterr().err
+    assert "none.py" not in printed and "--claim pure:1, --seconds 60" in printed
+
+
+def test_a_baseline_is_found_from_any_folder(project, capsys, tmp_path):
+    project('baseline = "src/known.toml"\nclaim = "pure:0.1"')
+    (tmp_path / "src" / "known.toml").write_text(
+        '[[accepted]]\nname = "noisy"\nclaim = "pure:0.1"\nreason = "a test"\nexpires = 2999-01-01\n'
+    )
+    assert main([*AUDIT, "--trials", "20000"]) == 0
+    assert "accepted" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("confidenc = 0.9", "keys of [tool.dpwitness] must be among claim, confidence, seconds, "),
+        ("confidenc = 0.9", "got 'confidenc'; did you mean 'confidence'?"),
         ("confidence = 3", "confidence must lie in (0, 1), got 3"),
         ("confidence = [1]", "confidence must be a text or a number, got [1]"),
         ("targets = 'mine.py'", "targets must be a list of texts, got 'mine.py'"),

@@ -1,8 +1,9 @@
-"""Tests of ``dpwitness replay``: paths that are not files, targets that moved, and the text printed
-before the run.
+"""Tests of ``dpwitness replay``: paths that are not files, targets that moved, the text printed
+before the run, and files from standard input.
 """
 
 import json
+import sys
 
 import pytest
 
@@ -47,3 +48,28 @@ def test_target_file_line_and_arguments_are_shown_and_the_witness_travels(shell,
         "--verbose",
     )
     assert again.returncode == 1 and "ran moved/theirs.py:scaled" in again.stdout
+
+
+def test_a_dash_is_standard_input_where_a_file_is_read(shell, witness):
+    """Pipes too; the target of the witness is looked for in the current folder."""
+
+    def piped(file, *arguments):
+        command = f'cat {file} | "$0" -m dpwitness "$@"'
+        return shell.run("bash", "-c", command, sys.executable, *arguments)
+
+    (shell.folder / "scores.csv").write_text("score,included\n" + "3,1\n-3,0\n" * 100)
+    (witness.parent / "mine.py").write_bytes((shell.folder / "mine.py").read_bytes())
+    shell.folder = witness.parent
+    again = piped("witness-scaled.json", "replay", "-", "--report", "again")
+    assert again.returncode == 1 and "replays mine.py:scaled" in again.stdout
+    document = json.loads((shell.folder / "again" / "audit.json").read_text())
+    assert document["title"] == "Replay of standard input"
+    assert piped("witness-scaled.json", "replay", "-", "--check").stdout.startswith("ACCEPTED -")
+    written = piped("audit.json", "report", "-", "--report", "written", "--format", "md")
+    assert written.stdout == "written/audit.md\n"
+    assert "1 same" in piped("audit.json", "compare", "-", "audit.json").stdout
+    scores = piped("../scores.csv", "canaries", "-", "--claim", "pure:1")
+    assert scores.returncode == 1 and "200 canaries" in scores.stdout
+    damaged = piped("audit.md", "report", "-")
+    assert damaged.returncode == 2
+    assert damaged.stderr.startswith("dpwitness report: standard input is not a complete JSON file")

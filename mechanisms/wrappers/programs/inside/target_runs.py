@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-import difflib
 import importlib.util
 import inspect
 import itertools
@@ -26,7 +25,7 @@ from typing import Any, Dict, List
 import numpy as np
 
 from dpwitness.core.values import dataframe_backends
-from dpwitness.core.values.validation import short_repr
+from dpwitness.core.values.validation import did_you_mean, short_repr
 from dpwitness.mechanisms.wrappers.programs.inside import codec
 from dpwitness.mechanisms.wrappers.programs.supervisor import descendants
 
@@ -192,8 +191,7 @@ def check_attribute_names(found: Any, name: str, plain: bool) -> List[str]:
     """
     names = vars(found) if inspect.isfunction(found) else ()
     unknown = [key for key in names if key[:1] != "_" and key not in _KNOWN_KEYS]
-    hints = {key: difflib.get_close_matches(key, _KNOWN_KEYS, 1, 0.8) for key in unknown}
-    texts = {k: f"; did you mean {near[0]}?" if near else "" for k, near in hints.items()}
+    texts = {key: did_you_mean(key, _KNOWN_KEYS, similarity=0.8) for key in unknown}
     if plain and unknown:
         raise UnusableTarget(
             f"a target has the keys {', '.join(_KNOWN_KEYS)}, got {name}.{unknown[0]}"

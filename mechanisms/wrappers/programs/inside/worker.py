@@ -44,7 +44,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.core.values.validation import short_repr
+from dpwitness.core.values.validation import did_you_mean, short_repr
 from dpwitness.mechanisms.wrappers.programs.inside import codec, target_runs
 from dpwitness.mechanisms.wrappers.programs.inside.launch import FOLDER, own_modules
 from dpwitness.mechanisms.wrappers.programs.supervisor import PARENT_DEATH_SIGNAL, prctl
@@ -374,6 +374,7 @@ class Server:
             if not hasattr(found, part):
                 raise target_runs.UnusableTarget(
                     f"target must name something in {self.place}, got {name!r}, which is not there"
+                    f"{did_you_mean(part, dir(found))}"
                 )
             found = getattr(found, part)
         return found
