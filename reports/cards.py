@@ -31,7 +31,7 @@ from dpwitness.reports.summary import (
     count_verdicts,
     violated_in_bits,
 )
-from dpwitness.reports.wording import code, escaped_markdown, item, link, table, verdict
+from dpwitness.reports.wording import code, escaped_markdown, item, line, link, table, verdict
 
 
 def card(entry: Entry) -> list[str]:
@@ -159,8 +159,8 @@ SEVERITY = ("VIOLATED", "SUSPECT", "ERROR", "INCONCLUSIVE", "NOT_REFUTED", "SUPP
 
 def opening(entries: Sequence[Entry], together: Family | None) -> list[str]:
     """Return the sentences that open a report: the answer, how sure it is, and what to do."""
-    lines = [*answer(entries), _family_confidence(entries, together), _next_steps(entries)]
-    return [line for line in lines if line]
+    found = [*answer(entries), _family_confidence(entries, together), _next_steps(entries)]
+    return [sentence for sentence in found if sentence]
 
 
 def answer(entries: Sequence[Entry]) -> list[str]:
@@ -186,19 +186,22 @@ def answer(entries: Sequence[Entry]) -> list[str]:
         ),
         (True, f"No violation found in {audits}."),
     )
-    words = [f"{n} {verdict(name).lower()}" for name, n in found.items() if n]
-    verdicts = f"Verdicts: {', '.join(words)}."
+    first = next(sentence for holds, sentence in sentences if holds)
+    lines = []
+    if len(entries) > 1:
+        words = [f"{n} {verdict(name).lower()}" for name, n in found.items() if n]
+        lines = [f"Verdicts: {', '.join(words)}.", *_largest(broken)]
+    elif not expected and entries[0].result.get("headline"):
+        first = escaped_markdown(line(entries[0].result["headline"]))
     leaky = [entry for entry in entries if violated_in_bits(entry.result)]
     if leaky:
-        verdicts += (
-            " Apart from these, float rounding tells the datasets apart in "
-            f"{len(leaky)}: {_join_names(leaky)}."
+        lines.append(
+            f"Float rounding: distinguishable in {_join_names(leaky)}; not counted as a violation."
         )
     accepted = [entry for entry in entries if entry.result.get("accepted")]
     if accepted:
-        verdicts += f" Accepted until a date: {_join_names(accepted)}."
-    first = next(sentence for holds, sentence in sentences if holds)
-    return [first, verdicts, *_largest(broken)]
+        lines.append(f"Accepted until a date: {_join_names(accepted)}.")
+    return [first, *lines]
 
 
 def _with_verdict(entries: Sequence[Entry], *names: str) -> list[Entry]:
@@ -242,7 +245,7 @@ def _family_confidence(entries: Sequence[Entry], together: Family | None) -> str
         return ""
     refuted, alone = ([entries[i] for i in places] for places in (together.refuted, together.alone))
     text = (
-        "How sure: each verdict holds at the confidence in its card. Judged together "
+        "How sure: each verdict holds at the confidence of its audit. Judged together "
         f"({len(together.adjusted)} p-values, Holm), "
     )
     text += (
@@ -338,7 +341,8 @@ def _format_verdict(entry: Entry) -> str:
 def _format_bits(entry: Entry) -> str:
     if violated_in_bits(entry.result):
         return "distinguishable"
-    return verdict((entry.result.get("bit_level") or {"verdict": "-"})["verdict"])
+    found = (entry.result.get("bit_level") or {"verdict": "-"})["verdict"]
+    return "nothing found" if found == Verdict.NOT_REFUTED.value else verdict(found)
 
 
 def _detectable(entry: Entry) -> float | None:
@@ -397,7 +401,7 @@ _COLUMNS = (
     ),
     CardColumn("certified / limit", _format_share, _share),
     CardColumn("detectable", lambda e: figure(_detectable(e)), _detectable),
-    CardColumn("low bits", _format_bits),
+    CardColumn("float rounding", _format_bits),
     CardColumn("cost", lambda e: cost(e.result), lambda e: number(e.result.get("trials"))),
 )
 
@@ -416,9 +420,10 @@ def legend(entries: Sequence[Entry]) -> str:
         "*limit*: the median of what the best possible test certifies with as many trials, where "
         "the law is known; half of such tests pass it. *detectable*: a violation this large, of "
         "the kind that the event shows, would have been found with probability 0.9; violations of "
-        "another kind, such as a raw value in one of 1e4 runs, are not covered. *low bits*: the "
-        "verdict on floating-point bits, separate from the verdict on values. A black-box audit "
-        "can find violations; it cannot prove that a claim holds."
+        "another kind, such as a raw value in one of 1e4 runs, are not covered. *float rounding*: "
+        "whether the last bits of floating-point outputs distinguish the datasets, which is not "
+        "counted as a violation. A black-box audit can find violations; it cannot prove that a "
+        "claim holds."
     )
 
 

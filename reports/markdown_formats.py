@@ -25,6 +25,7 @@ from dpwitness.reports.cards import (
     sort_worst_first,
 )
 from dpwitness.reports.summary import (
+    QUESTION,
     Entry,
     claim_facts,
     excused,
@@ -45,8 +46,8 @@ def markdown(document: Json, entries: Sequence[Entry], overview: str | None = No
     shown = columns(entries)
     rows = [[column.text(entry) for column in shown] for entry in sort_worst_first(entries)]
     parts = [
-        [f"# {escaped_markdown(document['title'])}"],
-        [f"**{first}**"],
+        [f"# {first}"],
+        [f"{escaped_markdown(document['title'])}: {QUESTION}"],
         *([text] for text in others),
         ["## Summary"],
         table([column.head for column in shown], rows),

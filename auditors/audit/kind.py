@@ -71,10 +71,9 @@ def _facts(result: Json) -> Facts:
         Fact("exact privacy loss", _describe_enclosure(result, symbol)),
         *pair_facts(result),
         Fact("event", result.get("description") or ""),
-        Fact("event chosen by", result.get("method") or ""),
-        Fact("tally", _describe_tallies(result)),
+        Fact("counts", _describe_tallies(result)),
         Fact("causes", describe_causes(result)),
-        Fact("low bits", _describe_bit_level(result)),
+        Fact("float rounding", _describe_bit_level(result)),
         Fact("pairs tried", _describe_pairs(result, symbol)),
         Fact("trace", "; ".join(explanations(result)[:6])),
         *run_facts(result),
@@ -150,8 +149,8 @@ def _describe_tally(tally: dict[str, int] | None) -> str:
     share = f" ({tally['correct'] / total:.4%} of the guesses)" if total else ""
     sides = "both datasets are guessed" if tally["directions"] == 2 else "one dataset is guessed"
     return (
-        f"{tally['correct']:,} right{share}, {tally['wrong']:,} wrong, in {tally['rounds']:,} "
-        f"coin flips; {sides}"
+        f"{tally['correct']:,} right{share} and {tally['wrong']:,} wrong guesses of the dataset, "
+        f"which was drawn by chance {tally['rounds']:,} times; {sides}"
     )
 
 
@@ -173,7 +172,7 @@ def _describe_bit_level(result: Json) -> str:
             "ended early"
         )
     verdict = (
-        "float rounding: distinguishable"
+        "distinguishable, not counted; round outputs to a grid"
         if bits["verdict"] == Verdict.VIOLATED.value
         else str(bits["verdict"]).replace("_", " ")
     )

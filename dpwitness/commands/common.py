@@ -272,7 +272,7 @@ def describe(
     for name, text in rows:
         line = reports.plain(f"  {name:<10} {text}")
         # number of characters before the text of a line
-        lines.append(mark_verdict(line, at=13) if name in ("low bits", "audit") else line)
+        lines.append(mark_verdict(line, at=13) if name in ("rounding", "audit") else line)
     return "\n".join(lines)
 
 
@@ -294,7 +294,7 @@ def _most_important_rows(
         for row in rows
         if row[0] in kept
         or row in traced
-        or (row[0] == "low bits" and row[1].startswith("VIOLATED"))
+        or (row[0] == "rounding" and row[1].startswith("VIOLATED"))
     ]
     # without --verbose, a result has at most six lines
     if notes and len(chosen) < 5:
