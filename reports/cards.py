@@ -192,7 +192,9 @@ def answer(entries: Sequence[Entry]) -> list[str]:
         words = [f"{n} {verdict(name).lower()}" for name, n in found.items() if n]
         lines = [f"Verdicts: {', '.join(words)}.", *_largest(broken)]
     elif not expected and entries[0].result.get("headline"):
-        first = escaped_markdown(line(entries[0].result["headline"]))
+        first, _, found_often = line(entries[0].result["headline"]).partition("; a ")
+        first = escaped_markdown(first)
+        lines = [f"A {escaped_markdown(found_often)}."] if found_often else []
     leaky = [entry for entry in entries if violated_in_bits(entry.result)]
     if leaky:
         lines.append(
@@ -243,6 +245,11 @@ def _family_confidence(entries: Sequence[Entry], together: Family | None) -> str
     """
     if together is None:
         return ""
+    if _with_verdict(entries, "SUSPECT") and not together.refuted:
+        return (
+            "How sure: each number holds at the confidence of its audit. A SUSPECT is a violation "
+            "if the guessed claim is what the code promises."
+        )
     refuted, alone = ([entries[i] for i in places] for places in (together.refuted, together.alone))
     text = (
         "How sure: each verdict holds at the confidence of its audit. Judged together "
@@ -291,8 +298,8 @@ def _next_steps(entries: Sequence[Entry]) -> str:
         ),
     }
     taken = [step for step, applies in steps.items() if applies] or [
-        "no change is needed on this evidence; the column `detectable` shows which violations it "
-        "could have missed"
+        "no change is needed on this evidence, which does not prove the claim: smaller violations "
+        "than the detectable one may exist"
     ]
     return f"What to do: {'; '.join(taken)}."
 
@@ -350,16 +357,6 @@ def _detectable(entry: Entry) -> float | None:
     return None if bound is None else number(entry.result.get("detectable"))
 
 
-def _share(entry: Entry) -> float | None:
-    limit, least = number(entry.result.get("limit")), _lower_bound(entry.result)
-    return least / limit if limit and least is not None else None
-
-
-def _format_share(entry: Entry) -> str:
-    share = _share(entry)
-    return "-" if share is None else f"{share:.1%}"
-
-
 def _lower_bound(result: Json) -> float | None:
     """Return the certified lower bound of a result's parameter; None if the audit failed or
     certifies nothing.
@@ -386,7 +383,7 @@ def _format_enclosure(entry: Entry) -> str:
     return enclosure(found) if "parameter_lower" in found else "no density"
 
 
-_OPTIONAL = ("test", "expected", "enclosure")
+_OPTIONAL = ("test", "expected", "enclosure", "limit", "float rounding")
 _COLUMNS = (
     CardColumn("audit", lambda e: link(e.name, e.slug), lambda e: e.name),
     CardColumn("test", _field("test", code)),
@@ -399,7 +396,6 @@ _COLUMNS = (
     CardColumn(
         "limit", lambda e: figure(e.result.get("limit")), lambda e: number(e.result.get("limit"))
     ),
-    CardColumn("certified / limit", _format_share, _share),
     CardColumn("detectable", lambda e: figure(_detectable(e)), _detectable),
     CardColumn("float rounding", _format_bits),
     CardColumn("cost", lambda e: cost(e.result), lambda e: number(e.result.get("trials"))),
@@ -410,21 +406,23 @@ def legend(entries: Sequence[Entry]) -> str:
     """Return the legend of the table's columns; an empty text without black-box audits."""
     if not any("limit" in entry.result for entry in entries):
         return ""
-    exact = (
-        "*enclosure*: the exact parameter of the pair, from the output density. "
-        if any(_format_enclosure(entry) != "-" for entry in entries)
-        else ""
-    )
+    shown = {column.head for column in columns(entries)}
+    sentences = [f"*{head}*: {text}" for head, text in _LEGEND.items() if head in shown]
     return (
-        f"{exact}*certified*: the true parameter is larger than this, at the stated confidence. "
-        "*limit*: the median of what the best possible test certifies with as many trials, where "
-        "the law is known; half of such tests pass it. *detectable*: a violation this large, of "
-        "the kind that the event shows, would have been found with probability 0.9; violations of "
-        "another kind, such as a raw value in one of 1e4 runs, are not covered. *float rounding*: "
-        "whether the last bits of floating-point outputs distinguish the datasets, which is not "
-        "counted as a violation. A black-box audit can find violations; it cannot prove that a "
+        f"{' '.join(sentences)} A black-box audit can find violations; it cannot prove that a "
         "claim holds."
     )
+
+
+_LEGEND = {
+    "enclosure": "the exact parameter of the pair, from the output density.",
+    "certified": "the true parameter is larger than this, at the stated confidence.",
+    "limit": "the median of what the best possible test certifies with as many runs.",
+    "detectable": "a violation this large, of the kind that the event shows, would have been found "
+    "with probability 0.9; a raw value in one of 1e4 runs is another kind.",
+    "float rounding": "whether the last bits of floating-point outputs distinguish the datasets; "
+    "not counted as a violation.",
+}
 
 
 def _rank(found: Any) -> int:

@@ -156,7 +156,7 @@ def card(
     result, pair = entry.result, entry.result.get("pair")
     shown = [
         {
-            "text": PLOTS[kind].text,
+            "text": f"{PLOTS[kind].text}. {PLOTS[kind].see}",
             "svg": Markup(
                 inline_svg(album.svg(entry, kind), f"{entry.slug}-{kind}", text_of(kind, entry))
             ),

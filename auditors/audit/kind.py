@@ -10,6 +10,7 @@ from typing import Any
 
 from dpwitness.auditors.audit.audit import confirm
 from dpwitness.auditors.audit.result import headline_of
+from dpwitness.auditors.events.event import describe_event_in_words
 from dpwitness.auditors.events.outputs import Score, suggested_score
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.statistics.certificate import PARTS, certified, certified_point
@@ -70,7 +71,7 @@ def _facts(result: Json) -> Facts:
         Fact("budget", _describe_budget(result)),
         Fact("exact privacy loss", _describe_enclosure(result, symbol)),
         *pair_facts(result),
-        Fact("event", result.get("description") or ""),
+        Fact("event", describe_event_in_words(result.get("description") or "")),
         Fact("counts", _describe_tallies(result)),
         Fact("causes", describe_causes(result)),
         Fact("float rounding", _describe_bit_level(result)),
@@ -174,7 +175,7 @@ def _describe_bit_level(result: Json) -> str:
     verdict = (
         "distinguishable, not counted; round outputs to a grid"
         if bits["verdict"] == Verdict.VIOLATED.value
-        else str(bits["verdict"]).replace("_", " ")
+        else str(bits["verdict"]).replace("NOT_REFUTED", "nothing found")
     )
     own = bits.get("pair") if bits.get("pair") != result.get("pair") else None
     pair = f"on another pair: {dataset(own['d0'])} and {dataset(own['d1'])}" if own else ""
@@ -212,8 +213,8 @@ def _untested(results: list[Json]) -> list[str]:
     without_bits = sum(result.get("bit_level") is None for result in results)
     if without_bits:
         found.append(
-            f"The low bits of floating-point outputs, in {without_bits} of {len(results)}: not "
-            "requested, or the outputs are not floating-point numbers."
+            f"Float rounding, in {without_bits} of {len(results)}: not requested, or the outputs "
+            "are not floating-point numbers."
         )
     return found
 

@@ -3,8 +3,7 @@ outcome, and the reasons for mutants that change nothing.
 
 A mutant is detected if it changes the claim's verdict, if the check gives no verdict, or if it
 changes the proved number that the page of claims prints and the tests compare. Each undetected
-mutant needs a reason in `REASONS`; otherwise the campaign fails. `markdown` formats the result as a
-section of the page on trust.
+mutant needs a reason in `REASONS`; otherwise the campaign fails.
 """
 
 from __future__ import annotations

@@ -130,7 +130,9 @@ def canaries_page(found: Table, plot_name: str) -> str:
         "",
         _CANARIES,
         "",
-        f"![Certified against the truth]({plot_name})",
+        "![Certified over true epsilon: the nearer a line is to its dotted ceiling, the less is "
+        "lost]"
+        f"({plot_name})",
         "",
     ]
     remaining = list(found.rows)
@@ -194,7 +196,7 @@ def plot_canaries(details: Sequence[Mapping[str, Any]], path: Path) -> None:
             )
         axes.set_xlabel("true epsilon")
         axes.set_ylabel("certified epsilon (dotted: ceiling)")
-        axes.legend(loc="upper left", fontsize=8)
+        axes.legend(loc="upper left")
 
 
 def write_canaries(folder: Path, file: str) -> None:
@@ -255,7 +257,9 @@ def power_page(found: Table, plot_name: str) -> str:
         "",
         *sentences(found.notes[:1]),
         "",
-        f"![Certified over the limit]({plot_name})",
+        "![Certified bound divided by that of the best possible test, b"
+        "y number of runs: the best value is 1]"
+        f"({plot_name})",
         "",
         "## By number of runs",
         "",
@@ -401,7 +405,7 @@ def plot_power(budgets: Sequence[Budget], path: Path) -> None:
         axes.set_ylim(0, 1.05)
         axes.set_xlabel("trials")
         axes.set_ylabel("certified / limit")
-        axes.legend(loc="lower right", fontsize=8)
+        axes.legend(loc="lower right")
 
 
 def write_power(folder: Path, file: str) -> None:
@@ -472,7 +476,7 @@ def scan_page(found: Table) -> str:
     newest = next(row for row in found.rows if row.case == _NEWEST)
     packages = sum(d["group"] in _TITLES for d in found.details)
     lines = [
-        f"# Scan: {_share(newest)} of the mechanisms of unseen packages get a right target",
+        f"# Scan: right targets for {_share(newest)} of the mechanisms of unseen packages",
         "",
         _SCAN.format(packages=packages),
         "",

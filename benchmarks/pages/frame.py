@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from dpwitness.reports.drawing import inline_svg
 from dpwitness.reports.html_format import WIDE, render, text
@@ -121,7 +121,10 @@ def _rewrite_tokens(
             if svg is not None:
                 name = heading_id(token.content, taken)
                 token.type, token.tag, token.children = "html_inline", "", None
-                token.content = f"<figure>{inline_svg(svg, name, token.content)}</figure>"
+                token.content = (
+                    f"<figure>{inline_svg(svg, name, token.content)}"
+                    f"<figcaption>{escape(token.content)}.</figcaption></figure>"
+                )
                 continue
         if token.children:
             _rewrite_tokens(token.children, pictures, taken, moved)

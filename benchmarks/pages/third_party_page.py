@@ -39,7 +39,7 @@ def page(found: Found) -> str:
         {(row["library"], row["target"]): row for row in ordered if _violated(row)}.values()
     )
     blocks = [
-        f"# Libraries: {sum(map(_violated, every))} of {len(every)} rows are violated",
+        f"# Libraries: {sum(map(_violated, every))} of {len(every)} audits find a violation",
         *_introduction_paragraphs(found, every, violated),
         "\n".join(_releases_table(every)),
         "## Violated by values",
@@ -74,8 +74,8 @@ def _introduction_paragraphs(
     shown = sum(bool(trace["findings"]) for trace in traces)
     releases = {(row["library"], row["version"]) for row in every}
     return [
-        f"{sum(map(_by_bits, every))} more rows are distinguishable by float rounding only. A row "
-        "is one call of one "
+        f"{sum(map(_by_bits, every))} more find a distinction by float rounding only. An audit "
+        "is of one call of one "
         f"release with one claim: {len(rows)} rows count runs of a mechanism, and "
         f"{len(every) - len(rows)} compare an accountant or a stability map with exact figures. "
         f"The rows are of {len(releases)} releases; {len(violated)} targets are violated, some in "

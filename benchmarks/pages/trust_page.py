@@ -2,9 +2,8 @@
 numbers come from the JSON.
 
 ``dpwitness bench calibration --json > calibration.json``, the same for ``adversarial``, ``fuzz``
-and ``mutation``, and then ``python -m dpwitness.benchmarks.pages trust FOLDER
-calibration.json adversarial.json fuzz.json mutation.md docs/explanation/limits.md``. A markdown
-file becomes a section.
+and ``mutation``, and then ``python -m dpwitness.benchmarks.pages trust FOLDER calibration.json
+adversarial.json fuzz.json mutation.json``, which writes ``trust.json`` and its summary.
 """
 
 from __future__ import annotations
@@ -86,11 +85,17 @@ def page(tables: Sequence[Table]) -> str:
     >>> case, unit = "false VIOLATED, all mechanisms, alpha 0.5", "of 10, stated 0.5"
     >>> row = Row(case, 0.7, 0.4, unit, at_most=True, counts=(4, 10))
     >>> print(page([Table("calibration", (row,))]).splitlines()[0])
-    # Trust: 1 of 1 rows met
+    # Trust: 1 of 1 measurements as stated
     """
     rows = [row for found in tables for row in found.rows]
     met = sum(row.met for row in rows)
-    lines = [f"# Trust: {met} of {len(rows)} rows met", "", _INTRODUCTION, "", *_summary(tables)]
+    lines = [
+        f"# Trust: {met} of {len(rows)} measurements as stated",
+        "",
+        _INTRODUCTION,
+        "",
+        *_summary(tables),
+    ]
     for found in tables:
         lines += _SECTION_WRITERS.get(found.name, _other_section)(found)
     return "\n".join(lines).rstrip() + "\n"

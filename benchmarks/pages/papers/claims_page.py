@@ -50,7 +50,7 @@ def plot_claims(findings: Sequence[Mapping[str, Any]], path: Path) -> None:
                 markerfacecolor="black" if fails else "white",
                 markersize=6,
             )
-        axes.set_yticks(range(len(rows)), [str(f["id"]) for f in reversed(rows)], fontsize=8)
+        axes.set_yticks(range(len(rows)), [str(f["id"]) for f in reversed(rows)])
         axes.set_ylim(-0.7, len(rows) - 0.3)
         axes.axvline(1.0, color="black", linestyle=":", linewidth=1)
         axes.set_xscale("log")
@@ -102,10 +102,12 @@ def page(document: Json) -> str:
         for prefix, paper in PAPERS.items()
         if (own := [f for f in findings if _prefix(f) == prefix])
     }
+    found = {f["verdict"] for f in findings}
+    shown = [phrase for phrase in _VERDICT_PHRASES if found & {*phrase[0]}]
     rows = []
     for title, (_, _, own) in papers.items():
         words = [f["verdict"] for f in own]
-        counts = (sum(map(words.count, verdicts)) for verdicts, *_ in _VERDICT_PHRASES)
+        counts = (sum(map(words.count, verdicts)) for verdicts, *_ in shown)
         rows.append((title, str(len(own)), *(str(n or "") for n in counts)))
     fails = sum(f["verdict"] == "FAILS" for f in findings)
     lines = [
@@ -115,7 +117,7 @@ def page(document: Json) -> str:
         "",
         _METHOD,
         "",
-        *table(("paper", "claims", *(column for _, column, *_ in _VERDICT_PHRASES)), rows),
+        *table(("paper", "claims", *(column for _, column, *_ in shown)), rows),
         "",
         _DATA,
         "",
@@ -138,7 +140,7 @@ def _paper_section(prefix: str, paper: Mapping[str, Any], findings: Sequence[Fin
         lines += ["Advice to users of these algorithms:", "", *(f"- {x}" for x in advice), ""]
     if _has_plot(findings):
         lines += [
-            f"![Ratio of what is reached to what is promised, {paper['title']}]"
+            "![Reached over promised: a filled mark right of the line is a false claim]"
             f"(papers-{prefix.lower()}.svg)",
             "",
         ]
@@ -162,7 +164,7 @@ def _table_row(found: Finding, findings: Sequence[Finding]) -> tuple[str, ...]:
             str(found["headline"]).partition(": ")[2].partition("; ")[0].partition(" (limits")[0]
         )
     else:
-        short = f"{figure(least, 3)} times" if math.isfinite(least) else "no bound"
+        short = f"{figure(least)} times" if math.isfinite(least) else "no bound"
     repairs = [
         code(f["id"])
         for f in findings

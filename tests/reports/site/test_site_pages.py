@@ -24,7 +24,7 @@ TABLES = [Table("calibration", tuple(ROWS), ("a note",))]
 
 def test_every_stated_rate_is_a_row_with_its_most_extreme_count_and_what_was_missed():
     found = trust_page.page(TABLES)
-    assert found.startswith("# Trust: 4 of 6 rows met\n")
+    assert found.startswith("# Trust: 4 of 6 measurements as stated\n")
     extreme = "all mechanisms, alpha 0.5: 40 of 100 (0.303 to 0.503)"
     assert f"| at most 0.5 | 1 of 1 | {extreme} | {extreme} | none |" in found
     missed = "false VIOLATED, pure, strings: words, alpha 0.05"
