@@ -198,7 +198,7 @@ def write_zoo(root: Path) -> None:
 
 
 # pages that are made from files: the names and the number of the files follow the folder
-WRITERS: dict[str, Callable[..., None]] = {
+WRITERS: dict[str, Callable[..., object]] = {
     "canaries": bench_pages.write_canaries,
     "library-scans": opendp_page.write,
     "papers": claims_page.rewrite,

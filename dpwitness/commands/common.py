@@ -211,7 +211,8 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
         (violated or (code == VIOLATED and not leaky), confirm),
         (
             leaky and result.verdict is not Verdict.ERROR,
-            f"round outputs to a grid, because their low bits leak; {confirm}",
+            "round outputs to a grid, because float rounding distinguishes the datasets; "
+            f"{confirm}",
         ),
         (code == NO_VERDICT, "fix the problem in the first line, then run again"),
         (
