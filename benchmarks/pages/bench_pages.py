@@ -464,15 +464,6 @@ _TITLES = {
 
 def scan_page(found: Table) -> str:
     """Return the markdown of the page from the table of `bench scan`."""
-    rows = [
-        (
-            row.case,
-            f"{direction(row)} {row.required:g}",
-            _share(row),
-            "met" if row.met else "missed",
-        )
-        for row in found.rows
-    ]
     newest = next(row for row in found.rows if row.case == _NEWEST)
     packages = sum(d["group"] in _TITLES for d in found.details)
     lines = [
@@ -480,7 +471,9 @@ def scan_page(found: Table) -> str:
         "",
         _SCAN.format(packages=packages),
         "",
-        *table(("measurement", "required", "measured", ""), rows),
+        *_shares_table(found.rows),
+        "",
+        *_other_rows(found.rows),
         "",
         _DRAWN,
         "",
@@ -492,6 +485,40 @@ def scan_page(found: Table) -> str:
         f"- {escaped_markdown(note)}" for note in found.notes if "first finding after" not in note
     ]
     return "\n".join([*lines, *(["## Notes", "", *notes, ""] if notes else [])])
+
+
+_SHARES = (
+    "mechanisms that are found",
+    "mechanisms with a right target",
+    "targets whose claim is right",
+)
+
+
+def _shares_table(rows: Sequence[Row]) -> list[str]:
+    """Return the table of the three shares by group of packages."""
+    groups: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        group, _, kind = row.case.rpartition(": ")
+        if kind in _SHARES:
+            groups.setdefault(group, {})[kind] = row
+    required_shares = {kind: row for found in groups.values() for kind, row in found.items()}
+    return table(
+        ("packages", *(f"{kind} ({required(required_shares[kind])})" for kind in _SHARES)),
+        [
+            (group, *(_judged(found[kind]) if kind in found else "" for kind in _SHARES))
+            for group, found in groups.items()
+        ],
+    )
+
+
+def _other_rows(rows: Sequence[Row]) -> list[str]:
+    """Return the list of the other measurements."""
+    others = [row for row in rows if row.case.rpartition(": ")[2] not in _SHARES]
+    return [f"- {row.case}: {_judged(row)}, {required(row)} required" for row in others]
+
+
+def _judged(row: Row) -> str:
+    return _share(row) + ("" if row.met else ", **missed**")
 
 
 def _first(details: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -142,13 +142,14 @@ def _rates_table(rows: Sequence[Row], start: str) -> list[str]:
     cells = []
     for stated in dict.fromkeys(map(_stated_rate, rows)):
         own = [row for row in rows if _stated_rate(row) == stated]
+        largest = max(own, key=lambda row: _counts(row)[1])
         extreme = (max if own[0].at_most else min)(own, key=lambda row: row.measured)
         cells.append(
             (
                 stated,
                 f"{sum(row.met for row in own)} of {len(own)}",
-                named(max(own, key=lambda row: _counts(row)[1])),
-                named(extreme),
+                named(largest),
+                "the same" if extreme is largest else named(extreme),
                 "; ".join(row.case for row in own if not row.met) or "none",
             )
         )
