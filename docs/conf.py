@@ -79,12 +79,7 @@ def _inside(app: Any, docname: str, source: list[str]) -> None:
             lambda m: f"]({os.path.relpath(origin.parent / m[1], HERE / 'published')})",
             text,
         )
-        text = (
-            re.sub(r'^<a id="([\w.-]+)"></a>$', r"(\1)=", text, flags=re.MULTILINE)
-            if docname.endswith(("-checks", "zoo"))
-            else text
-        )
-        source[0] = text.replace("](papers-checks.md#", "](#").replace("](docs/", "](../")
+        source[0] = text.replace("](docs/", "](../")
 
 
 def _run_examples(app: Any, docname: str, source: list[str]) -> None:

@@ -135,7 +135,7 @@ def draw_profile(axes: Axes, found: _Compared) -> None:
     )
     axes.plot(epsilon, claimed, color=INK, linestyle="--", linewidth=1.5, label=f"claimed: {claim}")
     if found.point is not None:
-        axes.plot(epsilon, certified, color=RED, linewidth=1.7, label="certified: at least")
+        axes.plot(epsilon, certified, color=RED, linewidth=1.7, label="certified")
     if gap > 0:
         axes.fill_between(
             epsilon,
@@ -148,15 +148,13 @@ def draw_profile(axes: Axes, found: _Compared) -> None:
             label="violated here",
         )
     if found.point is not None and 0 < found.epsilon < math.inf and claim.bounds_epsilon:
-        label = f"epsilon > {found.epsilon:.4g} at delta = {claim.delta_budget:g}"
+        label = f"epsilon > {found.epsilon:.4g}"
         at = max(claim.delta_budget, floor)
         draw_markers(axes, [found.epsilon], [at], marker="D", color=RED, label=label)
     if exact:
         grid, at_least, at_most = found.exact[0], *exact
-        axes.plot(grid, at_least, color=BLUE, linewidth=1.3, label="enclosure: at least")
-        axes.plot(
-            grid, at_most, color=BLUE, linestyle="-.", linewidth=1.3, label="enclosure: at most"
-        )
+        axes.plot(grid, at_least, color=BLUE, linewidth=1.3, label="enclosed from")
+        axes.plot(grid, at_most, color=BLUE, linestyle="-.", linewidth=1.3, label="enclosed to")
         axes.fill_between(grid, at_least, at_most, facecolor=BLUE, alpha=0.15, linewidth=0)
     axes.set(xlim=(0, end), yscale="log", ylim=(floor, 1.2), xlabel="epsilon", ylabel="delta")
     axes.legend(**_LEGEND)
@@ -166,8 +164,8 @@ _LEGEND: Any = {
     "loc": "lower center",
     "bbox_to_anchor": (0.5, 1.0),
     "ncols": 2,
-    "columnspacing": 1.0,
-    "handlelength": 1.8,
+    "columnspacing": 0.8,
+    "handlelength": 1.6,
 }
 
 
@@ -200,12 +198,12 @@ def draw_tradeoff(axes: Axes, found: _Compared) -> None:
     axes.plot(grid, curve, color=INK, linestyle="--", linewidth=1.5, label=f"claimed: {claim}")
     if found.exact:
         fpr, at_least, at_most = found.exact
-        axes.plot(fpr, at_least, color=BLUE, linewidth=1.3, label="the pair's own: at least")
-        axes.plot(fpr, at_most, color=BLUE, linestyle="-.", linewidth=1.3, label="at most")
+        axes.plot(fpr, at_least, color=BLUE, linewidth=1.3, label="enclosed from")
+        axes.plot(fpr, at_most, color=BLUE, linestyle="-.", linewidth=1.3, label="enclosed to")
     if point is not None:
         if 0 < found.parameter < math.inf:
             curve = claim.with_parameter(found.parameter).tradeoff(grid)
-            label = f"{claim.symbol} = {found.parameter:.4g}, certified"
+            label = f"{claim.symbol} = {found.parameter:.4g}"
             axes.plot(grid, curve, color=RED, linestyle="-.", linewidth=1.0, label=label)
         x, y = (point.fpr, point.observed_fpr), (point.tpr, point.observed_tpr)
         axes.plot(x, y, color=RED, linewidth=0.8)
@@ -217,11 +215,12 @@ def draw_tradeoff(axes: Axes, found: _Compared) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Kind of plot: its title, a function that returns the data of a result, or None, the function
-    that draws these data, and the margins.
+    """Kind of plot: its title, a sentence that says what to see, a function that returns the data
+    of a result, or None, the function that draws these data, and the margins.
     """
 
     text: str
+    see: str
     read: Callable[[Json], Any]
     draw: Callable[[Axes, Any], None]
     margins: Margins = MARGINS
@@ -229,10 +228,31 @@ class Plot:
 
 NAMED = (1.7, 0.45, 0.12, 0.3)  # margins with space for names at the left
 PLOTS = {
-    "event": Plot("Where outputs fall", event_of, draw_event),
-    "profile": Plot("Privacy profile", profile_of, draw_profile),
-    "tradeoff": Plot("Trade-off curve", tradeoff_of, draw_tradeoff),
-    "canaries": Plot("Scores of canaries", scores_of, draw_scores, (0.72, 0.45, 0.12, 0.3)),
+    "event": Plot(
+        "Where outputs fall",
+        "The event guesses the dataset in the shaded ranges, where the outputs differ most.",
+        event_of,
+        draw_event,
+    ),
+    "profile": Plot(
+        "Privacy profile",
+        "The claim is violated where the certified curve lies above the claimed curve.",
+        profile_of,
+        draw_profile,
+    ),
+    "tradeoff": Plot(
+        "Trade-off curve",
+        "The claim is violated if the certified point lies above the claimed curve.",
+        tradeoff_of,
+        draw_tradeoff,
+    ),
+    "canaries": Plot(
+        "Scores of canaries",
+        "The more the two sides differ, the more a score reveals about one example.",
+        scores_of,
+        draw_scores,
+        (0.72, 0.45, 0.12, 0.3),
+    ),
 }
 
 
@@ -335,7 +355,7 @@ class Album:
             return None
         key = "", "summary"
         if key not in self._drawn:
-            frame = 6.4, overview_height(results), (1.95, 0.85, 0.15, 0.15)
+            frame = 6.4, overview_height(results), (1.95, 1.05, 0.15, 0.2)
             self._drawn[key] = _drawn(
                 lambda: blank(*frame), lambda axes: draw_overview(axes, results)
             )

@@ -31,7 +31,7 @@ from dpwitness.reports.summary import (
     count_verdicts,
     violated_in_bits,
 )
-from dpwitness.reports.wording import code, escaped_markdown, item, link, table, verdict
+from dpwitness.reports.wording import code, escaped_markdown, item, line, link, table, verdict
 
 
 def card(entry: Entry) -> list[str]:
@@ -159,8 +159,8 @@ SEVERITY = ("VIOLATED", "SUSPECT", "ERROR", "INCONCLUSIVE", "NOT_REFUTED", "SUPP
 
 def opening(entries: Sequence[Entry], together: Family | None) -> list[str]:
     """Return the sentences that open a report: the answer, how sure it is, and what to do."""
-    lines = [*answer(entries), _family_confidence(entries, together), _next_steps(entries)]
-    return [line for line in lines if line]
+    found = [*answer(entries), _family_confidence(entries, together), _next_steps(entries)]
+    return [sentence for sentence in found if sentence]
 
 
 def answer(entries: Sequence[Entry]) -> list[str]:
@@ -186,19 +186,24 @@ def answer(entries: Sequence[Entry]) -> list[str]:
         ),
         (True, f"No violation found in {audits}."),
     )
-    words = [f"{n} {verdict(name).lower()}" for name, n in found.items() if n]
-    verdicts = f"Verdicts: {', '.join(words)}."
+    first = next(sentence for holds, sentence in sentences if holds)
+    lines = []
+    if len(entries) > 1:
+        words = [f"{n} {verdict(name).lower()}" for name, n in found.items() if n]
+        lines = [f"Verdicts: {', '.join(words)}.", *_largest(broken)]
+    elif not expected and entries[0].result.get("headline"):
+        first, _, found_often = line(entries[0].result["headline"]).partition("; a ")
+        first = escaped_markdown(first)
+        lines = [f"A {escaped_markdown(found_often)}."] if found_often else []
     leaky = [entry for entry in entries if violated_in_bits(entry.result)]
     if leaky:
-        verdicts += (
-            " Apart from these, float rounding tells the datasets apart in "
-            f"{len(leaky)}: {_join_names(leaky)}."
+        lines.append(
+            f"Float rounding: distinguishable in {_join_names(leaky)}; not counted as a violation."
         )
     accepted = [entry for entry in entries if entry.result.get("accepted")]
     if accepted:
-        verdicts += f" Accepted until a date: {_join_names(accepted)}."
-    first = next(sentence for holds, sentence in sentences if holds)
-    return [first, verdicts, *_largest(broken)]
+        lines.append(f"Accepted until a date: {_join_names(accepted)}.")
+    return [first, *lines]
 
 
 def _with_verdict(entries: Sequence[Entry], *names: str) -> list[Entry]:
@@ -240,9 +245,14 @@ def _family_confidence(entries: Sequence[Entry], together: Family | None) -> str
     """
     if together is None:
         return ""
+    if _with_verdict(entries, "SUSPECT") and not together.refuted:
+        return (
+            "How sure: each number holds at the confidence of its audit. A SUSPECT is a violation "
+            "if the guessed claim is what the code promises."
+        )
     refuted, alone = ([entries[i] for i in places] for places in (together.refuted, together.alone))
     text = (
-        "How sure: each verdict holds at the confidence in its card. Judged together "
+        "How sure: each verdict holds at the confidence of its audit. Judged together "
         f"({len(together.adjusted)} p-values, Holm), "
     )
     text += (
@@ -288,8 +298,8 @@ def _next_steps(entries: Sequence[Entry]) -> str:
         ),
     }
     taken = [step for step, applies in steps.items() if applies] or [
-        "no change is needed on this evidence; the column `detectable` shows which violations it "
-        "could have missed"
+        "no change is needed on this evidence, which does not prove the claim: smaller violations "
+        "than the detectable one may exist"
     ]
     return f"What to do: {'; '.join(taken)}."
 
@@ -338,22 +348,13 @@ def _format_verdict(entry: Entry) -> str:
 def _format_bits(entry: Entry) -> str:
     if violated_in_bits(entry.result):
         return "distinguishable"
-    return verdict((entry.result.get("bit_level") or {"verdict": "-"})["verdict"])
+    found = (entry.result.get("bit_level") or {"verdict": "-"})["verdict"]
+    return "nothing found" if found == Verdict.NOT_REFUTED.value else verdict(found)
 
 
 def _detectable(entry: Entry) -> float | None:
     bound = _lower_bound(entry.result)
     return None if bound is None else number(entry.result.get("detectable"))
-
-
-def _share(entry: Entry) -> float | None:
-    limit, least = number(entry.result.get("limit")), _lower_bound(entry.result)
-    return least / limit if limit and least is not None else None
-
-
-def _format_share(entry: Entry) -> str:
-    share = _share(entry)
-    return "-" if share is None else f"{share:.1%}"
 
 
 def _lower_bound(result: Json) -> float | None:
@@ -382,7 +383,7 @@ def _format_enclosure(entry: Entry) -> str:
     return enclosure(found) if "parameter_lower" in found else "no density"
 
 
-_OPTIONAL = ("test", "expected", "enclosure")
+_OPTIONAL = ("test", "expected", "enclosure", "limit", "float rounding")
 _COLUMNS = (
     CardColumn("audit", lambda e: link(e.name, e.slug), lambda e: e.name),
     CardColumn("test", _field("test", code)),
@@ -395,9 +396,8 @@ _COLUMNS = (
     CardColumn(
         "limit", lambda e: figure(e.result.get("limit")), lambda e: number(e.result.get("limit"))
     ),
-    CardColumn("certified / limit", _format_share, _share),
     CardColumn("detectable", lambda e: figure(_detectable(e)), _detectable),
-    CardColumn("low bits", _format_bits),
+    CardColumn("float rounding", _format_bits),
     CardColumn("cost", lambda e: cost(e.result), lambda e: number(e.result.get("trials"))),
 )
 
@@ -406,20 +406,23 @@ def legend(entries: Sequence[Entry]) -> str:
     """Return the legend of the table's columns; an empty text without black-box audits."""
     if not any("limit" in entry.result for entry in entries):
         return ""
-    exact = (
-        "*enclosure*: the exact parameter of the pair, from the output density. "
-        if any(_format_enclosure(entry) != "-" for entry in entries)
-        else ""
-    )
+    shown = {column.head for column in columns(entries)}
+    sentences = [f"*{head}*: {text}" for head, text in _LEGEND.items() if head in shown]
     return (
-        f"{exact}*certified*: the true parameter is larger than this, at the stated confidence. "
-        "*limit*: the median of what the best possible test certifies with as many trials, where "
-        "the law is known; half of such tests pass it. *detectable*: a violation this large, of "
-        "the kind that the event shows, would have been found with probability 0.9; violations of "
-        "another kind, such as a raw value in one of 1e4 runs, are not covered. *low bits*: the "
-        "verdict on floating-point bits, separate from the verdict on values. A black-box audit "
-        "can find violations; it cannot prove that a claim holds."
+        f"{' '.join(sentences)} A black-box audit can find violations; it cannot prove that a "
+        "claim holds."
     )
+
+
+_LEGEND = {
+    "enclosure": "the exact parameter of the pair, from the output density.",
+    "certified": "the true parameter is larger than this, at the stated confidence.",
+    "limit": "the median of what the best possible test certifies with as many runs.",
+    "detectable": "a violation this large, of the kind that the event shows, would have been found "
+    "with probability 0.9; a raw value in one of 1e4 runs is another kind.",
+    "float rounding": "whether the last bits of floating-point outputs distinguish the datasets; "
+    "not counted as a violation.",
+}
 
 
 def _rank(found: Any) -> int:

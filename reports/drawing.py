@@ -1,4 +1,4 @@
-"""Common style of all plots: readable at a width of 400 px and in black and white. matplotlib is
+"""Common style of all plots: readable at a width of 331 px and in black and white. matplotlib is
 imported on first use.
 
 A page embeds the SVG of a plot: smaller, and in the colors of the page's light or dark theme. The
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 INK, GREY, RED, BLUE = "#111111", "#767676", "#b3261e", "#1f5fa8"
-WIDTH, HEIGHT = 4.1, 3.0  # inches; 400 px wide in a browser
-SMALL = 8.0  # font size of labels, in points
+WIDTH, HEIGHT = 3.45, 2.9  # inches; 331 px wide in a browser, the width of a phone
+SMALL = 9.0  # font size of all labels, in points; 12 px in a browser
 # characters that are invalid in XML
 _INVALID_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 METADATA = {"Date": None, "Creator": "dpwitness"}
 Margins = tuple[float, float, float, float]
-MARGINS = (0.72, 0.45, 0.12, 0.55)
+MARGINS = (0.72, 0.45, 0.12, 0.7)
 
 _STYLE: Any = {
     "svg.hashsalt": "dpwitness",  # makes element ids deterministic
     "svg.fonttype": "none",  # keeps text as text, which is smaller and searchable
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib
-    "font.size": 9.0,
+    "font.size": SMALL,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,

@@ -91,6 +91,7 @@ def html(
             _one_line(name): _one_line(value) for name, value in document["environment"].items()
         },
         question=QUESTION,
+        expected=any(result.get("expected") for result in results),
         answer=lines,
         answer_plain=_one_line(lines[0].replace("`", "").replace("\\", "")),
         untested=untested(results),
@@ -155,7 +156,7 @@ def card(
     result, pair = entry.result, entry.result.get("pair")
     shown = [
         {
-            "text": PLOTS[kind].text,
+            "text": f"{PLOTS[kind].text}. {PLOTS[kind].see}",
             "svg": Markup(
                 inline_svg(album.svg(entry, kind), f"{entry.slug}-{kind}", text_of(kind, entry))
             ),
@@ -304,16 +305,17 @@ def render(
     template: str,
     *,
     pages: Sequence[tuple[str, str]] = (),
+    group: Sequence[tuple[str, str]] = (),
     here: str = "",
-    styles: Sequence[str] = ("style.css",),
     **values: Any,
 ) -> str:
-    """Return an HTML page from its template and its style sheets, which are templates too.
+    """Return an HTML page from its template.
 
-    `pages` are the file and label of each page in the navigation, and `here` is the file of this
-    page. The content security policy contains the hashes of the style and the script.
+    `pages` are the file and label of each page in the navigation, `group` those of this page's
+    group, whose first page is in `pages`, and `here` is the file of this page. The content security
+    policy contains the hashes of the style and the script.
     """
-    style, script = "\n".join(map(_template_source, styles)), _template_source("script.js")
+    style, script = _template_source("style.css"), _template_source("script.js")
     hashes = f"style-src '{_csp_hash(style)}'; script-src '{_csp_hash(script)}'"
     policy = f"default-src 'none'; {hashes}; img-src data:; base-uri 'none'; form-action 'none'"
     return (
@@ -324,6 +326,7 @@ def render(
             script=Markup(script),
             policy=policy,
             pages=pages,
+            group=group,
             here=here,
             **values,
         )

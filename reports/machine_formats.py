@@ -168,7 +168,8 @@ def _message(result: Json, rule: str, findings: Findings) -> str:
     elif rule == "BITS":
         level = result["bit_level"]
         description = (
-            f"low bits: epsilon > {level.get('epsilon_lower')}: {level.get('description') or ''}"
+            f"float rounding: epsilon > {level.get('epsilon_lower')}: "
+            f"{level.get('description') or ''}"
         )
     against = f" (claim {line(result['claim'], 100)})" if result.get("claim") else ""
     unknown = "" if _source_place(result, findings) else " [source file unknown]"
@@ -285,7 +286,10 @@ def _element(result: Json) -> tuple[str, str] | None:
     """Return the XML element of an audit's outcome and its type; None if the test case passes."""
     verdict, contradicts = result["verdict"], result.get("right") is False
     elements = {
-        "violated": ("failure", "VIOLATED" if verdict == "VIOLATED" else "VIOLATED in low bits"),
+        "violated": (
+            "failure",
+            "VIOLATED" if verdict == "VIOLATED" else "VIOLATED by float rounding",
+        ),
         "accepted": ("skipped", "accepted"),
         "undecided": ("error" if verdict == "ERROR" else "skipped", verdict),
     }

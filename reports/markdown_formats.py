@@ -25,6 +25,7 @@ from dpwitness.reports.cards import (
     sort_worst_first,
 )
 from dpwitness.reports.summary import (
+    QUESTION,
     Entry,
     claim_facts,
     excused,
@@ -45,8 +46,8 @@ def markdown(document: Json, entries: Sequence[Entry], overview: str | None = No
     shown = columns(entries)
     rows = [[column.text(entry) for column in shown] for entry in sort_worst_first(entries)]
     parts = [
-        [f"# {escaped_markdown(document['title'])}"],
-        [f"**{first}**"],
+        [f"# {first}"],
+        [f"{escaped_markdown(document['title'])}: {QUESTION}"],
         *([text] for text in others),
         ["## Summary"],
         table([column.head for column in shown], rows),
@@ -148,7 +149,7 @@ def _row(result: Json) -> tuple[str, ...]:
     least, detectable = number(result.get("parameter_lower")), number(result.get("detectable"))
     shown, reason, source = verdict(result["verdict"]), excused(result), result.get("source")
     if violated_in_bits(result) and shown != "VIOLATED":
-        shown += ", VIOLATED in low bits"
+        shown += ", float rounding distinguishable"
     if reason:
         shown += f" ({_escaped(reason, 120)})"
     bound = _escaped(result.get("headline") or "", 120)
@@ -226,7 +227,7 @@ def _sheet_rows(results: Sequence[Json]) -> dict[str, dict[str, list[str]]]:
             claim = code(line(result.get("claim") or "", 80))
             found["bounds"].append(f"{name}: {bound} against {claim}")
         if bits:
-            bound = f"epsilon > {figure(bits.get('epsilon_lower'))} from low bits alone"
+            bound = f"epsilon > {figure(bits.get('epsilon_lower'))} from the last bits alone"
             found["bits"].append(f"{name}: {escaped_markdown(bits.get('verdict'))}, {bound}")
     if results:
         seeded = sum(result.get("seed") is not None for result in results)

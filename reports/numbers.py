@@ -38,7 +38,7 @@ def relative(result: Json) -> tuple[float, float] | None:
 
 def overview_height(results: Sequence[Json]) -> float:
     """Return the height of the plot of `draw_overview`, in inches."""
-    return 1.2 + 0.2 * min(ROWS, sum(relative(result) is not None for result in results))
+    return 1.45 + 0.2 * min(ROWS, sum(relative(result) is not None for result in results))
 
 
 def draw_overview(axes: Axes, results: Sequence[Json]) -> None:
@@ -70,7 +70,7 @@ def draw_overview(axes: Axes, results: Sequence[Json]) -> None:
             textcoords="offset points",
             ha="right",
             va="center",
-            fontsize=7,
+            fontsize=SMALL,
         )
     axes.axvline(1.0, color=INK, linestyle="--", linewidth=1.2)
     axes.annotate(
@@ -81,7 +81,8 @@ def draw_overview(axes: Axes, results: Sequence[Json]) -> None:
         textcoords="offset points",
         fontsize=SMALL,
     )
-    kept, open_ = ~broken & enclosed, ~broken & ~enclosed
+    suspect = np.array([r.get("verdict") == Verdict.SUSPECT.value for r, _ in rows])
+    kept, open_ = ~broken & enclosed, ~broken & ~enclosed & ~suspect
     draw_markers(
         axes,
         places[open_],
@@ -93,14 +94,25 @@ def draw_overview(axes: Axes, results: Sequence[Json]) -> None:
     )
     draw_markers(axes, places[kept], heights[kept], label="enclosed", marker="s", color=BLUE)
     draw_markers(axes, places[broken], heights[broken], label="violated", marker="D", color=RED)
+    draw_markers(
+        axes,
+        places[suspect],
+        heights[suspect],
+        label="suspect",
+        marker="D",
+        markerfacecolor="white",
+        color=RED,
+    )
     if not enclosed.all():
         axes.plot([], [], color=GREY, marker="|", label="detectable with probability 0.9")
     axes.set(xlim=(0, end), ylim=(-0.7, len(rows) - 0.1), xlabel="certified / claimed parameter")
-    axes.set_yticks(heights, [truncated_line(r.get("name", ""), 28) for r, _ in rows], fontsize=7)
+    axes.set_yticks(
+        heights, [truncated_line(r.get("name", ""), 28) for r, _ in rows], fontsize=SMALL
+    )
     axes.grid(visible=False, axis="y")
     axes.legend(
         loc="upper center",
-        bbox_to_anchor=(0.4, -0.45 / (overview_height(results) - 1.0)),
+        bbox_to_anchor=(0.4, -0.45 / (overview_height(results) - 1.25)),
         ncols=2,
         columnspacing=1.0,
     )
@@ -108,12 +120,15 @@ def draw_overview(axes: Axes, results: Sequence[Json]) -> None:
 
 _RARE = 0.02  # events with a smaller share of the runs are drawn on a logarithmic axis
 _GUESSES = {1: ("guess D1", RED, "////"), -1: ("guess D0", BLUE, "\\\\\\\\")}
+_NARROWEST = 5.0  # a bin narrower than the usual one by more than this may hold a single value
 _ROWS = 8
 
 
 def event_of(result: Json) -> Json | None:
     """Return the histogram of the test's outputs of a result; None if it has none."""
     picture: Json = result.get("picture") or {}
+    if picture.get("axis") == "output 0" and "output 0" not in str(result.get("description")):
+        picture = picture | {"axis": "output"}  # the event reads one number: no index is needed
     return picture if picture.get("rounds") else None
 
 
@@ -130,16 +145,17 @@ def draw_event(axes: Axes, found: Json) -> None:
         _draw_listed_outputs(axes, found, shares)
         return
     edges, guesses = np.array(found["edges"], dtype=float), np.array(found["guesses"])
-    axes.stairs(shares[1], edges, color=INK, linestyle="--", linewidth=1.3)
-    axes.stairs(shares[0], edges, color=INK, linewidth=1.5)
+    # thresholds cut bins: without this, a narrow bin looks like a gap
+    widths = np.diff(edges)
+    heights = [share * np.minimum(np.median(widths) / widths, _NARROWEST) for share in shares]
+    axes.stairs(heights[1], edges, color=INK, linestyle="--", linewidth=1.3)
+    axes.stairs(heights[0], edges, color=INK, linewidth=1.5)
     event_shares = [
         share[guesses == side].sum() for side, share in zip((1, -1), shares, strict=True)
     ]
-    top = max(share.max() for share in shares)
+    top = max(height.max() for height in heights)
     if 0 < max(event_shares) < _RARE:
-        axes.set(
-            yscale="log", ylim=(0.5 * min(share[share > 0].min() for share in shares), 4 * top)
-        )
+        axes.set(yscale="log", ylim=(0.5 * min(each[each > 0].min() for each in heights), 4 * top))
     else:
         axes.set(ylim=(0, 1.25 * top))
     for side, (words, color, hatch) in _GUESSES.items():
@@ -195,14 +211,14 @@ def _draw_listed_outputs(axes: Axes, found: Json, shares: list[np.ndarray]) -> N
                 xytext=(3, 0),
                 textcoords="offset points",
                 va="center",
-                fontsize=7,
+                fontsize=SMALL,
             )
     names = [
         f"{truncated_line(found['names'][i], 24)}\n"
         f"{_GUESSES.get(found['guesses'][i], ('no guess',))[0]}"
         for i in shown_outputs
     ]
-    axes.set_yticks(range(len(shown_outputs)), names, fontsize=7)
+    axes.set_yticks(range(len(shown_outputs)), names, fontsize=SMALL)
     largest = max((max(shares[0][i], shares[1][i]) for i in shown_outputs), default=1.0)
     axes.set(xlim=(0, 1.3 * largest), ylim=(len(shown_outputs) - 0.4, -0.6), xlabel="share of runs")
     axes.grid(visible=False, axis="y")
@@ -257,6 +273,6 @@ def draw_scores(axes: Axes, picture: Json) -> None:
         "filled: guessed in; hatched: guessed out",
         ha="right",
         va="top",
-        fontsize=7,
+        fontsize=SMALL,
         transform=axes.transAxes,
     )

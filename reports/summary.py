@@ -381,7 +381,7 @@ def claim_facts(results: Sequence[Json]) -> list[tuple[str, str]]:
     claims = [str(r["claim"]) for r in results if r.get("claim") and kind_of(r).topic != "utility"]
     grades = (str(r.get("evidence", "numerical")) for r in results)
     bits = sum(r.get("bit_level") is not None for r in results)
-    examined = f"of floating-point outputs as well in {bits} of {len(results)}"
+    examined = f"float rounding as well in {bits} of {len(results)}"
     return [
         ("unit of privacy", _join_with_counts(_UNITS.get(r, r) for r in relations)),
         ("neighboring relation", _join_with_counts(map(explained_relation, relations))),
@@ -389,7 +389,7 @@ def claim_facts(results: Sequence[Json]) -> list[tuple[str, str]]:
         ("parameters claimed", _join_with_counts(claims, quote=True)),
         (
             "trust model",
-            f"{_ADVERSARY}; values; low bits {examined if bits else 'were not examined'}",
+            f"{_ADVERSARY}; values; {examined if bits else 'float rounding was not examined'}",
         ),
         ("evidence", _join_with_counts(_EVIDENCE.get(grade, grade) for grade in grades)),
     ]

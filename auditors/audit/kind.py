@@ -10,6 +10,7 @@ from typing import Any
 
 from dpwitness.auditors.audit.audit import confirm
 from dpwitness.auditors.audit.result import headline_of
+from dpwitness.auditors.events.event import describe_event_in_words
 from dpwitness.auditors.events.outputs import Score, suggested_score
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.statistics.certificate import PARTS, certified, certified_point
@@ -70,11 +71,10 @@ def _facts(result: Json) -> Facts:
         Fact("budget", _describe_budget(result)),
         Fact("exact privacy loss", _describe_enclosure(result, symbol)),
         *pair_facts(result),
-        Fact("event", result.get("description") or ""),
-        Fact("event chosen by", result.get("method") or ""),
-        Fact("tally", _describe_tallies(result)),
+        Fact("event", describe_event_in_words(result.get("description") or "")),
+        Fact("counts", _describe_tallies(result)),
         Fact("causes", describe_causes(result)),
-        Fact("low bits", _describe_bit_level(result)),
+        Fact("float rounding", _describe_bit_level(result)),
         Fact("pairs tried", _describe_pairs(result, symbol)),
         Fact("trace", "; ".join(explanations(result)[:6])),
         *run_facts(result),
@@ -150,8 +150,8 @@ def _describe_tally(tally: dict[str, int] | None) -> str:
     share = f" ({tally['correct'] / total:.4%} of the guesses)" if total else ""
     sides = "both datasets are guessed" if tally["directions"] == 2 else "one dataset is guessed"
     return (
-        f"{tally['correct']:,} right{share}, {tally['wrong']:,} wrong, in {tally['rounds']:,} "
-        f"coin flips; {sides}"
+        f"{tally['correct']:,} right{share} and {tally['wrong']:,} wrong guesses of the dataset, "
+        f"which was drawn by chance {tally['rounds']:,} times; {sides}"
     )
 
 
@@ -173,9 +173,9 @@ def _describe_bit_level(result: Json) -> str:
             "ended early"
         )
     verdict = (
-        "float rounding: distinguishable"
+        "distinguishable, not counted; round outputs to a grid"
         if bits["verdict"] == Verdict.VIOLATED.value
-        else str(bits["verdict"]).replace("_", " ")
+        else str(bits["verdict"]).replace("NOT_REFUTED", "nothing found")
     )
     own = bits.get("pair") if bits.get("pair") != result.get("pair") else None
     pair = f"on another pair: {dataset(own['d0'])} and {dataset(own['d1'])}" if own else ""
@@ -213,8 +213,8 @@ def _untested(results: list[Json]) -> list[str]:
     without_bits = sum(result.get("bit_level") is None for result in results)
     if without_bits:
         found.append(
-            f"The low bits of floating-point outputs, in {without_bits} of {len(results)}: not "
-            "requested, or the outputs are not floating-point numbers."
+            f"Float rounding, in {without_bits} of {len(results)}: not requested, or the outputs "
+            "are not floating-point numbers."
         )
     return found
 

@@ -82,7 +82,7 @@ class BitLevel:
         if self.verdict is not Verdict.VIOLATED:
             not_refuted = self.verdict is Verdict.NOT_REFUTED
             return (
-                "nothing found in the low bits of the outputs"
+                "nothing found in the last bits of the outputs"
                 if not_refuted
                 else self.verdict.value
             )
@@ -389,7 +389,7 @@ class AuditResult(ClaimResult):
             rows.append(("causes", describe_causes(data)))
         rows += [("trace", line) for line in explanations(data)]
         if self.bit_level is not None:
-            rows.append(("low bits", self.bit_level.describe(counts=bits)))
+            rows.append(("rounding", self.bit_level.describe(counts=bits)))
         times = format_times(self.seconds, self.cpu_seconds)
         return [*rows, ("time", times)] if self.seconds else rows
 

@@ -3,8 +3,7 @@ outcome, and the reasons for mutants that change nothing.
 
 A mutant is detected if it changes the claim's verdict, if the check gives no verdict, or if it
 changes the proved number that the page of claims prints and the tests compare. Each undetected
-mutant needs a reason in `REASONS`; otherwise the campaign fails. `markdown` formats the result as a
-section of the page on trust.
+mutant needs a reason in `REASONS`; otherwise the campaign fails.
 """
 
 from __future__ import annotations
@@ -263,41 +262,6 @@ def score(outcomes: Sequence[Outcome]) -> Score:
     )
 
 
-def markdown(outcomes: Sequence[Outcome]) -> str:
-    """Return the trust page's section on mutants, in markdown."""
-    found = score(outcomes)
-    claims = len({o.mutant.claim for o in outcomes})
-    lines = [
-        "## Mutants of the claims' proofs",
-        "",
-        f"Every numeric constant of the checks of {claims} claims that rest on a proof was halved "
-        "and doubled, every inequality flipped, min and max exchanged. "
-        f"**{100 * found.turned:.1f} % of {found.counted} mutants changed their claim**: "
-        f"{found.verdict} its verdict, {found.number} the proved number that is published. "
-        f"{len(found.listed)} changed nothing and are listed with the reason; "
-        f"{len(found.unexplained)} without one.",
-        "",
-        "Left out by rule: "
-        + "; ".join(f"{count} ({EXCUSES[rule]})" for rule, count in sorted(found.excused.items()))
-        + ".",
-        "",
-        "Made by `dpwitness bench mutation`.",
-        "",
-    ]
-    if found.listed or found.unexplained:
-        lines += [
-            "| claim | in | change | why the claim does not change |",
-            "| --- | --- | --- | --- |",
-        ]
-        for o in (*found.unexplained, *found.listed):
-            text = o.mutant.text.replace("|", "\\|")
-            lines.append(
-                f"| {o.mutant.claim} | `{text[:90]}` | `{o.mutant.change}` | "
-                f"{reason(o.mutant) or '**no reason**'} |"
-            )
-    return "\n".join(lines).rstrip() + "\n"
-
-
 def measure() -> Table:
     """Mutate all proofs, in about ten minutes on one core, and return the scores."""
     outcomes = campaign()
@@ -321,6 +285,15 @@ def measure() -> Table:
         f"{len(totals.listed)} listed with a reason"
     )
     rules = "left out by rule: " + ", ".join(
-        f"{count} {rule}" for rule, count in sorted(totals.excused.items())
+        f"{count} ({EXCUSES[rule]})" for rule, count in sorted(totals.excused.items())
     )
-    return Table("mutation", rows, (counts, rules, *listed))
+    unchanged = tuple(
+        {
+            "claim": o.mutant.claim,
+            "in": o.mutant.text[:90],
+            "change": o.mutant.change,
+            "reason": reason(o.mutant),
+        }
+        for o in (*totals.unexplained, *totals.listed)
+    )
+    return Table("mutation", rows, (counts, rules, *listed), unchanged)

@@ -1,92 +1,40 @@
 """Markdown pages of the published site: as HTML, with ids of headings, links between pages and
-embedded pictures; and the data of their tables, which the overview uses.
+embedded pictures; and the rows of their tables.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from dpwitness.reports.drawing import inline_svg
 from dpwitness.reports.html_format import WIDE, render, text
 
 _CELL = re.compile(r"(?<!\\)\|")
-_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?|infinity|no finite")
-_TITLE = re.compile(r"(#+) (.*)")
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Markdown table with the headings above it.
-
-    Parameters
-    ----------
-    section, part : str
-        Markdown of the nearest headings of level two and three; an empty text without a heading.
-    rows : tuple of dict
-        Markdown of each cell by the text of the column's head.
-    """
-
-    section: str
-    part: str
-    rows: tuple[dict[str, str], ...]
-
-    def has(self, *columns: str) -> bool:
-        """Return whether the table has at least one row and all given columns."""
-        return bool(self.rows) and set(columns) <= set(self.rows[0])
-
-
-def tables(page: str) -> Iterator[Table]:
-    """Yield the tables of a page of markdown.
+def tables(page: str) -> Iterator[list[dict[str, str]]]:
+    """Yield the rows of each table of a page of markdown: the markdown of each cell by the text of
+    the column's head.
 
     Examples
     --------
     >>> next(tables("## A\\n\\n| x | y |\\n| --- | --- |\\n| 1 | a \\\\| b |\\n"))
-    Table(section='A', part='', rows=({'x': '1', 'y': 'a \\\\| b'},))
+    [{'x': '1', 'y': 'a \\\\| b'}]
     """
-    titles, block = {2: "", 3: ""}, list[list[str]]()
+    block = list[list[str]]()
     for line in [*page.splitlines(), ""]:
         if line.startswith("|") and line.rstrip().endswith("|"):
             block.append([cell.strip() for cell in _CELL.split(line.strip()[1:-1])])
             continue
         if len(block) > 2:
             heads = [text(head) for head in block[0]]
-            yield Table(
-                titles[2],
-                titles[3],
-                tuple(dict(zip(heads, cells, strict=False)) for cells in block[2:]),
-            )
+            yield [dict(zip(heads, cells, strict=False)) for cells in block[2:]]
         block = []
-        if title := _TITLE.fullmatch(line):
-            titles |= {level: "" for level in titles if level > len(title[1])} | {
-                len(title[1]): title[2]
-            }
-
-
-def value(cell: str) -> float:
-    """Return the first number of a cell; nan if the cell has none.
-
-    Examples
-    --------
-    >>> value("epsilon > 1.27"), value("0.93 (**missed**: 0.96 required)"), value("no finite epsilon holds"), value("-")
-    (1.27, 0.93, inf, nan)
-    """  # noqa: E501
-    found = _NUMBER.search(cell)
-    if found is None:
-        return math.nan
-    return math.inf if found[0][0] in "in" else float(found[0].replace(",", ""))
-
-
-def link(cell: str) -> str:
-    """Return the URL of the first link of a cell, or an empty text."""
-    found = re.search(r"\]\(([^()\s]+)\)", cell)
-    return found[1] if found else ""
 
 
 # file name -> SVG text; None if the file is not a picture of the site
@@ -104,7 +52,9 @@ def page(
     text: str,
     *,
     pages: Sequence[tuple[str, str]] = (),
+    group: Sequence[tuple[str, str]] = (),
     here: str = "",
+    moved: Mapping[str, str] | None = None,
     pictures: Pictures = lambda _: None,
 ) -> str:
     """Return a markdown page as HTML.
@@ -118,8 +68,12 @@ def page(
         text.
     pages : sequence of (str, str)
         File and label of each page in the navigation.
+    group : sequence of (str, str)
+        File and label of the pages of this page's group.
     here : str
         File of this page in the navigation.
+    moved : dict
+        HTML file of each markdown file to which the page may link.
     pictures : callable
         Function that returns the SVG of an image's file, or None.
 
@@ -130,19 +84,17 @@ def page(
     """
     reader = MarkdownIt("commonmark", {"html": True}).enable("table")
     tokens = reader.parse(text)
-    _rewrite_tokens(
-        tokens, pictures, {}, {file.removesuffix(".html") + ".md": file for file, _ in pages}
-    )
+    _rewrite_tokens(tokens, pictures, {}, moved or {})
     body = (
         reader.renderer.render(tokens, reader.options, {})
         .replace("<table", f"{WIDE}<table")
         .replace("</table>", "</table></div>")
     )
-    return render("page.html", title=title, body=Markup(body), pages=pages, here=here)
+    return render("page.html", title=title, body=Markup(body), pages=pages, group=group, here=here)
 
 
 def _rewrite_tokens(
-    tokens: list[Token], pictures: Pictures, taken: dict[str, int], moved: dict[str, str]
+    tokens: list[Token], pictures: Pictures, taken: dict[str, int], moved: Mapping[str, str]
 ) -> None:
     """Rewrite the tokens in place: heading ids, table classes, untrusted HTML as text, links
     between pages, embedded pictures.
@@ -169,7 +121,10 @@ def _rewrite_tokens(
             if svg is not None:
                 name = heading_id(token.content, taken)
                 token.type, token.tag, token.children = "html_inline", "", None
-                token.content = f"<figure>{inline_svg(svg, name, token.content)}</figure>"
+                token.content = (
+                    f"<figure>{inline_svg(svg, name, token.content)}"
+                    f"<figcaption>{escape(token.content)}.</figcaption></figure>"
+                )
                 continue
         if token.children:
             _rewrite_tokens(token.children, pictures, taken, moved)

@@ -11,45 +11,53 @@ from pathlib import Path
 
 from dpwitness.benchmarks.pages import bench_pages, third_party_page, trust_page, violations_page
 from dpwitness.benchmarks.pages.frame import page
-from dpwitness.benchmarks.pages.overview import overview
+from dpwitness.benchmarks.pages.papers import claims_page
 from dpwitness.benchmarks.scan import opendp_page
 from dpwitness.core.values.atomic_files import atomic_folder, write_json, write_text
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.reports.album import Album
+from dpwitness.core.values.wording import figure, number
+from dpwitness.reports.cards import columns, legend, opening, sort_worst_first
 from dpwitness.reports.document import entries_of, read_document
-from dpwitness.reports.html_format import html
-from dpwitness.reports.markdown_formats import markdown
+from dpwitness.reports.html_format import render
 from dpwitness.reports.report import check_writable
+from dpwitness.reports.summary import family
+from dpwitness.reports.wording import code, table
 
-PAGES = (  # (name, label, subject) of the pages in the navigation; pages without a file are skipped
-    ("zoo", "Zoo", "correct and broken mechanisms whose true privacy is known"),
-    ("papers", "Papers", "checks of every claim of four papers"),
-    ("papers-checks", "Checks", "the check of each of these claims"),
+GROUPS = (  # (label, question, names of the pages, the first for the card); six at most
+    ("Papers", "Do the claims of four papers hold?", ("papers", "reproductions")),
     (
-        "third-party",
         "Libraries",
-        "releases of third-party libraries, each run in its own interpreter",
+        "Do releases of third-party libraries keep their promise?",
+        ("third-party", "violations", "findings"),
     ),
+    ("Scan", "Does a scan find the mechanisms of a package by itself?", ("scan", "library-scans")),
+    ("Recall", "Are documented bugs of libraries found, also by other tools?", ("recall", "peers")),
     (
-        "violations",
-        "Violations",
-        "violations of libraries on all pages, each bug of a release counted once",
+        "Zoo",
+        "Are mechanisms of known privacy judged correctly, and how close to the best test?",
+        ("zoo", "power", "canaries"),
     ),
-    ("findings", "Findings", "privacy bugs that no public issue named before"),
-    ("scan", "Scan", "mechanisms of packages that a scan finds by itself"),
-    (
-        "library-scans",
-        "Trackers",
-        "privacy bugs that scans of libraries find, compared with the libraries' issue trackers",
-    ),
-    ("reproductions", "Figures", "published figures, reproduced"),
-    ("recall", "Recall", "documented bugs of libraries, before and after their repair"),
-    ("peers", "Peers", "the same mechanisms audited by other tools"),
-    ("power", "Power", "certified bounds compared with those of an oracle"),
-    ("canaries", "Canaries", "bounds from one run of a training, compared with a published tool"),
-    ("trust", "Trust", "error rates of the tool itself"),
+    ("Trust", "How often are the statements of this tool wrong?", ("trust",)),
 )
-AUDITS = ("zoo",)  # pages that are audit reports, rendered from their JSON
+NAMES = {  # labels of the pages within a group
+    "papers": "Claims",
+    "reproductions": "Figures",
+    "third-party": "Audits",
+    "violations": "Violations, counted",
+    "findings": "New findings",
+    "scan": "Packages",
+    "library-scans": "Issue trackers",
+    "recall": "Documented bugs",
+    "peers": "Other tools",
+    "zoo": "Zoo",
+    "power": "Power",
+    "canaries": "Canaries",
+    "trust": "Trust",
+}
+_LEAD = (
+    "Published results of dpwitness. Each page is a summary: it names the command that computes "
+    "it, and links to its data."
+)
 
 
 def build(folder: Path | str) -> list[Path]:
@@ -71,14 +79,25 @@ def build(folder: Path | str) -> list[Path]:
         If the folder contains no published page.
     """
     root = Path(folder)
-    present = [
-        (name, label, subject) for name, label, subject in PAGES if (root / f"{name}.md").is_file()
+    groups = [
+        (label, question, here)
+        for label, question, names in GROUPS
+        if (here := [name for name in names if (root / f"{name}.md").is_file()])
     ]
-    if not present:
+    if not groups:
         raise InvalidArgument(
             f"site: folder must hold a published page such as papers.md, got {str(folder)!r}"
         )
-    pages = [("index.html", "Overview"), *((f"{name}.html", label) for name, label, _ in present)]
+    texts = {
+        name: (root / f"{name}.md").read_text(encoding="utf-8")
+        for *_, names in groups
+        for name in names
+    }
+    titles = {name: text.splitlines()[0].lstrip("# ") for name, text in texts.items()}
+    pages = [
+        ("index.html", "Overview"),
+        *((f"{names[0]}.html", label) for label, _, names in groups),
+    ]
 
     def picture(file: str) -> str | None:
         path = root / file
@@ -89,26 +108,30 @@ def build(folder: Path | str) -> list[Path]:
         )
 
     with atomic_folder(root) as draft:
-        texts = {name: (root / f"{name}.md").read_text(encoding="utf-8") for name, _, _ in present}
-        write_text(draft / "index.html", overview(present, texts, pages))
-        for name, text in texts.items():
-            title, here = text.splitlines()[0].lstrip("# "), f"{name}.html"
-            if name in AUDITS:
-                document = read_document(root / f"{name}.json")
-                write_text(
-                    draft / f"{name}.html",
-                    html(document, entries_of(document), Album(), pages=pages, here=here),
+        cards = [
+            (f"{names[0]}.html", label, titles[names[0]].removeprefix(f"{label}: "), question)
+            for label, question, names in groups
+        ]
+        index = render("overview.html", pages=pages, here="index.html", lead=_LEAD, cards=cards)
+        write_text(draft / "index.html", index)
+        for *_, names in groups:
+            siblings = [(f"{name}.html", NAMES[name]) for name in names]
+            for name in names:
+                found = page(
+                    titles[name],
+                    texts[name],
+                    pages=pages,
+                    group=siblings if len(siblings) > 1 else (),
+                    here=f"{name}.html",
+                    moved={f"{each}.md": f"{each}.html" for each in texts},
+                    pictures=picture,
                 )
-            else:
-                write_text(
-                    draft / f"{name}.html",
-                    page(title, text, pages=pages, here=here, pictures=picture),
-                )
-    return [root / file for file, _ in pages]
+                write_text(draft / f"{name}.html", found)
+    return [root / "index.html", *(root / f"{name}.html" for name in texts)]
 
 
 def publish_zoo(report: Path | str, folder: Path | str) -> None:
-    """Publish a report of ``dpwitness suite zoo``: write ``zoo.json``, ``zoo.md``, and
+    """Publish a report of ``dpwitness suite zoo``: write ``zoo.json``, its summary ``zoo.md``, and
     ``zoo/witness-NAME.json`` for each violation.
 
     Raises
@@ -123,20 +146,69 @@ def publish_zoo(report: Path | str, folder: Path | str) -> None:
         if result.get("witness_file") and result.get("witness"):
             result["witness_file"] = f"zoo/{Path(result['witness_file']).name}"
             write_json(root / result["witness_file"], result["witness"])
-    write_text(root / "zoo.md", markdown(document, entries_of(document)))
     write_json(root / "zoo.json", document)
+    write_zoo(root)
+
+
+_ZOO = (
+    "Mechanisms from the literature, correct and broken, whose true privacy is known by a proof. "
+    "Each is audited as a black box: the audit is given the claim and the domain, and finds the "
+    "pair of datasets and the event by itself."
+)
+_ZOO_DATA = (
+    "[zoo.json](zoo.json) is the report with the pair, the event, the counts and the seed of every "
+    "audit; `dpwitness report zoo.json --report DIR` shows them as pages. A name with a link is "
+    "that of a witness: `dpwitness replay FILE` counts again, with fresh randomness."
+)
+_FAR = 0.7  # share of the limit below which the page names a mechanism
+_ZOO_COLUMNS = ("claim", "expected", "verdict", "certified", "limit", "float rounding")
+
+
+def write_zoo(root: Path) -> None:
+    """Write the summary ``zoo.md`` from ``zoo.json``."""
+    document = read_document(root / "zoo.json")
+    entries = entries_of(document)
+    first, *others = opening(entries, family(document["results"]))
+    shown = [column for column in columns(entries) if column.head in _ZOO_COLUMNS]
+    rows = [
+        (
+            f"[{code(entry.name)}]({entry.witness_file})"
+            if entry.witness_file
+            else code(entry.name),
+            *(column.text(entry) for column in shown),
+        )
+        for entry in sort_worst_first(entries)
+    ]
+    far = [
+        f"{code(entry.name)} ({figure(least, 3)} of {figure(limit, 3)})"
+        for entry in entries
+        if (limit := number(entry.result.get("limit")))
+        and (least := number(entry.result["parameter_lower"]) or 0.0) < _FAR * limit
+    ]
+    paragraphs = [
+        f"# Zoo: {first.rstrip('.')}",
+        _ZOO,
+        *(text for text in others[:-1] if not text.startswith("Float rounding")),
+        f"Far below the limit: {', '.join(far) or 'none'}.",
+        "\n".join(table(("mechanism", *(column.head for column in shown)), rows)),
+        legend(entries),
+        _ZOO_DATA,
+    ]
+    write_text(root / "zoo.md", "\n\n".join(paragraphs) + "\n")
 
 
 # pages that are made from files: the names and the number of the files follow the folder
-WRITERS: dict[str, Callable[..., None]] = {
+WRITERS: dict[str, Callable[..., object]] = {
     "canaries": bench_pages.write_canaries,
     "library-scans": opendp_page.write,
+    "papers": claims_page.rewrite,
     "power": bench_pages.write_power,
     "scan": bench_pages.write_scan,
     "third-party": third_party_page.write,
     "third-party-exact": third_party_page.rewrite,
     "trust": trust_page.write,
     "violations": violations_page.write,
+    "zoo": write_zoo,
 }
 
 

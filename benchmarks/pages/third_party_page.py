@@ -10,235 +10,161 @@ index for the newest releases, and writes the page again. Rows of other sources 
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dpwitness.benchmarks.pages.exact_audits import exact_parts, newest_release, section
+from dpwitness.benchmarks.pages.exact_audits import (
+    exact_parts,
+    newest_release,
+    order_of_release,
+    upstream,
+)
 from dpwitness.core.values.atomic_files import write_json, write_text
 from dpwitness.core.values.json_reader import Json, read_json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.core.values.wording import count, figure, number
-from dpwitness.reports.wording import code, escaped_markdown, table, verdict
+from dpwitness.core.values.wording import figure
+from dpwitness.reports.wording import code, escaped_markdown, table
 
 Found = Json
 
 
 def page(found: Found) -> str:
-    """Return the markdown of the page from the JSON of the suite."""
-    rows = found["rows"]
-    by_library: dict[str, list[Found]] = {}
-    for row in rows:
-        by_library.setdefault(f"{row['library']} {row['version']}", []).append(row)
+    """Return the markdown of the summary from the JSON of the page."""
+    exact = found.get("exact") or {"rows": [], "newest": {}, "uncovered": [], "failed": {}}
+    every = [*found["rows"], *exact["rows"]]
+    ordered = sorted(every, key=lambda row: (row["library"], order_of_release(row["version"])))
+    violated = list(
+        {(row["library"], row["target"]): row for row in ordered if _violated(row)}.values()
+    )
     blocks = [
-        "# Third-party libraries, audited",
-        *_introduction_paragraphs(found, by_library),
-        *_trace_comparison(rows),
+        f"# Libraries: {sum(map(_violated, every))} of {len(every)} audits find a violation",
+        *_introduction_paragraphs(found, every, violated),
+        "\n".join(_releases_table(every)),
+        "## Violated by values",
+        _states_sentence(violated, every, exact["newest"]),
+        "\n".join(
+            table(
+                ("release", "target", "found", "cause"),
+                [_violation_row(row, found["witnesses"]) for row in violated],
+            )
+        ),
+        "## Not audited",
+        *_not_audited(exact, found["missing"]),
     ]
-    for library, group in sorted(by_library.items(), key=lambda item: item[0].lower()):
-        blocks += _library_section(library, group, found["witnesses"])
-    if found.get("exact"):
-        blocks += section(found["exact"], rows)
-    if found["missing"]:
-        lines = [f"- {name}: `{line}`" for name, line in found["missing"].items()]
-        blocks += [
-            "## Not run",
-            "Their environments were not installed. To install them:",
-            "\n".join(lines),
-        ]
     return "\n\n".join(blocks) + "\n"
 
 
-def _plural(found: int, noun: str) -> str:
-    return f"{found:,} {noun}{'s' * (found != 1)}"
+def _violated(row: Found) -> bool:
+    return bool(row["verdict"] == "VIOLATED")
 
 
-def _agreement_sentence(right: int, wrong: int) -> str:
-    """Return a sentence on the verdicts whose truth is known."""
-    if not right + wrong:
-        return "The true privacy of no target is known from analysis."
-    agree = (
-        f"{_plural(right, 'verdict')} agree{'s' * (right == 1)}, {wrong} do{'es' * (wrong == 1)} "
-        "not"
-    )
-    known = f"The true privacy of {_plural(right + wrong, 'target')} is known from analysis"
-    return f"{known}: {agree if wrong else 'all verdicts agree with it'}."
+def _by_bits(row: Found) -> bool:
+    return not _violated(row) and row.get("bit_verdict") == "VIOLATED"
 
 
-def _introduction_paragraphs(found: Found, by_library: Mapping[str, Sequence[Found]]) -> list[str]:
+def _introduction_paragraphs(
+    found: Found, every: Sequence[Found], violated: Sequence[Found]
+) -> list[str]:
     rows, settings = found["rows"], found["settings"]
-    value = [row for row in rows if row["verdict"] == "VIOLATED"]
-    bits = [
-        row for row in rows if row["verdict"] != "VIOLATED" and row["bit_verdict"] == "VIOLATED"
-    ]
-    right, wrong = (sum(row["right"] is is_right for row in rows) for is_right in (True, False))
+    known = [row for row in rows if row["right"] is not None]
+    wrong = sum(row["right"] is False for row in known)
+    traces = [row["gray_box"] for row in rows if _violated(row) and row.get("gray_box")]
+    shown = sum(bool(trace["findings"]) for trace in traces)
+    releases = {(row["library"], row["version"]) for row in every}
     return [
-        f"{_plural(len(rows), 'target')} of {_plural(len(by_library), 'release')}, each run "
-        f"in its own interpreter. {len(value)} "
-        f"{'is' if len(value) == 1 else 'are'} refuted at the level of values, {len(bits)} "
-        "more at the level of float bits only; for the "
-        f"other {len(rows) - len(value) - len(bits)} nothing was found. "
-        f"{_agreement_sentence(right, wrong)}",
-        "Each row is an observation that can be repeated: one release, one call, one claim, "
-        "one neighboring relation, one pair of "
-        "datasets. It is not a judgment on a library, and a row where nothing was found "
-        "proves no privacy. Where a library's documentation "
-        "does not say which relation its parameter is meant for, both were tried, and a "
-        "refuted row names the relation.",
-        "Pairs come from the domain that each target file declares; none was given by hand. "
-        "*Certified* is a lower bound on the claim's "
-        f"parameter at confidence {settings['confidence']}, each level apart; *limit* is the "
-        "median of the best test on that pair "
-        "with as many runs, where the law of the mechanism is known. *CPU* is the time that "
-        "the library itself took. "
-        "*Bits* looks at the lowest set bits of floating-point outputs; a dash stands for "
-        "outputs without any. *Gray box* is what a trace "
-        "of a few pairs found, and whether an audit on its pair confirmed that.",
-        "Made by `dpwitness suite third-party --report DIR`, after `dpwitness targets setup "
-        "NAME...`; any refuted row can be reproduced with `dpwitness replay WITNESS`. Libraries "
-        "that take no seed are marked with a star: their counts differ from run to run. Seed "
-        f"{settings['seed']}.",
+        f"{sum(map(_by_bits, every))} more find a distinction by float rounding only. An audit "
+        "is of one call of one "
+        f"release with one claim: {len(rows)} rows count runs of a mechanism, and "
+        f"{len(every) - len(rows)} compare an accountant or a stability map with exact figures. "
+        f"The rows are of {len(releases)} releases; {len(violated)} targets are violated, some in "
+        "several releases.",
+        f"The true privacy of {len(known)} of the mechanisms is known by analysis, and "
+        f"{len(known) - wrong} verdicts agree with it, {wrong} do not. Every audit chose its pair "
+        f"of datasets by itself, at confidence {settings['confidence']}. A trace of at most "
+        f"{max(trace['runs'] for trace in traces)} runs points to the cause in {shown} of the "
+        f"{len(traces)} violated mechanisms that it can record."
+        if traces
+        else "Every audit chose its pair of datasets by itself.",
+        "A violated row is an observation that `dpwitness replay WITNESS` repeats, not a judgment "
+        "on a library; a row without a violation proves no privacy. Where the documentation does "
+        "not name the neighboring relation, several were tried. *Float rounding* is "
+        "distinguishable where noise is added in floating point and not rounded to a grid; it is "
+        "not counted as a violation by values.",
+        "[third-party.json](third-party.json) has every row with its pair, event, bound, limit, "
+        "cost and trace. Made by `dpwitness suite third-party --report DIR`, after `dpwitness "
+        "targets setup NAME...`.",
     ]
 
 
-def _library_section(library: str, group: Sequence[Found], witnesses: str) -> list[str]:
-    header = [
-        "target",
-        "claim",
-        "relation",
-        "values",
-        "certified",
-        "limit",
-        "bits",
-        "certified in bits",
-        "runs",
-        "CPU",
-    ]
-    lines = table([*header, "gray box", "witness"], [_table_row(row, witnesses) for row in group])
-    causes = [
-        _cause_paragraph(row)
-        for row in group
-        if row["verdict"] == "VIOLATED" or row["bit_verdict"] == "VIOLATED"
-    ]
-    first = group[0]
-    where = (
-        f"Python {first['python']}, NumPy {first['numpy']}."
-        if first["python"]
-        else "A program, driven over its standard input."
-    )
-    return [f"## {library}", where, "\n".join(lines), *causes, *_trace_list(group)]
+def _releases_table(every: Sequence[Found]) -> list[str]:
+    """Return the table with the number of rows of each release by outcome."""
+    groups: dict[str, list[Found]] = {}
+    for row in every:
+        groups.setdefault(f"{row['library']} {row['version']}", []).append(row)
+    cells = []
+    for release, rows in sorted(groups.items(), key=lambda item: item[0].lower()):
+        open_rows = sum(row["verdict"] in ("ERROR", "INCONCLUSIVE") for row in rows)
+        counts = (sum(map(_violated, rows)), sum(map(_by_bits, rows)), open_rows)
+        cells.append((release, str(len(rows)), *(str(n or "") for n in counts)))
+    return table(("release", "rows", "violated", "float rounding only", "no verdict"), cells)
 
 
-def _table_row(row: Found, witnesses: str) -> list[str]:
-    name = f"{row['key']} " if row["key"] else ""
-    link = f"[JSON]({witnesses}{row['witness']})" if row["witness"] else ""
-    bits = verdict(row["bit_verdict"]).lower() if row["bit_verdict"] else "-"
-    return [
-        f"{name}{code(row['target'])}{'' if row['seeded'] else '*'}",
-        code(row["claim"]),
-        str(row["relation"] or "-"),
-        verdict(row["verdict"]).lower()
-        + (f": {escaped_markdown(row['error'])}" if row["error"] else ""),
-        f"{row['parameter']} > {figure(row['parameter_lower'])}",
-        figure(row["limit"]),
-        bits,
-        f"epsilon > {figure(row['bit_epsilon_lower'])}"
-        if number(row["bit_epsilon_lower"])
-        else "-",
-        count(row["trials"]),
-        f"{row['cpu_seconds']:g} s",
-        _format_trace(row),
-        link,
-    ]
-
-
-def _format_trace(row: Found) -> str:
-    """Format the findings of a target's trace, with the number of runs."""
-    found = row.get("gray_box")
-    if not found:
-        return "-"
-    if found["verdict"] == "ERROR":
-        return "no trace"
-    confirmed = ", not confirmed" if found["findings"] else ""
-    if found["verdict"] == "VIOLATED":
-        confirmed = f", {row['parameter']} > {figure(found['certified'])}"
-    return f"{_kinds(found)} in {found['runs']} runs{confirmed}"
-
-
-def _kinds(trace: Found) -> str:
-    return ", ".join(dict.fromkeys(f["kind"] for f in trace["findings"])) or "nothing"
-
-
-def _trace_list(group: Sequence[Found]) -> list[str]:
-    """Return the findings of a library's traces as a markdown list."""
-    lines = []
-    for row in group:
-        found = row.get("gray_box") or {"findings": []}
-        for finding in found["findings"]:
-            where = f" at {code(finding['where'])}" if finding["where"] else ""
-            if found["verdict"] == "VIOLATED":
-                confirmed = f"certified {row['parameter']} > {figure(found['certified'])}"
-            elif found["audit_runs"]:
-                confirmed = f"not confirmed by an audit of {count(found['audit_runs'])} runs"
-            else:
-                confirmed = "no matter for an audit of outputs"
-            lines.append(
-                f"- {code(row['target'])}, {finding['kind']}: "
-                f"{escaped_markdown(finding['told'])}{where}; "
-                f"pair: {escaped_markdown(found['pair'])}; {confirmed}."
-            )
-    return ["Traces:", "\n".join(lines)] if lines else []
-
-
-def _trace_comparison(rows: Sequence[Found]) -> list[str]:
-    """Return the section that compares the cost of finding the known violations with a trace and
-    with an audit of outputs.
-    """
-    known_violations = [
-        row for row in rows if row["key"] and row["verdict"] == "VIOLATED" and row.get("gray_box")
-    ]
-    if not known_violations:
-        return []
-    header = ["row", "trace finds", "runs", "CPU", "the audit certifies", "runs", "CPU"]
-    lines = []
-    for row in known_violations:
-        found = row["gray_box"]
-        trace_cells = [_kinds(found), str(found["runs"]), f"{found['cpu_seconds']:.2g} s"]
-        audit_cells = [
-            f"{row['parameter']} > {figure(row['parameter_lower'])}",
-            count(row["trials"]),
-            f"{row['cpu_seconds']:g} s",
-        ]
-        lines.append([f"{row['key']} {code(row['target'])}", *trace_cells, *audit_cells])
-    return [
-        "## Known violations, by a trace and by runs",
-        "A *trace* records the noise of one run and replays it on the neighboring dataset "
-        "(`dpwitness trace`). It looks inside: "
-        "a few runs show an error and its place in the code; a finding is not certified "
-        "until an audit has confirmed it. CPU is "
-        "the time of the library.",
-        "\n".join(table(header, lines)),
-    ]
-
-
-def _cause_paragraph(row: Found) -> str:
-    at_values = row["verdict"] == "VIOLATED"
-    event = row["description"] if at_values else row["bit_description"]
-    bound = (
-        f"{row['parameter']} > {figure(row['parameter_lower'])}"
-        if at_values
-        else f"epsilon > {figure(row['bit_epsilon_lower'])}"
-    )
-    pair = row["pair"]
-    level = "" if at_values else ", by float bits"
-    seen = (
-        f"Pair: {escaped_markdown(pair['why'])} (D0 {code(pair['d0'])}, D1 {code(pair['d1'])}). "
-        f"Event: {escaped_markdown(event)}."
-    )
-    known = f"{escaped_markdown(row['doc'])} {escaped_markdown(row['cause'])}"
+def _states_sentence(
+    violated: Sequence[Found], every: Sequence[Found], newest: Mapping[str, str]
+) -> str:
+    """Return how many of the violated targets are repaired in a later release."""
+    states = [upstream(row, every, newest) for row in violated]
+    repaired = sum(state.startswith(("repaired", "not found")) for state in states)
+    there = sum(state.startswith(("still", "in the newest")) for state in states)
     return (
-        f"**{code(row['target'])}** ({bound} against {code(row['claim'])}{level}). {known} {seen}"
+        f"The last audited release of each violated target. {repaired} are not found in a later "
+        f"release, {there} are in the newest release, and for {len(states) - repaired - there} the "
+        "newest release was not audited. A name with a link is that of a witness."
     )
+
+
+def _violation_row(row: Found, witnesses: str) -> list[str]:
+    name, finding = code(row["target"]), str(row.get("finding", ""))
+    if "parameter_lower" in row:
+        finding = (
+            f"{row['parameter']} > {figure(row['parameter_lower'])}, claimed {code(row['claim'])}"
+        )
+    else:  # without the case in parentheses, and without bounds that are objects
+        finding = escaped_markdown(finding.partition(" (")[0].partition(", claimed [")[0])
+    return [
+        f"{row['library']} {row['version']}",
+        f"[{name}]({witnesses}{row['witness']})" if isinstance(row.get("witness"), str) else name,
+        finding.removeprefix("the accountant returns "),
+        escaped_markdown(_first_clause(row["cause"])),
+    ]
+
+
+def _first_clause(text: str) -> str:
+    """Return a text up to its first full stop, semicolon or colon before a space.
+
+    Examples
+    --------
+    >>> _first_clause("The noise of 0.5 is halved: both are compared. Always.")
+    'The noise of 0.5 is halved'
+    """
+    return re.split(r"[.;:](?=\s|$)", text)[0]
+
+
+def _not_audited(exact: Found, missing: Mapping[str, str]) -> list[str]:
+    """Return the number of public names that no target mentions, and what could not be run."""
+    libraries = [
+        f"{each['library']} ({len(each['others'])} of {each['public']})"
+        for each in sorted(exact["uncovered"], key=lambda each: str(each["library"]).lower())
+    ]
+    failures = {**missing, **exact["failed"]}
+    return [
+        "Public functions and classes whose names no target file mentions, by library: "
+        f"{', '.join(libraries) or 'not counted'}. A name that is mentioned may be audited with "
+        "some of its arguments only.",
+        *([f"Not run: {'; '.join(map(escaped_markdown, failures))}."] if failures else []),
+    ]
 
 
 def _write(found: Found, folder: Path) -> None:

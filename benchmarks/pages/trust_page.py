@@ -2,38 +2,31 @@
 numbers come from the JSON.
 
 ``dpwitness bench calibration --json > calibration.json``, the same for ``adversarial``, ``fuzz``
-and ``mutation``, and then ``python -m dpwitness.benchmarks.pages trust FOLDER
-calibration.json adversarial.json fuzz.json mutation.md docs/explanation/limits.md``. A markdown
-file becomes a section.
+and ``mutation``, and then ``python -m dpwitness.benchmarks.pages trust FOLDER calibration.json
+adversarial.json fuzz.json mutation.json``, which writes ``trust.json`` and its summary.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from dpwitness.benchmarks.pages.bench_pages import (
-    direction,
-    outcome,
-    read_tables,
-    required,
-    sentences,
-)
+from dpwitness.benchmarks.pages.bench_pages import direction, read_tables, required, sentences
 from dpwitness.benchmarks.table import Row, Table, interval
-from dpwitness.core.values.atomic_files import write_text
+from dpwitness.core.values.atomic_files import write_json, write_text
 from dpwitness.core.values.wording import figure
 from dpwitness.reports.wording import table
 
 _INTRODUCTION = (
-    "The error rates of a verdict decide how far it can be trusted. Here the errors are "
-    "counted: every kind of statement of an "
-    "audit is made many times where the truth is known, and its error rate is compared with "
-    "the stated rate. Each count has an "
-    "exact (Clopper-Pearson) interval at 95 %. A row is *met* "
-    "where chance explains the count: a statement with a correct rate misses with probability 1e-6."
+    "Every kind of statement of an audit is made many times where the truth is known, and its "
+    "errors are counted. Each count has an exact (Clopper-Pearson) interval at 95 %. A row is "
+    "*met* where chance explains the count: a statement with a correct rate misses with "
+    "probability 1e-6. [trust.json](trust.json) has every row. What an adversarial review found "
+    "and did not repair is in `docs/explanation/limits.md`."
 )
+_SHOWN = 8  # attacks that the page names
 
 # (first words of the group's calibration rows, heading, explanation of the numbers)
 _GROUPS: tuple[tuple[str, str, str], ...] = (
@@ -84,35 +77,44 @@ _GROUPS: tuple[tuple[str, str, str], ...] = (
 )
 
 
-def page(tables: Sequence[Table], sections: Sequence[str] = ()) -> str:
-    """Return the markdown of the page from benchmark tables of `dpwitness bench --json`, and from
-    sections in markdown.
+def page(tables: Sequence[Table]) -> str:
+    """Return the markdown of the page from benchmark tables of `dpwitness bench --json`.
 
     Examples
     --------
     >>> case, unit = "false VIOLATED, all mechanisms, alpha 0.5", "of 10, stated 0.5"
     >>> row = Row(case, 0.7, 0.4, unit, at_most=True, counts=(4, 10))
     >>> print(page([Table("calibration", (row,))]).splitlines()[0])
-    # How far this project can be trusted
+    # Trust: 1 of 1 measurements as stated
     """
-    lines = ["# How far this project can be trusted", "", _INTRODUCTION, "", *_summary(tables)]
+    rows = [row for found in tables for row in found.rows]
+    met = sum(row.met for row in rows)
+    lines = [
+        f"# Trust: {met} of {len(rows)} measurements as stated",
+        "",
+        _INTRODUCTION,
+        "",
+        *_summary(tables),
+    ]
     for found in tables:
         lines += _SECTION_WRITERS.get(found.name, _other_section)(found)
-    for text in sections:
-        lines += [re.sub(r"^#(?= )", "##", text.strip()), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _summary(tables: Sequence[Table]) -> list[str]:
-    """Return one line per benchmark: the number of rows met, and the names of rows missed."""
-    lines = []
+    """Return a table with one row per benchmark: the number of rows met, and the rows missed."""
+    cells = []
     for found in tables:
         missed = [row.case for row in found.rows if not row.met]
-        rows_met = f"{len(found.rows) - len(missed)} of {len(found.rows)} rows met"
-        lines.append(
-            f"- **{found.name}**: {rows_met}" + (f"; missed: {'; '.join(missed)}" if missed else "")
+        cells.append(
+            (
+                _HEADINGS.get(found.name, found.name),
+                f"{len(found.rows) - len(missed)} of {len(found.rows)}",
+                "; ".join(missed) or "none",
+                f"`dpwitness bench {found.name}`",
+            )
         )
-    return [*lines, ""]
+    return [*table(("subject", "rows met", "missed", "command"), cells), ""]
 
 
 def _calibration_section(found: Table) -> list[str]:
@@ -122,85 +124,91 @@ def _calibration_section(found: Table) -> list[str]:
         rows = [row for row in remaining if row.case.startswith(start)]
         remaining = [row for row in remaining if not row.case.startswith(start)]
         if rows:
-            lines += [f"### {heading}", "", words, "", *_counts_table(rows, start), ""]
+            lines += [f"### {heading}", "", words, "", *_rates_table(rows, start), ""]
     if remaining:
-        lines += ["### Rows that broke", "", *_counts_table(remaining, ""), ""]
+        broken = [f"- {row.case}: {_counted(row)}" for row in remaining]
+        lines += ["### Rows that broke", "", *broken, ""]
     return lines
 
 
-def _adversarial_section(found: Table) -> list[str]:
-    """Return the section on attacks, with the stated rate, the measured rate and the exact p-value
-    of each attack.
+def _rates_table(rows: Sequence[Row], start: str) -> list[str]:
+    """Return a table with one row per stated rate: how many rows meet the rate, and the counts of
+    the row with the most trials and of the most extreme row.
     """
 
-    def line(row: Row, details: Mapping[str, Any]) -> list[str]:
-        count, of = _counts(row)
-        answer = "resisted" if row.met else "**succeeds**"
-        stated, p_value = figure(details["stated"]), figure(details["p_value"])
-        return [
-            row.case,
-            f"at most {stated}" if details["stated"] else "never",
-            f"{count} of {of}",
-            _interval(row),
-            p_value,
-            answer,
-        ]
+    def named(row: Row) -> str:
+        return f"{row.case.removeprefix(start).lstrip(',: ')}: {_counted(row)}"
 
-    pairs = zip(found.rows, found.details, strict=True)
-    notes = sentences(found.notes)
-    words = (
-        "Attacks on the honesty of the program, with random parameters in every run. A row "
-        "counts the runs in which the program failed. "
-        "The p-value is the exact binomial probability of at least this number of failures "
-        "at the stated rate."
-    )
+    cells = []
+    for stated in dict.fromkeys(map(_stated_rate, rows)):
+        own = [row for row in rows if _stated_rate(row) == stated]
+        largest = max(own, key=lambda row: _counts(row)[1])
+        extreme = (max if own[0].at_most else min)(own, key=lambda row: row.measured)
+        cells.append(
+            (
+                stated,
+                f"{sum(row.met for row in own)} of {len(own)}",
+                named(largest),
+                "the same" if extreme is largest else named(extreme),
+                "; ".join(row.case for row in own if not row.met) or "none",
+            )
+        )
+    return table(("stated rate", "rows met", "most trials", "most extreme row", "missed"), cells)
+
+
+def _counted(row: Row) -> str:
+    count, of = _counts(row)
+    low, high = interval(count, of)
+    return f"{count:,} of {of:,} ({low:.3f} to {high:.3f})"
+
+
+def _adversarial_section(found: Table) -> list[str]:
+    """Return the section on attacks: the number of attacks by stated rate, and the attacks whose
+    counts chance explains least.
+    """
+    pairs = sorted(zip(found.rows, found.details, strict=True), key=lambda pair: pair[1]["p_value"])
+    never = [row for row, details in pairs if not details["stated"]]
     failures = [
-        f"- {each['attack']}: {text}"
-        for each in found.details
-        for text in each["failures"]
-        if not each["stated"]
+        f"- {details['attack']}: {text}"
+        for row, details in pairs
+        for text in details["failures"]
+        if not details["stated"]
     ]
-    failure_list = ["", "Failures that must never happen:", "", *failures] if failures else []
-    head = ["attack", "stated failures", "counted", "95 % interval", "p-value", ""]
+    words = (
+        "Attacks on the honesty of the program, with random parameters in every run. A row counts "
+        "the runs in which the program failed. The p-value is the exact binomial probability of at "
+        f"least this number of failures at the stated rate. {len(never)} attacks must never "
+        f"succeed: {sum(_counts(row)[0] for row in never)} of "
+        f"{sum(_counts(row)[1] for row in never):,} runs did. The {_SHOWN} others whose counts "
+        "chance explains least:"
+    )
+    shown = [
+        (
+            row.case,
+            f"at most {figure(details['stated'])}",
+            _counted(row),
+            figure(details["p_value"]),
+            "resisted" if row.met else "**succeeds**",
+        )
+        for row, details in pairs
+        if details["stated"]
+    ]
     return [
         "## Attacks",
         "",
         words,
         "",
-        *notes,
+        *table(("attack", "stated failures", "counted", "p-value", ""), shown[:_SHOWN]),
         "",
-        *table(head, [line(*pair) for pair in pairs]),
-        *failure_list,
+        *failures,
+        *sentences(found.notes),
         "",
     ]
-
-
-def _counts_table(rows: Sequence[Row], start: str) -> list[str]:
-    def line(row: Row) -> list[str]:
-        count, of = _counts(row)
-        case = row.case.removeprefix(start).lstrip(",: ") or row.case
-        return [
-            case,
-            f"{count} of {of}",
-            figure(row.measured),
-            _interval(row),
-            _stated_rate(row),
-            outcome(row.met),
-        ]
-
-    return table(
-        ["case", "counted", "rate", "95 % interval", "stated", ""], [line(row) for row in rows]
-    )
 
 
 def _counts(row: Row) -> tuple[int, int]:
     assert row.counts is not None
     return row.counts
-
-
-def _interval(row: Row) -> str:
-    low, high = interval(*_counts(row))
-    return f"{low:.3f} to {high:.3f}"
 
 
 def _stated_rate(row: Row) -> str:
@@ -209,24 +217,28 @@ def _stated_rate(row: Row) -> str:
 
 
 def _other_section(found: Table) -> list[str]:
-    """Return the section of any other benchmark: its notes and a table of its rows."""
-    heading = {"fuzz": "Hostile inputs", "mutation": "Mutants of the claims' proofs"}.get(
-        found.name, found.name.capitalize()
-    )
-    rows = [
-        [row.case, required(row), figure(row.measured, 6), row.unit, outcome(row.met)]
-        for row in found.rows
+    """Return the section of any other benchmark: its notes, and a table of its rows by group, where
+    the group is the text before a colon.
+    """
+    groups: dict[str, list[str]] = {}
+    for row in found.rows:
+        group, _, name = row.case.rpartition(": ")
+        cell = f"{name}: {figure(row.measured, 6)} ({required(row)})"
+        groups.setdefault(group, []).append(cell if row.met else f"**missed** {cell}")
+    lines = [
+        f"- {group}: {'; '.join(cells)}" if group else f"- {'; '.join(cells)}"
+        for group, cells in groups.items()
     ]
-    return [
-        f"## {heading}",
-        "",
-        *sentences(found.notes),
-        "",
-        *table(["case", "required", "found", "unit", ""], rows),
-        "",
-    ]
+    heading = _HEADINGS.get(found.name, found.name)
+    return [f"## {heading}", "", *sentences(found.notes), "", *lines, ""]
 
 
+_HEADINGS = {
+    "calibration": "Calibration",
+    "adversarial": "Attacks",
+    "fuzz": "Hostile inputs",
+    "mutation": "Mutants of the claims' proofs",
+}
 _SECTION_WRITERS: Mapping[str, Callable[[Table], list[str]]] = {
     "calibration": _calibration_section,
     "adversarial": _adversarial_section,
@@ -234,7 +246,11 @@ _SECTION_WRITERS: Mapping[str, Callable[[Table], list[str]]] = {
 
 
 def write(folder: Path, *files: str) -> None:
-    """Write ``trust.md`` from files with JSON of benchmarks, and with sections in markdown."""
-    tables = [entry for file in files if not file.endswith(".md") for entry in read_tables(file)]
-    sections = [Path(file).read_text(encoding="utf-8") for file in files if file.endswith(".md")]
-    write_text(folder / "trust.md", page(tables, sections))
+    """Write ``trust.json`` and its summary ``trust.md`` from files with JSON of benchmarks; without
+    files, the summary again.
+    """
+    published = folder / "trust.json"
+    tables = [entry for file in files or [published] for entry in read_tables(file)]
+    if files:
+        write_json(published, [asdict(entry) for entry in tables])
+    write_text(folder / "trust.md", page(tables))

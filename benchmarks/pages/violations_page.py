@@ -101,9 +101,9 @@ def _every(published: Path) -> Iterator[tuple[str, str, str, str]]:
                 run["entry"] + (" after" if run["side"] == "after" else ""),
             )
     for each in tables((published / "findings.md").read_text(encoding="utf-8")):
-        if each.has("finding", "library", "release"):
+        if {"finding", "library", "release"} <= set(each[0]):
             yield from (
-                ("findings", row["library"], row["release"], row["finding"]) for row in each.rows
+                ("findings", row["library"], row["release"], row["finding"]) for row in each
             )
 
 

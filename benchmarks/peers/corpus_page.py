@@ -16,7 +16,6 @@ from dpwitness.benchmarks.peers.campaign import (
     NOT_INSTALLED,
     OWN,
     SETTINGS,
-    Run,
     tools,
 )
 from dpwitness.benchmarks.peers.corpus_campaign import BUDGETS
@@ -184,7 +183,17 @@ def section(all_runs: Runs, runnable: int) -> list[str]:
             "them with more.",
             "",
         ]
-    return [*lines, *_entries_table(runs, cases), "", *_reasons(runs, cases), ""]
+    own = [run for run in runs.values() if run.tool == OWN and run.case in cases]
+    found = {run.case for run in own if run.violated}
+    names = ", ".join(f"`{case}`" for case in cases if case not in found)
+    return [
+        *lines,
+        f"Our audit does not find {names or 'none'}. [peers-recall.json](peers-recall.json) has "
+        "the outcome of every tool on every entry.",
+        "",
+        *_reasons(runs, cases),
+        "",
+    ]
 
 
 def _recall_table(runs: Runs, cases: Sequence[str]) -> list[str]:
@@ -213,34 +222,6 @@ def _recall_table(runs: Runs, cases: Sequence[str]) -> list[str]:
         ],
         found,
     )
-
-
-def _entries_table(runs: Runs, cases: Sequence[str]) -> list[str]:
-    names = [name for name in tools() if any(run.tool == name for run in runs.values())]
-    by: dict[tuple[str, str], list[Run]] = {}
-    for run in runs.values():
-        by.setdefault((run.case, run.tool), []).append(run)
-    budget = {run.case: f"{run.budget:g}" for run in runs.values()}
-    rows = [
-        [f"`{case}`", budget[case], *(_entry(by.get((case, name), [])) for name in names)]
-        for case in cases
-    ]
-    return table(["entry", "CPU s", *(tools()[name].title for name in names)], rows)
-
-
-def _entry(found: Sequence[Run]) -> str:
-    """Return the text for one tool on one entry: found, by which settings, or why there is no
-    violation.
-    """
-    if not found:
-        return ""
-    by = sorted(run.settings for run in found if run.violated)
-    if by:
-        return "**found**" if len(by) == len(found) else f"**found** ({by[0]})"
-    if all(run.state == NOT_EXPRESSIBLE for run in found):
-        return "not expressible"
-    states = {run.state for run in found} - {NOT_EXPRESSIBLE}
-    return "not found" if ANSWER in states else sorted(states)[0]
 
 
 def _reasons(runs: Runs, cases: Collection[str]) -> list[str]:

@@ -252,7 +252,8 @@ def page(runs: Runs, budget: float, bugs: Sequence[str] = ()) -> str:
     extent = f"{len(cases)} of {len(NAMES)} mechanisms, by the seeds that the table counts"
     lines += [f"Here each attack has {budget:g} CPU seconds ({extent}). {_MORE}", ""]
     lines += [
-        "![Certified bound over truth](peers.svg)",
+        "![Certified bound divided by the truth, one row per mechanism: the nearer to the line at "
+        "1 the better, and beyond it the bound is wrong](peers.svg)",
         "",
         "## Tools",
         "",
@@ -438,4 +439,4 @@ def _draw(runs: Runs, budget: float, path: Path) -> None:
         axes.set_xlabel(
             f"certified bound / truth after {budget:g} CPU seconds; filled: violation stated"
         )
-        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=8, ncols=3)
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)

@@ -271,14 +271,11 @@ def write_page(entries: Sequence[Entry], runs: Runs, folder: Path) -> None:
 def page(entries: Sequence[Entry], runs: Runs) -> str:
     """Return the markdown of the page."""
     libraries = len({entry.library for entry in entries})
-    lines = [
-        "# Recall: documented bugs of libraries, before and after their repair",
-        "",
-        _INTRODUCTION,
-        "",
-        _METHOD,
-        "",
+    totals = [
+        recall(part_of(entries, runs, BUDGETS[-1], part), runs, BUDGETS[-1]) for part in PARTS
     ]
+    found, of = (sum(getattr(each, name) for each in totals) for name in ("found", "audited"))
+    lines = [f"# Recall: {found} of {of} documented bugs found", "", _INTRODUCTION, "", _METHOD, ""]
     runnable = sum(entry.runnable for entry in entries)
     lines += [
         f"The corpus has {len(entries)} entries of {libraries} libraries; {runnable} of them "
@@ -297,9 +294,8 @@ def page(entries: Sequence[Entry], runs: Runs) -> str:
     ]
     lines += [
         "",
-        "## Every entry",
-        "",
-        *_entries_table(entries, runs),
+        "[recall.json](recall.json) has the verdict, the bound and the CPU seconds of every audit; "
+        "`benchmarks/libraries/*/entries.toml` has the source of every entry.",
         "",
         "## Misses and violations after the repair",
         "",
@@ -360,45 +356,3 @@ def _families_table(entries: Sequence[Entry], runs: Runs) -> list[str]:
     columns = [by_family(entries, runs, minutes) for minutes in BUDGETS]
     rows = [[family, *(str(column.get(family, "")) for column in columns)] for family in columns[0]]
     return markdown_table(["family", *(spent_by(minutes) for minutes in BUDGETS)], rows)
-
-
-def _entries_table(entries: Sequence[Entry], runs: Runs) -> list[str]:
-    """Return the table of all audited entries, with the verdict and the CPU seconds of
-    each audit.
-    """
-    rows = []
-    for entry in entries:
-        cells = [_verdicts(entry, side, runs) for side in ("before", "after")]
-        if any(cells):
-            releases = " → ".join(release.name for _, release in entry.sides)
-            address = entry.source[0].split()[0]  # without the section of a changelog
-            source = f"[{address.rsplit('/', 1)[-1][:12]}]({address})"
-            rows.append(
-                [
-                    f"`{entry.name}`",
-                    "" if entry.part == TUNED else entry.part,
-                    releases,
-                    entry.family,
-                    source,
-                    *cells,
-                ]
-            )
-    return markdown_table(
-        ["entry", "part", "releases", "family", "source", "before", "after"], rows
-    )
-
-
-def _verdicts(entry: Entry, side: str, runs: Runs) -> str:
-    """Return verdict and CPU seconds of the audits of one side."""
-    found = [
-        runs[key]
-        for later in (False, True)
-        for minutes in BUDGETS
-        if (key := (entry.name, side, minutes, later)) in runs
-    ]
-    words = [
-        f"{'later ' if run.later else ''}{run.outcome.replace('_', ' ').lower()} "
-        f"({run.cpu_seconds:.0f} s)"
-        for run in found
-    ]
-    return "; ".join(words)

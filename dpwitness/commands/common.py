@@ -211,7 +211,8 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
         (violated or (code == VIOLATED and not leaky), confirm),
         (
             leaky and result.verdict is not Verdict.ERROR,
-            f"round outputs to a grid, because their low bits leak; {confirm}",
+            "round outputs to a grid, because float rounding distinguishes the datasets; "
+            f"{confirm}",
         ),
         (code == NO_VERDICT, "fix the problem in the first line, then run again"),
         (
@@ -272,7 +273,7 @@ def describe(
     for name, text in rows:
         line = reports.plain(f"  {name:<10} {text}")
         # number of characters before the text of a line
-        lines.append(mark_verdict(line, at=13) if name in ("low bits", "audit") else line)
+        lines.append(mark_verdict(line, at=13) if name in ("rounding", "audit") else line)
     return "\n".join(lines)
 
 
@@ -294,7 +295,7 @@ def _most_important_rows(
         for row in rows
         if row[0] in kept
         or row in traced
-        or (row[0] == "low bits" and row[1].startswith("VIOLATED"))
+        or (row[0] == "rounding" and row[1].startswith("VIOLATED"))
     ]
     # without --verbose, a result has at most six lines
     if notes and len(chosen) < 5:

@@ -24,7 +24,7 @@ def audit(name="laplace-0.9", verdict="VIOLATED", p=1e-40, **changes):
         "headline": f"{verdict}: epsilon > 1.106 certified", "confidence": 0.99, "epsilon_lower": 1.1056, "parameter": "epsilon",
         "parameter_lower": 1.1056, "p_value": p, "limit": 1.1083, "detectable": 1.00671, "event": None,
         "pair": {"d0": array(0.0), "d1": array(1.0), "relation": "replace-one", "why": "one extreme against the other"},
-        "description": "D0 on (-inf, 0]; D1 on (1, inf]", "method": "quantile bins",
+        "description": "guess D0 if the output is at most 0; D1 if the output is above 1", "method": "quantile bins",
         "tally": {"correct": 1_000_000, "wrong": 329_192, "rounds": 2_000_000, "directions": 2},
         "bit_level": {"verdict": "NOT_REFUTED", "epsilon_lower": 0.07, "event": None, "description": "lattice", "tally": None},
         "pairs": [], "trials": 2_123_456, "requested": 4_000_000, "seed": 71, "notes": [], "target": None,
@@ -46,18 +46,18 @@ def test_the_numbers_of_a_violation_are_in_the_markdown(tmp_path):
     )
     text = path.read_text()
     assert path == tmp_path / "audit.md"
-    first = text.split("\n\n")[1]
-    assert first == "**VIOLATED in 1 of 1 audit: `laplace-0.9`.**"
+    assert text.startswith("# VIOLATED: epsilon > 1.106 certified against the claim pure:1")
     for expected in (
-        "Verdicts: 1 violated.",
+        "Audit of laplace: Does this implementation keep the privacy promise it makes?",
         "epsilon > 1.106",
         "1.106 / 1.108 = 99.8%",  # 1.1056 / 1.1083 = 0.99756
         "epsilon = 1.007 (1.007 times the claim), with probability 0.9",
-        "1,000,000 right (75.2337% of the guesses), 329,192 wrong, in 2,000,000 coin flips",
+        "1,000,000 right (75.2337% of the guesses) and 329,192 wrong guesses of the dataset, which "
+        "was drawn by chance 2,000,000 times",
         "2,123,456 runs of the mechanism of 4,000,000 allowed",
-        "NOT REFUTED (separate from",
+        "nothing found (separate from",
         "one extreme against the other; checked to be replace-one neighbors",
-        "D0 on (-inf, 0]; D1 on (1, inf]",
+        "guess D0 if the output is at most 0; D1 if the output is above 1",
         "dpwitness replay witness-laplace-0.9.json",
         "dpwitness audit m:f",
         "`71`",

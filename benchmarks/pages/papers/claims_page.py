@@ -1,5 +1,5 @@
-"""Report on the papers: claims that hold, claims that fail and by how much, repairs, and advice to
-users, for each paper.
+"""Summary of the papers: counts of claims by verdict, claims that fail and by how much, repairs,
+and advice to users, for each paper.
 
 All content of the page comes from the findings. The advice to users is written by the project. A
 sentence of advice is printed only if its finding has the expected verdict.
@@ -16,11 +16,11 @@ from typing import Any
 from dpwitness.auditors.witnesses.verdicts import environment
 from dpwitness.benchmarks.pictures import drawing
 from dpwitness.core.values.atomic_files import write_json, write_text
-from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.json_reader import Json, read_json
 from dpwitness.core.values.wording import figure, number
 from dpwitness.proofs_checks.engine.finding import scope_summary
 from dpwitness.reports.report import check_writable
-from dpwitness.reports.wording import code, escaped_markdown, slugs, table, verdict
+from dpwitness.reports.wording import code, escaped_markdown, slugs, table
 
 _LOW, _HIGH = 1e-3, 1e3  # numbers outside this range are drawn as arrows
 
@@ -50,7 +50,7 @@ def plot_claims(findings: Sequence[Mapping[str, Any]], path: Path) -> None:
                 markerfacecolor="black" if fails else "white",
                 markersize=6,
             )
-        axes.set_yticks(range(len(rows)), [str(f["id"]) for f in reversed(rows)], fontsize=8)
+        axes.set_yticks(range(len(rows)), [str(f["id"]) for f in reversed(rows)])
         axes.set_ylim(-0.7, len(rows) - 0.3)
         axes.axvline(1.0, color="black", linestyle=":", linewidth=1)
         axes.set_xscale("log")
@@ -60,145 +60,121 @@ def plot_claims(findings: Sequence[Mapping[str, Any]], path: Path) -> None:
 Finding = Mapping[str, Any]
 
 PAPERS: Json = tomllib.loads((Path(__file__).parent / "papers.toml").read_text(encoding="utf-8"))
-
-CHECKS = "papers-checks.md"
-_COLUMNS = ("claim", "says", "for", "found", "rests on")
-_VERDICT_PHRASES = (  # (verdicts, phrase for one claim, phrase for several claims)
-    (("HOLDS", "HOLDS_TIGHT"), "holds", "hold"),
-    (("FAILS",), "is false", "are false"),
-    (("UNDERSPECIFIED",), "leaves a constant open", "leave a constant open"),
+_HOLDS = ("HOLDS", "HOLDS_TIGHT")
+_VERDICT_PHRASES = (  # (verdicts, column, phrase for one claim, phrase for several claims)
+    (_HOLDS, "hold", "holds", "hold"),
+    (("FAILS",), "false", "is false", "are false"),
+    (("UNDERSPECIFIED",), "constant open", "leaves a constant open", "leave a constant open"),
     (
         ("VACUOUS",),
+        "vacuous",
         "is true but says nothing at practical sizes",
         "are true but say nothing at practical sizes",
     ),
-    (("NOT_REFUTED",), "was measured and not refuted", "were measured and not refuted"),
-    (("INCONCLUSIVE",), "could not be settled", "could not be settled"),
+    (
+        ("NOT_REFUTED",),
+        "not refuted",
+        "was measured and not refuted",
+        "were measured and not refuted",
+    ),
+    (("INCONCLUSIVE",), "not settled", "could not be settled", "could not be settled"),
 )
-_LEGEND = (
-    "FAILS: there is a counterexample, which can be replayed. HOLDS: proved, for the values "
-    "that the row names; tight where the promise is "
-    "attained. UNDERSPECIFIED: the claim leaves a constant open; the smallest that works is "
-    "computed. VACUOUS: true, but says nothing at "
-    "practical sizes. NOT REFUTED: measured, and nothing found against it. INCONCLUSIVE: the "
-    "check ended without an answer."
+_METHOD = (
+    "Each claim of a paper is a formula over a domain, and one check decides it. *False*: there is "
+    "a counterexample, which can be replayed. *Hold*: proved for the values that the check names. "
+    "*Constant open*: the claim leaves a constant open, and the smallest that works is computed. "
+    "*Not refuted*: measured, and nothing was found against it. The tables below name the claims "
+    "that are false, with a link to the counterexample, or leave something open."
 )
-_EVIDENCE_LEGEND = (
-    "Each row states the checked values and the kind of evidence. Whole domain: settled for "
-    "all values that the row names; box: "
-    "for the share of them that the row gives; point: for these values only. Proved: by "
-    "balls, z3 or computer algebra; statistical: at a "
-    "stated error; numerical: floating-point sums or quadrature; assumed: as the row says."
+_DATA = (
+    "[papers.json](papers.json) has the formula, domain, method, evidence, numbers and proof of "
+    "every claim. `dpwitness claims show ID` prints one, `dpwitness claims check ID` checks it "
+    "again, `dpwitness replay FILE` replays a counterexample, and `dpwitness claims check all "
+    "--report DIR` makes this page."
 )
 
 
-def page(findings: Sequence[Finding]) -> str:
-    """Return the markdown of the report on all papers, from the JSON of the findings."""
+def page(document: Json) -> str:
+    """Return the markdown of the summary of all papers from the JSON of ``papers.json``."""
+    findings = document["claims"]
+    papers = {
+        paper["title"]: (prefix, paper, own)
+        for prefix, paper in PAPERS.items()
+        if (own := [f for f in findings if _prefix(f) == prefix])
+    }
+    found = {f["verdict"] for f in findings}
+    shown = [phrase for phrase in _VERDICT_PHRASES if found & {*phrase[0]}]
+    rows = []
+    for title, (_, _, own) in papers.items():
+        words = [f["verdict"] for f in own]
+        counts = (sum(map(words.count, verdicts)) for verdicts, *_ in shown)
+        rows.append((title, str(len(own)), *(str(n or "") for n in counts)))
+    fails = sum(f["verdict"] == "FAILS" for f in findings)
     lines = [
-        "# The papers' claims, checked",
+        f"# Papers: {fails} of {len(findings)} claims are false",
         "",
         f"**{tally(findings)}** {scope_summary(findings)}",
         "",
-        _LEGEND,
+        _METHOD,
         "",
-        _EVIDENCE_LEGEND,
+        *table(("paper", "claims", *(column for _, column, *_ in shown)), rows),
         "",
-        "Made by `dpwitness claims check all --report DIR`. Every verdict is computed in "
-        "that run; the numbers are in "
-        "[papers.json](papers.json). A claim is checked again, there or at other parameters, by "
-        "`dpwitness claims check ID --set NAME=VALUE`; a witness by `dpwitness replay FILE`.",
+        _DATA,
         "",
     ]
-    for prefix, paper in PAPERS.items():
-        own_findings = [f for f in findings if _prefix(f) == prefix]
-        if own_findings:
-            lines += _paper_section(prefix, paper, own_findings)
+    for prefix, paper, own in papers.values():
+        lines += _paper_section(prefix, paper, own)
     versions = ", ".join(
-        f"{name} {version}" for name, version in environment().items() if name != "machine"
+        f"{name} {version}"
+        for name, version in document["environment"].items()
+        if name != "machine"
     )
     return "\n".join([*lines, f"Computed with {versions}."]).rstrip() + "\n"
 
 
 def _paper_section(prefix: str, paper: Mapping[str, Any], findings: Sequence[Finding]) -> list[str]:
-    by_id = {str(f["id"]): f for f in findings}
-    title = paper["title"]
-    lines = [f"## {title}", "", paper["about"], ""]
-    for heading, verdicts in (
-        ("What fails", ("FAILS",)),
-        ("What says less than it seems", ("UNDERSPECIFIED", "VACUOUS")),
-        ("What could not be settled", ("INCONCLUSIVE",)),
-    ):
-        rows = [f for f in findings if f["verdict"] in verdicts]
-        if rows:
-            lines += [
-                f"### {heading}",
-                "",
-                *table((*_COLUMNS, "repair", "witness"), [_table_row(f, findings) for f in rows]),
-                "",
-            ]
-    for heading, verdicts in (
-        ("What holds", ("HOLDS", "HOLDS_TIGHT")),
-        ("What was measured and not refuted", ("NOT_REFUTED",)),
-    ):
-        rows = [f for f in findings if f["verdict"] in verdicts]
-        if rows:
-            lines += [
-                f"### {heading}",
-                "",
-                *table(_COLUMNS, [_table_row(f, findings)[:5] for f in rows]),
-                "",
-            ]
-    advice = [
-        text
-        for id, needed, text in paper["advice"]
-        if id in by_id and by_id[id]["verdict"] == needed
-    ]
+    verdicts = {str(f["id"]): f["verdict"] for f in findings}
+    lines = [f"## {paper['title']}", "", paper["about"], ""]
+    advice = [text for id, needed, text in paper["advice"] if verdicts.get(id) == needed]
     if advice:
+        lines += ["Advice to users of these algorithms:", "", *(f"- {x}" for x in advice), ""]
+    if _has_plot(findings):
         lines += [
-            "### Advice to users of these algorithms",
-            "",
-            *(f"- {text}" for text in advice),
+            "![Reached over promised: a filled mark right of the line is a false claim]"
+            f"(papers-{prefix.lower()}.svg)",
             "",
         ]
-    lines += (
-        [f"![Reached over promised, {title}](papers-{prefix.lower()}.svg)", ""]
-        if _has_plot(findings)
-        else []
-    )
+    shown = [f for f in findings if f["verdict"] not in (*_HOLDS, "NOT_REFUTED")]
+    if shown:
+        lines += [
+            *table(
+                ("claim", "it says", "reached / promised, or why", "repair"),
+                [_table_row(f, findings) for f in shown],
+            ),
+            "",
+        ]
     return lines
 
 
-def checks_page(findings: Sequence[Finding]) -> str:
-    """Return the markdown page of all checks, with the result, method, parameters and proof of each
-    check.
-    """
-    lines = [
-        "# The checks behind the papers' claims",
-        "",
-        "Each check decides one claim of [the page of results](papers.md).",
-        "",
-    ]
-    for found in findings:
-        lines += _card(found)
-    return "\n".join(lines).rstrip() + "\n"
-
-
 def _table_row(found: Finding, findings: Sequence[Finding]) -> tuple[str, ...]:
-    repairs = [f for f in findings if f.get("repairs") == found["id"]]
-    repair_links = "; ".join(
-        f"[{code(f['id'])}]({_link(f['id'])}) {verdict(f['verdict']).lower()}: "
-        f"{escaped_markdown(f['statement'])}"
-        for f in repairs
-    )
-    file = found.get("witness_file")
+    file, name = found.get("witness_file"), code(found["id"])
+    least = 1 + (number((found.get("reached") or [None])[0]) or 0.0)
+    if not found.get("reached"):
+        short = (
+            str(found["headline"]).partition(": ")[2].partition("; ")[0].partition(" (limits")[0]
+        )
+    else:
+        short = f"{figure(least)} times" if math.isfinite(least) else "no bound"
+    repairs = [
+        code(f["id"])
+        for f in findings
+        if f.get("repairs") == found["id"] and f["verdict"] in _HOLDS
+    ]
     return (
-        f"[{code(found['id'])}]({_link(found['id'])})",
+        f"[{name}]({file})" if file else name,
         escaped_markdown(found["statement"]),
-        escaped_markdown(ranges(found)),
-        escaped_markdown(_finding_text(found)),
-        escaped_markdown(f"{found['evidence']}, {found['scope']}"),
-        repair_links,
-        f"[replay]({file})" if file else "",
+        escaped_markdown(short),
+        ", ".join(repairs),
     )
 
 
@@ -212,7 +188,7 @@ def tally(findings: Sequence[Finding]) -> str:
     """
     words = [str(f["verdict"]) for f in findings]
     parts = []
-    for verdicts, one, several in _VERDICT_PHRASES:
+    for verdicts, _, one, several in _VERDICT_PHRASES:
         if found := sum(map(words.count, verdicts)):
             parts.append(f"{found} {one if found == 1 else several}")
             if tight := words.count("HOLDS_TIGHT") * ("HOLDS_TIGHT" in verdicts):
@@ -223,174 +199,43 @@ def tally(findings: Sequence[Finding]) -> str:
     return f"{len(findings)} claim{'s' * (len(findings) != 1)}: {listed or 'none was checked'}."
 
 
-def ranges(found: Finding) -> str:
-    """Describe the parameter values for which a claim was checked."""
-    box = ", ".join(
-        f"{name} = {figure(low)}" if high == low else f"{name} in [{figure(low)}, {figure(high)}]"
-        for name, (low, high) in found["box"].items()
-    )
-    if not box and found["scope"] == "whole domain":
-        return "all values of what the formula names"
-    rest = (
-        {name: value for name, value in found["at"].items() if name not in found["box"]}
-        if found["scope"] == "point"
-        else {}
-    )
-    return (
-        "; ".join(
-            part
-            for part in (box, ", ".join(f"{name} = {_format_value(v)}" for name, v in rest.items()))
-            if part
-        )
-        or "one case"
-    )
-
-
-def _finding_text(found: Finding) -> str:
-    """Return a finding's headline without the verdict; the verdict NOT REFUTED stays."""
-    word, _, text = str(found["headline"]).partition(": ")
-    return f"{word}: {text}" if found["verdict"] == "NOT_REFUTED" else text
-
-
-def _card(found: Finding) -> list[str]:
-    domain = ", ".join(
-        f"{name} in [{figure(low)}, {figure(high)}]"
-        for name, (low, high) in found["domain"].items()
-    )
-    reached, undecided = found.get("reached"), (found.get("shares") or {}).get("undecided")
-    facts = [
-        ("source", escaped_markdown(found["source"])),
-        ("claim", escaped_markdown(found["statement"])),
-        ("formula", _formula(found["formula"])),
-        ("domain", escaped_markdown(domain)),
-        ("checked for", escaped_markdown(ranges(found))),
-        (
-            "scope",
-            escaped_markdown(
-                found["scope"] + (f", {100 * undecided:.3g} % undecided" if undecided else "")
-            ),
-        ),
-        ("how", escaped_markdown(f"{found['kind']}: {found['method']}")),
-        ("rests on", escaped_markdown(found["evidence"])),
-        ("reached / promised", _format_ratio(reached) if reached else ""),
-        (
-            "at",
-            escaped_markdown(
-                ", ".join(f"{k} = {_format_value(v)}" for k, v in found["at"].items())
-            ),
-        ),
-        (
-            "numbers",
-            escaped_markdown(
-                ", ".join(f"{k} = {_format_value(v)}" for k, v in found["numbers"].items())
-            ),
-        ),
-        (
-            "repairs",
-            f"[{code(found['repairs'])}](#{_slug(found['repairs'])})"
-            if found.get("repairs")
-            else "",
-        ),
-        ("uses", ", ".join(f"[{code(id)}](#{_slug(id)})" for id in found["depends"])),
-        (
-            "witness",
-            f"[{found['witness_file']}]({found['witness_file']})"
-            if found.get("witness_file")
-            else "",
-        ),
-    ]
-    lines = [
-        f'<a id="{_slug(found["id"])}"></a>',
-        f"#### {code(found['id'])}: {verdict(found['verdict']).lower()}",
-        "",
-        escaped_markdown(found["headline"]),
-        "",
-    ]
-    lines += [*table(("", ""), [fact for fact in facts if fact[1]]), ""]
-    if found.get("witness_file"):
-        lines += ["```", f"dpwitness replay {found['witness_file']}", "```", ""]
-    proof = " ".join(str(found["proof"]).split()).replace("<", "&lt;")
-    return [
-        *lines,
-        "<details><summary>Why this check decides</summary>",
-        "",
-        proof,
-        "",
-        "</details>",
-        "",
-    ]
-
-
 def write(findings: Sequence[Finding], folder: Path | str) -> Path:
     """Write the report on the papers and return the path of ``papers.md``.
 
-    The files are ``papers.md``, ``papers-checks.md``, ``papers.json``, one plot per paper, and
+    The files are ``papers.md``, ``papers.json``, one plot per paper, and
     ``papers/witness-ID.json`` for each claim that fails with a witness.
     """
     path = check_writable(folder)
     check_writable(path / "papers")
     published = []
     for found in findings:
-        file = f"papers/witness-{_slug(found['id'])}.json" if found.get("witness") else None
+        (slug,) = slugs([str(found["id"])])
+        file = f"papers/witness-{slug}.json" if found.get("witness") else None
         published.append(
             {key: value for key, value in found.items() if key not in ("witness", "environment")}
             | {"witness_file": file}
         )
         if file:
             write_json(path / file, found["witness"])
-    write_json(
-        path / "papers.json",
-        {"schema_version": 1, "environment": environment(), "claims": published},
-    )
-    for prefix in PAPERS:
-        own_findings = [f for f in published if _prefix(f) == prefix]
-        if _has_plot(own_findings):
-            from dpwitness.benchmarks.pages.papers.claims_page import plot_claims
+    document = {"schema_version": 1, "environment": environment(), "claims": published}
+    write_json(path / "papers.json", document)
+    return rewrite(path)
 
-            plot_claims(own_findings, path / f"papers-{prefix.lower()}.svg")
-    write_text(path / CHECKS, checks_page(published))
-    write_text(path / "papers.md", page(published))
-    return path / "papers.md"
+
+def rewrite(folder: Path) -> Path:
+    """Write ``papers.md`` and its plots from the published ``papers.json``; return its path."""
+    document = read_json(folder / "papers.json", "publish")
+    for prefix in PAPERS:
+        own = [f for f in document["claims"] if _prefix(f) == prefix]
+        if _has_plot(own):
+            plot_claims(own, folder / f"papers-{prefix.lower()}.svg")
+    write_text(folder / "papers.md", page(document))
+    return folder / "papers.md"
 
 
 def _has_plot(findings: Sequence[Finding]) -> bool:
     return any(f.get("reached") for f in findings)
 
 
-def _formula(text: Any) -> str:
-    """Return a formula as a code span, with any "<" unescaped: formulas of claims are trusted
-    texts.
-    """
-    clean = " ".join(str(text).split()).replace("`", "'")
-    return f"`{clean}`" if clean else ""
-
-
-def _format_value(value: Any) -> str:
-    if isinstance(value, list):
-        return "[" + ", ".join(_format_value(v) for v in value) + "]"
-    return (
-        value
-        if isinstance(value, str)
-        else figure(value)
-        if isinstance(value, int | float)
-        else str(value)
-    )
-
-
-def _format_ratio(reached: Sequence[Any]) -> str:
-    low, high = (1 + (number(end) or 0.0) for end in reached)
-    return escaped_markdown(
-        figure(low, 6) if low == high else f"[{figure(low, 6)}, {figure(high, 6)}]"
-    )
-
-
 def _prefix(found: Finding) -> str:
     return str(found["id"]).partition("-")[0]
-
-
-def _link(id: Any) -> str:
-    return f"{CHECKS}#{_slug(id)}"
-
-
-def _slug(id: Any) -> str:
-    return slugs([str(id)])[0]

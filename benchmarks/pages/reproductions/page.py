@@ -212,7 +212,8 @@ def _figure_2(numbers: Json) -> list[str]:
     absent = [f"{problem} is missing here: {why}." for problem, why in numbers["missing"].items()]
     return [
         "## CM08, figure 2: test error at epsilon = 0.2",
-        "![Test errors](logistic-errors.svg)",
+        "![Test error by problem and method: bars are ours, ticks are printed in the "
+        "paper](logistic-errors.svg)",
         "\n".join(table(head, rows)),
         "\n".join(f"- `{name}`: {text}" for name, text in METHODS.items()),
         *absent,
@@ -326,7 +327,8 @@ def _curve(numbers: Json) -> list[str]:
     ]
     return [
         "## CM08, section 3.1 and figure 1: learning curve on D_10(0.001)",
-        "![Learning curve](logistic-learning-curve.svg)",
+        "![Test error over the number of records: no run of Algorithm 2 as printed can be "
+        "in the gray area](logistic-learning-curve.svg)",
         "\n".join(table(["n", *curve["error"], "floor, A2 std"], rows)),
         "Test error, computed over all 1,024 points of the distribution; lambda = gamma^2 = "
         "1e-6, epsilon = 0.2, 30 data sets, "
@@ -359,7 +361,8 @@ def _dimension(numbers: Json) -> list[str]:
         rows.append([method, *cells, kept_epsilon])
     return [
         "## JT14, figure 1 (c): accuracy against the dimension",
-        "![Accuracy against padded dimension](dimension-independence.svg)",
+        "![Accuracy over the dimension: flat lines do not depend on "
+        "it](dimension-independence.svg)",
         "\n".join(table(head, rows)),
         f"Mean and standard error over 20 runs; {found['baseline']:.3f} without noise; delta "
         "= 0.001 for the Gaussian methods. As in the "
@@ -403,7 +406,8 @@ def _transfer(numbers: Json) -> list[str]:
         )
     return [
         "## JT13, figure 2 (a): TDDL, accuracy against epsilon",
-        "![TDDL accuracy](transfer-accuracy.svg)",
+        "![Accuracy over epsilon: the paper claims the baseline right of the dotted "
+        "line](transfer-accuracy.svg)",
         "\n".join(table(["c", *(f"eps = {e:g}" for e in found["epsilons"])], rows)),
         f"Mean over 20 runs; {found['baseline']:.3f} without noise (paper, on CoverType: "
         '0.723). The paper: "for epsilon >= 0.1, our '

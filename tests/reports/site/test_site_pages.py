@@ -1,5 +1,8 @@
-"""The page on trust says what the counts say: every row, its interval, and what was missed."""
+"""The page on trust says what the counts say, with intervals, and what was missed; the page of
+violations counts those of all pages.
+"""
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -19,18 +22,21 @@ ROWS = [
 TABLES = [Table("calibration", tuple(ROWS), ("a note",))]
 
 
-def test_every_row_stands_on_the_page_with_its_count_and_interval():
+def test_every_stated_rate_is_a_row_with_its_most_extreme_count_and_what_was_missed():
     found = trust_page.page(TABLES)
-    for row in ROWS:
-        assert f"{row.counts[0]} of {row.counts[1]}" in found
-    assert (
-        "| all mechanisms, alpha 0.5 | 40 of 100 | 0.4 | 0.303 to 0.503 | at most 0.5 | met |"
-        in found
-    )
-    assert (
-        "| detectable: Laplace | 92 of 100 | 0.92 | 0.848 to 0.965 | at least 0.9 | met |" in found
-    )
+    assert found.startswith("# Trust: 4 of 6 measurements as stated\n")
+    extreme = "all mechanisms, alpha 0.5: 40 of 100 (0.303 to 0.503)"
+    assert f"| at most 0.5 | 1 of 1 | {extreme} | the same | none |" in found
+    missed = "false VIOLATED, pure, strings: words, alpha 0.05"
+    assert re.search(rf"\| at most 0.05 \| 0 of 1 \| .*30 of 100 .* \| {missed} \|", found)
+    assert re.search(r"\| at least 0.9 \| 1 of 1 \| detectable: Laplace: 92 of 100 \(0.848", found)
     assert "A note." in found and "### Rows that broke" in found
+
+
+def test_the_published_page_on_trust_is_that_of_its_data(tmp_path):
+    trust_page.write(tmp_path, str(PUBLISHED / "trust.json"))
+    for name in ("trust.md", "trust.json"):
+        assert (tmp_path / name).read_text("utf-8") == (PUBLISHED / name).read_text("utf-8")
 
 
 PUBLISHED = Path(__file__).parents[3] / "reports" / "published"
