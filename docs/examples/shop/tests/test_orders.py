@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from shop import best_seller, order_count, order_sizes, shipping_counts
 from shop.orders import PRODUCTS
 

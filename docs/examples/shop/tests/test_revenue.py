@@ -1,7 +1,6 @@
 """Tests of the amounts."""
 
 import pytest
-
 from shop import mean_amount, median_amount, total_amount
 
 AMOUNTS = [12.5, 30.0, 8.0, 44.9, 21.0, 17.5]
