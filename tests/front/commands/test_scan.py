@@ -2,12 +2,14 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from dpwitness.cli import main
 
+DOCS = Path(__file__).parents[3] / "docs"
 MINE = '''
 import numpy as np
 
@@ -74,6 +76,39 @@ def test_a_dry_run_lists_where_noise_is_drawn_and_writes_nothing(folder, capsys)
     assert main(["scan", "src", "--dry-run", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["reached by"] == ["mine.noisy_count"]
     assert not (folder / "out").exists()
+
+
+def shown(start):
+    """Return the block of the guide that begins with a command or a comment."""
+    text = (DOCS / "guides" / "scan.md").read_text(encoding="utf-8")
+    return text[text.index(start) :].partition("```")[0].removeprefix(start)
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch):
+    shutil.copytree(DOCS / "examples" / "shop", tmp_path / "shop")
+    monkeypatch.chdir(tmp_path / "shop")
+
+
+def test_the_guide_shows_the_map_of_the_shop(shop, capsys):
+    assert main(["scan", "shop", "--dry-run"]) == 0
+    assert capsys.readouterr().out == shown("$ dpwitness scan shop --dry-run\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_the_guide_shows_the_scan_of_the_shop(shop, capsys, seed):
+    """The wrong function is suspected, and no other one. Numbers and datasets may differ."""
+
+    def plain(text):
+        return re.sub(r"\d+(\.\d+)?|\[.*\]", "N", text)
+
+    command = "dpwitness scan shop --tests tests --seconds 30 --clock cpu"
+    assert main([*command.split()[1:], "--seed", str(seed)]) == 3
+    printed = capsys.readouterr()
+    assert plain(printed.err + printed.out) == plain(shown(f"$ {command}\n"))
+    targets = Path("out/scan-shop/shop_targets.py").read_text(encoding="utf-8")
+    assert shown("# shop.orders.shipping_counts, as") in targets
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,8 @@ def shipping_counts(amounts, epsilon, rng=None):
     """
     rng = np.random.default_rng(rng)
     free = np.asarray(amounts, dtype=float) > FREE_SHIPPING
-    return np.array([len(free), free.sum()]) + rng.laplace(0.0, 1.0 / epsilon, 2)
+    counts = np.array([len(free), free.sum()])
+    return counts + rng.laplace(0.0, 1.0 / epsilon, 2)
 
 
 def best_seller(products, epsilon, rng=None):
