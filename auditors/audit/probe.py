@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
@@ -63,6 +64,7 @@ from dpwitness.auditors.workers.fitness import (
     same_outputs,
     what_to_try,
 )
+from dpwitness.auditors.workers.fresh_processes import returns_at_first
 from dpwitness.auditors.workers.rounds import (
     Phase,
     Sides,
@@ -81,9 +83,16 @@ from dpwitness.mechanisms.wrappers.programs.inside.target_runs import (
     collect_warnings,
     random_words_drawn,
 )
+from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.recording import global_generators
 
 _CALL_RUNS = 8  # maximum number of runs per call
+# text of an exception of all runs -> what to try
+_ADVICE = {
+    r"but 3 were given": ONE_RUN_ADVICE,
+    r"os\.PathLike|Invalid file path": "a function of a file needs its path, which is a text in "
+    "JSON: --d0 '\"FILE.csv\"' --d1 '\"OTHER.csv\"' --relation stated",
+}
 
 _STATE_FAULT = (
     "keeps state between rounds or ignores rng "
@@ -135,6 +144,7 @@ def probe_pairs(
             sampler.advance(error.rounds)
             failed.append((pair, error))
     if not probed:
+        _check_first_runs(sampler, *failed[0])
         raise failed[0][1]
     if failed:
         first, cause = failed[0]
@@ -146,6 +156,20 @@ def probe_pairs(
     sampler.repeatable = options.seeded and all(each.digest for each in probed)
     _require_stored_outputs(sampler, probed)
     return probed
+
+
+def _check_first_runs(sampler: Sampler, pair: Pair, error: AlwaysRaises) -> None:
+    """Raise MechanismFailed if the first runs of new processes return outputs on a pair on which
+    all runs raise.
+    """
+    stage = sampler.stage(pair, Phase.FRESH, 0, 1, 1)
+    if sampler.call(returns_at_first, stage, limit=4 * sampler.request.time_limit):
+        raise MechanismFailed(
+            f"{str(error).replace(' always', '', 1)}, but not in the first run of a process, so "
+            "runs share a state, such as a budget: each run must make it again. For an object: "
+            "dpwitness.wrap.fresh(Class, 'METHOD'). For a state of a module: a function that sets "
+            "it, then runs"
+        )
 
 
 def _require_stored_outputs(sampler: Sampler, probed: Sequence[ProbedPair]) -> None:
@@ -296,17 +320,18 @@ def _check_some_output(stage: Stage, sides: Sides, rounds: int) -> None:
     """Raise AlwaysRaises, after this number of rounds, if every run on both datasets raises."""
     if not all(side is not None and _raises(side, all) for side in sides):
         return
-    message = ""
+    parts, again = [""], getattr(stage.run, "run", stage.run)
+    target = getattr(again, "__self__", None)
     try:  # one more run, for its exception
-        again = getattr(stage.run, "run", stage.run)
         again(stage.pair.d0, 1, stream(stage.seed, *stage.key, 3))
     except Exception as error:
-        message = f": {text_of(error, str)}" + (
-            f"; {ONE_RUN_ADVICE}" if "but 3 were given" in str(error) else ""
-        )
-        message += f"; {what_to_try(message)}" if is_environment_fault(error) else ""
+        text = text_of(error, str)
+        parts = [f": {text}" if text else ""]
+        parts += [hint for pattern, hint in _ADVICE.items() if re.search(pattern, text)]
+        parts += [what_to_try(text)] if is_environment_fault(error) else []
+    printed = target.last_output() if isinstance(target, Target) else ""
     names = [name for side in sides if side is not None for name in side.structures()]
-    raise AlwaysRaises(f"mechanism always {min(names)}{message}", rounds)
+    raise AlwaysRaises(f"mechanism always {min(names)}{'; '.join(parts)}{printed}", rounds)
 
 
 def _replay_stage(stage: Stage, probed: ProbeResult) -> None:

@@ -380,7 +380,7 @@ class _File(ast.NodeVisitor):
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         path = ".".join([self.module, *(name for _, name in self.scope), node.name])
         self.found.bases[path] = [name for base in node.bases if (name := self._dotted(base))]
-        self.class_docs[path] = ast.get_docstring(node) or ""
+        self.class_docs[path] = _docstring(node)
         if any("dataclass" in ast.unparse(each) for each in node.decorator_list):
             maker = f"{path}.__init__"
             fields = tuple(
@@ -487,7 +487,7 @@ def _function(
             FunctionParameter(each.arg, _source(default), _source(each.annotation))
             for each, default in pairs
         ),
-        ast.get_docstring(node) or "",
+        _docstring(node),
         owner,
         bool({"staticmethod", "classmethod"} & decorators),
         tuple(texts)[:200],
@@ -495,6 +495,11 @@ def _function(
         guards_of(node),
         columns_of(node),
     )
+
+
+def _docstring(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """Return a docstring as one line, since a phrase may be broken at the end of a line."""
+    return " ".join((ast.get_docstring(node) or "").split())
 
 
 def _source(node: ast.expr | None) -> str:

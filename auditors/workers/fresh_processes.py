@@ -34,7 +34,7 @@ from numpy.random import SFC64, Generator
 
 from dpwitness.auditors.events.outputs import WrongShape, concatenate
 from dpwitness.auditors.workers.descriptions import globals_and_cells, imports_of
-from dpwitness.auditors.workers.rounds import Sides, Stage, task_lock
+from dpwitness.auditors.workers.rounds import Sides, Stage, stream, task_lock
 from dpwitness.core.protocols import ForeignMechanism
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.worker_process import (
@@ -248,6 +248,27 @@ def fresh_outputs(stage: Stage, seconds: float) -> list[Sides]:
                     with memos.emptied():
                         found.append(_state(stage, index, seconds / STATES))
     return [sides for sides in found if not _always_raises(sides)]
+
+
+def returns_at_first(stage: Stage) -> bool:
+    """Return whether the first run on D0 returns an output in each of two new processes."""
+    target, first = getattr(stage.run, "__self__", None), partial(_first_run_returns, stage)
+    if not isinstance(target, ForeignMechanism):
+        return in_new_processes(first, 2, stage.time_limit) == [True, True]
+    for index in range(2):
+        target.close()
+        if not first(index):
+            return False
+    return True
+
+
+def _first_run_returns(stage: Stage, index: int) -> bool:
+    """Return whether a run on D0 returns an output."""
+    try:
+        stage.run(stage.pair.d0, 1, stream(stage.seed, *stage.key, index))
+    except Exception:
+        return False
+    return True
 
 
 def _always_raises(sides: Sides) -> bool:

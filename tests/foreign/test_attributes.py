@@ -100,7 +100,10 @@ def test_natural_values_are_read():
         ("f.batch = 0", "mine.py:f: batch must be a positive integer, got 0"),
         ("f.batch = -1", "mine.py:f: batch must be a positive integer, got -1"),
         ("f.trials = 'x'", "mine.py:f: trials must be an integer, at least 1000, got 'x'"),
-        ("f.domain = 3", "mine.py:f: domain must be a dict with a kind and its arguments, got 3"),
+        (
+            "f.domain = 3",
+            "mine.py:f: domain must be a dict with a kind and its arguments, or FILE.py:NAME, got 3",
+        ),
         (
             "f.claim = 3",
             "mine.py:f: claim must be text like 'pure:1', or a function that returns such "

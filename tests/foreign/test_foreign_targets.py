@@ -183,6 +183,28 @@ def test_a_target_file_can_import_the_wrappers_where_dpwitness_is_not_installed(
     ]
 
 
+def test_a_relation_of_the_user_lies_in_another_file(foreign, tmp_path):
+    (tmp_path / "near.py").write_text(
+        "import dpwitness as dpw\nnear = dpw.domains.Relation(\n"
+        "    check=lambda d0, d1: abs(d0 - d1) <= 2, generate=lambda rng: (3.0, 5.0), title='near')\n"
+    )
+    path = tmp_path / "own.py"
+    noisy = "def f(dataset, size, rng):\n    return dataset + rng.laplace(size=size)\n"
+    path.write_text(noisy + "f.claim = 'pure:1'\nf.domain = 'near.py:near'\n")
+    found = audit(Target(str(path), "f", foreign), trials=4_000, seed=1)
+    assert found.verdict.value == "VIOLATED" and found.pair.relation == "own:near"
+    faults = {
+        "import dpwitness\nf.domain = dpwitness.domains.Relation(check=max)": "domains.Relation is "
+        "missing in this interpreter",
+        "f.domain = 'near.py:far'": "must name a domain or a dpwitness.domains.Relation as FILE.py",
+    }
+    for i, (line, message) in enumerate(faults.items()):
+        path = tmp_path / f"fault{i}.py"
+        path.write_text(f"{noisy}{line}\n")
+        with pytest.raises(TargetError, match=message):
+            assert Target(str(path), "f", foreign).domain
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -2,11 +2,13 @@
 text programs.
 """
 
+import sys
+
 import numpy as np
 import pytest
 from broken_programs import NORMAL, rng, text
 
-from dpwitness import InvalidArgument, Target
+from dpwitness import InvalidArgument, Pair, Target, audit
 from dpwitness.core.protocols import MechanismFailed
 from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
 
@@ -80,3 +82,15 @@ def test_one_output_a_line():
     ] == ["Exit3"]
     with pytest.raises(MechanismFailed, match="SIGKILL"):
         text("import os; os.kill(os.getpid(), 9)").sample(np.zeros(1), 1, rng())
+
+
+def test_an_error_of_a_program_is_shown(tmp_path):
+    (tmp_path / "strict.py").write_text(
+        "import argparse\nparser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--epsilon', type=float)\nparser.parse_args()\n"
+    )
+    command = [sys.executable, "strict.py", "--epsilon", "one"]
+    target = Target(command=command, cwd=str(tmp_path), text="batch")
+    found = audit(target, claim="pure:1", pair=Pair([0.0], [1.0]), trials=1_000)
+    assert "always raises Exit2; it last printed: usage: strict.py" in found.headline()
+    assert found.headline().count("invalid float value: 'one'") == 1

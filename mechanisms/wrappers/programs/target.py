@@ -25,9 +25,10 @@ Its targets are functions ``name(dataset, size, rng)`` with an attribute `claim`
     laplace.guessed = "..."              # optional: guess of a scan; a violation is then SUSPECT
     laplace.features = np.abs            # optional: statistics of outputs, for events
 
-`domain` names a class of `dpwitness.core.domains` and its arguments. Datasets are passed as
-NumPy arrays, lists, tuples, dicts and scalars; a dataset class of dpwitness is passed as the dict
-of its fields. The dataset is a fresh copy in every batch and must not be changed.
+`domain` names a class of `dpwitness.core.domains` and its arguments, or is the place of a domain
+in another file, ``"relations.py:near"``, which is read where dpwitness is installed. Datasets are
+passed as NumPy arrays, lists, tuples, dicts and scalars; a dataset class of dpwitness is passed as
+the dict of its fields. The dataset is a fresh copy in every batch and must not be changed.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import runpy
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -299,6 +301,15 @@ class Target(ForeignMechanism):
         )
         return self._read(reply, blobs)
 
+    def last_output(self) -> str:
+        """Return the last lines that a program has printed to standard error, as a suffix for a
+        message; empty for a function of a file.
+        """
+        if not self.command:
+            return ""
+        with borrowed_worker(self.slot_of_program, self.time_limit) as program:
+            return program.last_output()
+
     @property
     def warned(self) -> tuple[str, ...]:
         """Distinct warnings of the first batches so far."""
@@ -342,16 +353,32 @@ class Target(ForeignMechanism):
 
     @property
     def domain(self) -> domains.Domain | None:
-        """Declared domain, built from its kind and arguments. Raise TargetError for a user-defined
-        class.
+        """Declared domain, built from its kind and arguments, or read from the file that is named.
+        Raise TargetError for a user-defined class.
         """
         found = self.describe()["domain"]
+        if isinstance(found, str):
+            return self._domain_of_file(found)
         if found is not None and "own" in found:
             raise TargetError(
-                f"{self.__name__}: its domain is a user-defined class, {found['own']}; use "
-                "it in this process: --in-process"
+                f"{self.__name__}: its domain is a user-defined class, {found['own']}; define it "
+                f'in another file, and name it: {self.name}.domain = "FILE.py:NAME"'
             )
         return None if found is None else domains.build_domain(found, self.__name__)
+
+    def _domain_of_file(self, place: str) -> domains.Domain:
+        """Return the domain at FILE.py:NAME, which runs in this process; the file is relative to
+        the folder of the target file.
+        """
+        file, _, name = place.rpartition(":")
+        path = Path(self.file).parent / file
+        found = runpy.run_path(str(path)).get(name) if path.is_file() else None
+        if not isinstance(found, domains.Domain):
+            raise TargetError(
+                f"{self.__name__}: domain must name a domain or a dpwitness.domains.Relation as "
+                f"FILE.py:NAME, got {short_repr(place)}"
+            )
+        return found
 
     def __getattr__(self, name: str) -> Any:
         """Return a declaration of the target file, such as `seeded` or `trials` (`describe`)."""

@@ -178,6 +178,7 @@ class Process:
         )
         lines = [line.strip() for line in text.splitlines()]
         lines = [line for line in lines if line and not any(part in line for part in self.noise)]
+        lines = list(dict.fromkeys(lines))  # each run of a program may print the same
         output = " | ".join(lines[-6:])
         if len(output) > _MAX_OUTPUT:
             output = f"... {output[-_MAX_OUTPUT:]}"

@@ -2,14 +2,16 @@
 on values are findings.
 """
 
+import importlib
 import warnings
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from dpwitness import Pair, Verdict, audit
+from dpwitness import Pair, Target, Verdict, audit, one_run
 from dpwitness.auditors.audit.options import PROBE
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
@@ -140,3 +142,48 @@ def test_a_pair_on_which_every_run_raises_is_left_after_one_probe():
     )
     # the batches of both datasets, the same runs one at a time, and the one that is quoted
     assert runs["refused"] <= 2 * PROBE + 8
+
+
+BUDGET = """
+import numpy as np
+
+left = 3
+
+
+def spend(dataset):
+    global left
+    left -= 1
+    if left < 0:
+        raise RuntimeError("the budget is spent")
+    return np.sum(dataset) + np.random.laplace()
+
+
+def renewed(dataset):
+    global left
+    left = 3
+    return spend(dataset)
+"""
+
+
+def test_a_budget_that_runs_share_is_named(tmp_path, monkeypatch):
+    """All runs of the probe raise, but not the first run of a process."""
+    (tmp_path / "budgeted.py").write_text(BUDGET)
+    monkeypatch.syspath_prepend(tmp_path)
+    budgeted = importlib.import_module("budgeted")
+    for mechanism in (
+        one_run(budgeted.spend),
+        Target(str(tmp_path / "budgeted.py"), "spend as run"),
+    ):
+        found = audit(mechanism, claim="pure:1", pair=PAIR, trials=1_000)
+        assert found.verdict is Verdict.ERROR and "always" not in found.headline()
+        assert "the budget is spent, but not in the first run" in found.headline()
+        assert "dpwitness.wrap.fresh(Class, 'METHOD')" in found.headline()
+    found = audit(one_run(budgeted.renewed), claim="pure:1", pair=PAIR, trials=4_000)
+    assert found.verdict is Verdict.NOT_REFUTED
+
+
+@pytest.mark.parametrize("reads", [open, lambda path: Path(path).read_text(), pd.read_csv])
+def test_a_function_of_a_path_is_explained(reads):
+    pair = Pair(pd.DataFrame({"age": [1]}), pd.DataFrame({"age": [2]}))
+    found = audit(one_run(lambda data: reads(data)), claim="pure:1", pair=pair, trials=1_000)
+    assert "a function of a file needs its path, which is a text in JSON" in found.headline()

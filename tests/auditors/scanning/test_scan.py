@@ -11,7 +11,7 @@ import pytest
 
 from dpwitness.auditors.scanning import scan as scanning
 from dpwitness.auditors.scanning.noise_map import import_root, law_of, noise_map, python_files
-from dpwitness.auditors.scanning.promises import promise_of, relation_of
+from dpwitness.auditors.scanning.promises import PRIVACY, promise_of, relation_of
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
@@ -320,6 +320,14 @@ class Drawn:
     def _noise(self):
         return draw(2.0)
 """
+
+
+def test_a_docstring_is_read_as_one_line(tmp_path):
+    """A phrase that is broken at the end of a line is a phrase."""
+    doc = '"""Count under differential\n    privacy, if we add or\n    remove one record."""'
+    (tmp_path / "one.py").write_text(f"def count(values):\n    {doc}\n    return len(values)\n")
+    function = noise_map(tmp_path, [tmp_path / "one.py"]).functions["one.count"]
+    assert relation_of(function.doc) == "add-remove" and PRIVACY.search(function.doc)
 
 
 def test_noise_is_reached_through_imports_and_bases(tmp_path):

@@ -1,13 +1,16 @@
 """`dpwitness scan`: the map, findings, exit codes, recorded calls, and misuse."""
 
+import ast
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from dpwitness.cli import main
 
+DOCS = Path(__file__).parents[3] / "docs"
 MINE = '''
 import numpy as np
 
@@ -74,6 +77,41 @@ def test_a_dry_run_lists_where_noise_is_drawn_and_writes_nothing(folder, capsys)
     assert main(["scan", "src", "--dry-run", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["reached by"] == ["mine.noisy_count"]
     assert not (folder / "out").exists()
+
+
+def shown(start):
+    """Return the block of the guide that begins with a command or a comment."""
+    text = (DOCS / "guides" / "scan.md").read_text(encoding="utf-8")
+    return text[text.index(start) :].partition("```")[0].removeprefix(start * start.startswith("$"))
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch):
+    shutil.copytree(DOCS / "examples" / "shop", tmp_path / "shop")
+    monkeypatch.chdir(tmp_path / "shop")
+
+
+def test_the_guide_shows_the_map_of_the_shop(shop, capsys):
+    assert main(["scan", "shop", "--dry-run"]) == 0
+    assert capsys.readouterr().out == shown("$ dpwitness scan shop --dry-run\n")
+
+
+@pytest.mark.slow
+def test_the_guide_shows_the_scan_of_the_shop(shop, capsys):
+    """The wrong function is suspected, and no other one. Numbers and datasets may differ."""
+
+    def plain(text):
+        return re.sub(r"\d+(\.\d+)?|\[.*\]", "N", text)
+
+    command = "dpwitness scan shop --tests tests --seconds 30 --clock cpu"
+    assert main(command.split()[1:]) == 3
+    printed = capsys.readouterr()
+    assert plain(printed.err + printed.out) == plain(shown(f"$ {command}\n"))
+    targets = Path("out/scan-shop/shop_targets.py").read_text(encoding="utf-8")
+    written, block = (
+        set(map(ast.dump, ast.parse(text).body)) for text in (targets, shown("# shop.orders.sh"))
+    )
+    assert len(block) == 4 and block <= written
 
 
 @pytest.mark.parametrize(

@@ -160,11 +160,13 @@ def attributes_of(found: Any, owner: str = "") -> Dict[str, Any]:
         if key not in values:
             raise UnusableTarget(f"{owner}{key} must {rule}, got {short_repr(value)}")
     domain = getattr(found, "domain", None)
-    if isinstance(domain, (bool, numbers.Number, str, bytes, list, tuple, set)) or (
-        isinstance(domain, dict) and "kind" not in domain
-    ):
+    is_place = type(domain) is str and ".py:" in domain
+    if (
+        isinstance(domain, (bool, numbers.Number, str, bytes, list, tuple, set)) and not is_place
+    ) or (isinstance(domain, dict) and "kind" not in domain):
         raise UnusableTarget(
-            f"{owner}domain must be a dict with a kind and its arguments, got {short_repr(domain)}"
+            f"{owner}domain must be a dict with a kind and its arguments, or FILE.py:NAME, got "
+            f"{short_repr(domain)}"
         )
     return values
 
@@ -224,11 +226,11 @@ def is_missing(name: str | None, place: str) -> bool:
         return False
 
 
-def domain_of(domain: Any) -> Dict[str, Any] | None:
-    """Return a domain as its kind and fields; for a user-defined class, only the name
-    of the class.
+def domain_of(domain: Any) -> Dict[str, Any] | str | None:
+    """Return a domain as its kind and fields, or its place as a text; for a user-defined class,
+    only the name of the class.
     """
-    if domain is None or isinstance(domain, dict):
+    if domain is None or isinstance(domain, (dict, str)):
         return domain
     cls = type(domain)
     is_own = cls.__module__.startswith("dpwitness.core.domains")

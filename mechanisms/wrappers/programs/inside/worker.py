@@ -96,6 +96,8 @@ class Server:
                         submodule_search_locations=[folder],
                     )
                 found.wrap = sys.modules["dpwitness"] = sys.modules["dpwitness.wrap"] = found
+                found.domains = sys.modules["dpwitness.domains"] = types.ModuleType("domains")
+                found.domains.__getattr__ = _refuse_name
             load = functools.partial(_load_module, "dpwitness_target")
             self.module = (load if is_file else importlib.import_module)(self.place)
         # in a library, this name may have another meaning
@@ -412,6 +414,15 @@ def _load_module(name: str, path: str, **more: Any) -> Any:
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def _refuse_name(name: str) -> Any:
+    """Raise AttributeError for a relation or domain, which the wrappers do not have."""
+    raise AttributeError(
+        f"dpwitness.domains.{name} is missing in this interpreter, where dpwitness is not "
+        "installed: define relations and domains in another file, and name it: "
+        "TARGET.domain = 'FILE.py:NAME'"
+    )
 
 
 def _recognition() -> Any:
