@@ -32,7 +32,7 @@ def project_table(folder: Path) -> tuple[Path | None, dict[str, Any]]:
 
 
 def _checked(file: Path, key: str, value: Any) -> Any:
-    """Return the value of a key; the files that it names are looked for beside the project file."""
+    """Return the value of a key; paths are relative to the project file."""
     if key not in _KEYS:
         raise InvalidArgument(
             f"{file}: keys of [tool.dpwitness] must be among {', '.join(_KEYS)}, got "
@@ -41,13 +41,13 @@ def _checked(file: Path, key: str, value: Any) -> Any:
     if key == "targets":
         if not isinstance(value, list) or {type(each) for each in value} != {str}:
             raise InvalidArgument(f"{file}: {key} must be a list of texts, got {short_repr(value)}")
-        return [_beside(file, each) for each in value]
+        return [_located(file, each) for each in value]
     if type(value) not in (str, int, float):
         raise InvalidArgument(f"{file}: {key} must be a text or a number, got {short_repr(value)}")
     return str(file.parent / str(value)) if key == "baseline" else value
 
 
-def _beside(file: Path, target: str) -> str:
-    """Return a target, whose file is looked for beside the project file."""
+def _located(file: Path, target: str) -> str:
+    """Return a target with the path of its file, which is relative to the project file."""
     is_file = re.search(r"\.py(:|$)", target)
     return os.path.relpath(file.parent / target) if is_file else target

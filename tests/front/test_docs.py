@@ -100,7 +100,7 @@ def misused(line, known):
     """Return the words of a command line that are neither a command nor one of its options;
     placeholders are allowed.
     """
-    words = line.split()[1:]
+    words = [word for word in line.split()[1:] if word != "-"]  # a dash is standard input
     name = max(
         (name for name in known if f"{' '.join(words)} ".startswith(f"{name} ")),
         key=len,

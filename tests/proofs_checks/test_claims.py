@@ -85,7 +85,7 @@ def test_out_of_time_is_inconclusive_with_the_enclosure_reached():
 @pytest.mark.parametrize(
     ("id", "settings", "message"),
     [
-        ("CM-6", {}, "nearest: CM-06"),
+        ("CM-6", {}, "did you mean 'CM-06'?"),
         ("JT-06", {"epsilon": 11}, r"epsilon must lie in \[0.01, 10\], got 11"),
         ("CM-06", {"lam": 1.0}, "no parameter 'lam'"),
         ("JT-06", {"epsilon": (2.0, 1.0)}, "low <= high"),

@@ -160,7 +160,7 @@ def test_an_interrupted_run_keeps_what_was_checked(monkeypatch, capsys, tmp_path
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["check", "CM-6"], "no claim 'CM-6'; nearest: CM-06"),
+        (["check", "CM-6"], "no claim 'CM-6'; did you mean 'CM-06'?"),
         (["check", "CM-06", "--set", "epsilon=0"], r"epsilon must lie in [0.01, 10], got 0"),
         (
             ["check", "CM-06", "--set", "epsilon"],
