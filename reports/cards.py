@@ -287,6 +287,9 @@ def _next_steps(entries: Sequence[Entry]) -> str:
         "repair the violated mechanisms, or withdraw their claims, before any release": bool(
             _with_verdict(judged, "VIOLATED")
         ),
+        "read what is guessed for the suspects; if it is wrong, correct it and audit again": bool(
+            _with_verdict(judged, "SUSPECT")
+        ),
         "look at the wrong verdicts: either the tool or the known truth is wrong there": (
             False in [result.get("right") for result in results]
         ),

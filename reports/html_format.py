@@ -48,14 +48,7 @@ _display_counter = itertools.count()
 _PAIR_FACTS = ("D0", "D1", "where they differ")
 
 
-def html(
-    document: Json,
-    entries: Sequence[Entry],
-    album: Album,
-    *,
-    pages: Sequence[tuple[str, str]] = (),
-    here: str = "",
-) -> str:
+def html(document: Json, entries: Sequence[Entry], album: Album) -> str:
     """Return the HTML page of a report.
 
     Parameters
@@ -66,10 +59,6 @@ def html(
         Audits of the document.
     album : Album
         Pictures of the audits.
-    pages : sequence of (str, str)
-        File and label of each page in the navigation, if the page belongs to a site.
-    here : str
-        File of this page in the navigation.
 
     Returns
     -------
@@ -83,8 +72,6 @@ def html(
     seeds = sorted({str(result["seed"]) for result in results if result.get("seed") is not None})
     return render(
         "audit.html",
-        pages=pages,
-        here=here,
         title=_one_line(document["title"]),
         command=_one_line(document["command"] or ""),
         environment={
@@ -99,7 +86,7 @@ def html(
         columns=[column.head for column in shown],
         rows=[_row(entry, shown) for entry in ranked],
         verdicts=[name for name in cards.SEVERITY if name in found],
-        legend=list(filter(None, [legend(entries)])),
+        legend=legend(entries),
         overview=Markup(inline_svg(overview, "overview", "Certified over claimed, all audits"))
         if overview
         else None,
