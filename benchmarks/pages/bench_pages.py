@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from dpwitness.benchmarks.pictures import drawing
+from dpwitness.benchmarks.scan.run import first_scans
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.json_reader import Json
@@ -412,33 +413,24 @@ def write_power(folder: Path, file: str) -> None:
 
 
 _SCAN = (
-    "These counts are of an earlier scan, which guessed calls from signatures and docstrings; the "
-    "present one reads where noise is drawn, and repeats the calls of tests. For each of "
-    "{packages} packages, a person first listed its mechanisms (`benchmarks/scan/lists.toml`); "
-    "then the package was scanned. A mechanism is *found* if the scan reads it as one; its target "
-    "is *right* if the proposed call runs, and kind of claim and neighboring relation are those of "
-    "the list, without editing. Ten packages were named by the project, and the scan was developed "
-    "on them. The others were drawn by chance, six to ten at a time, from the packages of the "
-    "registry that mention differential privacy. `dpwitness bench scan` measures the present scan "
-    "on the named packages and the newest draw, `--part` scans an earlier draw again."
+    "For each of {packages} packages, a person first listed its mechanisms and, for the newest "
+    "draw, the places where it draws noise (`benchmarks/scan/lists.toml`); then the package was "
+    "scanned. A place or a mechanism is *found* if the scan reads it as one. A target is *right* "
+    "if the proposed call runs, and kind of claim and neighboring relation are those of the list,"
+    " without editing. An accusation, a SUSPECT or VIOLATED, is wrong unless a reader finds the "
+    "claim of this mechanism broken. Ten packages were named by the project, and the scan was "
+    "developed on them. The others were drawn by chance from the packages of the registry that "
+    "mention differential privacy. The packages of the newest draw are scanned with the tests of "
+    "their source distributions, and without. `dpwitness bench scan --part` scans an earlier draw"
+    " again."
 )
 _DRAWN = (
-    "The rows *first scan* are the test on unseen packages: each draw was listed, and "
-    "scanned once by the code of that day "
-    "(`benchmarks/scan/first_scans.toml`). The other rows show the present code, after "
-    "changes that the draws suggested; so they are no "
-    "test on unseen packages. The first draw says less than its shares: five of its packages "
-    "define no mechanism or have no import, and "
-    "diffprivlib-fix is a copy of a named package, without which its first scan found 12 of "
-    "20 mechanisms and had no right target. The "
-    "later draws pass over copies, packages without a mechanism, and packages that need "
-    "large frameworks. Mechanisms of "
-    "packages that cannot be installed or imported count as not found. Before the sixth "
-    "draw, right targets on unseen packages were rare: "
-    "most mechanisms need objects, data frames or options with certain values. Where a scan "
-    "cannot make them, its file says so. A right "
-    "target has the right kind of claim and relation; whether its datasets are those that "
-    "the library means is not part of this count."
+    "The test on unseen packages is the first scan of each draw: the draw was listed, and scanned"
+    " once by the code of that day (`benchmarks/scan/first_scans.toml`). The rows above show the "
+    "present code, after changes that the draws suggested. The draws pass over copies, packages "
+    "without a mechanism, and packages that need large frameworks. Mechanisms of packages that "
+    "cannot be imported count as not found. Whether the datasets of a right target are those that"
+    " the library means is not part of the count."
 )
 _AUDITS = (
     "Verdicts are those of audits in 40 seconds for each package, on a machine with other "
@@ -453,15 +445,6 @@ _FIRST = (
     "finding. Seconds are of a machine with two cores and other work; the processor time "
     "includes the installation."
 )
-_TITLES = {
-    "named": "Named packages",
-    "drawn": "Drawn packages",
-    "second draw": "Packages of the second draw",
-    "third draw": "Packages of the third draw",
-    "fourth draw": "Packages of the fourth draw",
-    "fifth draw": "Packages of the fifth draw",
-    "sixth draw": "Packages of the sixth draw",
-}
 
 
 def scan_page(found: Table) -> str:
@@ -475,7 +458,8 @@ def scan_page(found: Table) -> str:
         )
         for row in found.rows
     ]
-    packages = sum(d["group"] in _TITLES for d in found.details)
+    groups = [d["group"] for d in found.details if "listed" in d]
+    packages = len({d["package"] for d in found.details if "listed" in d})
     lines = [
         f"# Scan of {packages} packages",
         "",
@@ -485,10 +469,12 @@ def scan_page(found: Table) -> str:
         "",
         _DRAWN,
         "",
+        *_first_scans(),
+        "",
     ]
-    for group, title in _TITLES.items():
+    for group in dict.fromkeys(groups):
         details = [d for d in found.details if d["group"] == group]
-        lines += [f"## {title}", "", *_packages(details), ""] if details else []
+        lines += [f"## Packages: {group}", "", *_packages(details), ""]
     lines += [_AUDITS, ""]
     first = [d for d in found.details if d["group"] == "first"]
     lines += ["## Time to the first finding", "", _FIRST, "", *_first(first), ""] if first else []
@@ -496,6 +482,15 @@ def scan_page(found: Table) -> str:
         f"- {escaped_markdown(note)}" for note in found.notes if "first finding after" not in note
     ]
     return "\n".join([*lines, *(["## Notes", "", *notes, ""] if notes else [])])
+
+
+def _first_scans() -> list[str]:
+    """Return the table of the first scan of each draw."""
+    rows = [
+        (group, *(str(scan.get(key, "-")) for key in ("listed", "found", "right", "wrong")))
+        for group, scan in first_scans().items()
+    ]
+    return table(("first scan", "listed", "found", "right", "wrong"), rows)
 
 
 def _first(details: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -84,19 +84,19 @@ class Listed:
         install(known)
         return known
 
-    def tests(self) -> list[str]:
-        """Return the folders of tests of the source distribution, which is downloaded first if it
-        is missing.
+    def tests(self, place: Path) -> list[str]:
+        """Return the folders of tests of the source distribution in a copy of it in `place`; it is
+        downloaded first if it is missing.
         """
         folder = self.installed().folder / "sdist" / self.package
         if self.sdist and not folder.exists():
             pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
             pip += ["--no-binary", ":all:", "--dest", str(folder), self.sdist]
             subprocess.run(pip, check=True)
-            for file in folder.glob("*.tar.gz"):
-                with tarfile.open(file) as archive:
-                    archive.extractall(folder, filter="data")
-        return [str(place) for place in folder.glob("*/test*") if place.is_dir()]
+        for file in folder.glob("*.tar.gz"):
+            with tarfile.open(file) as archive:
+                archive.extractall(place, filter="data")
+        return [str(each) for each in place.glob("*/test*") if each.is_dir()]
 
 
 def listed(file: Path = LISTS) -> list[Listed]:
@@ -131,9 +131,9 @@ def measured(found: Listed, *, with_tests: bool) -> Json:
     wrong accusations, and seconds.
     """
     began = time.monotonic()
-    tests = found.tests() if with_tests else ()
     with tempfile.TemporaryDirectory() as place:
         folder, python = Path(place), str(found.installed().interpreter)
+        tests = found.tests(folder) if with_tests else ()
         # seconds of the calls of one package
         scan = scanned(
             found.package, python=python, folder=folder, seconds=120.0 if tests else 60.0,
@@ -222,11 +222,10 @@ def is_right(proposal: Proposal, claim: str) -> bool:
     """Return whether a target has the listed kind of claim, and one of the listed relations among
     its own.
     """
-    kind, _, relations = claim.partition(" ")
+    kinds, _, relations = claim.partition(" ")
     listed_relations = set(relations.split("|"))
-    return proposal.promise.claim.startswith(kind) and not listed_relations.isdisjoint(
-        proposal.relations
-    )
+    is_kind = proposal.promise.claim.startswith(tuple(kinds.split("|")))
+    return is_kind and not listed_relations.isdisjoint(proposal.relations)
 
 
 def measure(parts: Sequence[str] = ()) -> Table:
