@@ -311,17 +311,17 @@ def _trace(target: Target, proposal: Proposal, seed: int) -> str:
     from dpwitness.auditors.traces.trace import trace
 
     said = ""
-    for domain in _domains(target, proposal):
-        try:
+    try:
+        for domain in _domains(target, proposal):
             found = trace(
                 target, domain=domain, pairs=2, seed=seed, confirm=False, time_limit=5.0,
                 name=target.name,
             )  # fmt: skip
-        except (InvalidArgument, MechanismFailed):
-            return ""
-        said = "; ".join(each.message for each in found.findings if each.kind != "SOURCE")
-        if not said:
-            return ""
+            said = "; ".join(each.message for each in found.findings if each.kind != "SOURCE")
+            if not said:
+                break
+    except (InvalidArgument, MechanismFailed):
+        return ""
     return said
 
 
