@@ -177,22 +177,9 @@ def made_up_calls(found: NoiseMap, function: Function) -> Iterator[Json]:
     places = [(owner, p) for owner, p in both if p.required or _is_left_open(p)]
     is_categorical = any(_CATEGORIES.fullmatch(p.name) for _, p in both)
     choices = [_choices(found, p, function, forms, categorical=is_categorical) for _, p in places]
-    # data for one parameter and numbers for the others, where names and hints tell nothing
-    open_ = [place for place, held in enumerate(choices) if held[0] == forms["array"]]
-    data = [place for place in open_ if not places[place][0]][:1]
-    mixed = [
-        [
-            [form if place in data else "1"] if place in open_ else held[:1]
-            for place, held in enumerate(choices)
-        ]
-        for form in ((forms["array"], forms["matrix"], forms["list"]) if data and open_[1:] else ())
-    ]
-    equal = [
-        [held[min(turn, len(held) - 1) :] for held in choices]
-        for turn in range(max(map(len, choices), default=1))
-    ]
-    for chosen in (*equal, *mixed):
-        given = [(owner, p.name, held[0]) for (owner, p), held in zip(places, chosen, strict=True)]
+    owners = [owner for owner, _ in places]
+    for chosen in (*_same_form(choices), *_one_data(owners, choices, forms)):
+        given = [(owner, p.name, value) for (owner, p), value in zip(places, chosen, strict=True)]
         arguments = [[name, value, ""] for owner, name, value in given if not owner]
         if function.owner and not function.static:
             own = [f"{name}={value}" for owner, name, value in given if owner]
@@ -204,6 +191,26 @@ def made_up_calls(found: NoiseMap, function: Function) -> Iterator[Json]:
             "modules": [m for m in ("datetime", "numpy", "pandas", "polars") if f"{m}." in text],
             "alternative": True,
         }
+
+
+def _same_form(choices: Sequence[Sequence[str]]) -> Iterator[list[str]]:
+    """Yield values for all parameters, the first form of data for all, then the second."""
+    for turn in range(max(map(len, choices), default=1)):
+        yield [held[min(turn, len(held) - 1)] for held in choices]
+
+
+def _one_data(
+    owners: Sequence[str], choices: Sequence[Sequence[str]], forms: Mapping[str, str]
+) -> Iterator[list[str]]:
+    """Yield values for all parameters: where several names and hints tell nothing, data for the
+    first parameter of the function itself, and numbers for the others.
+    """
+    untold = [place for place, held in enumerate(choices) if held[0] == forms["array"]]
+    own = [place for place in untold if not owners[place]]
+    for form in ("array", "matrix", "list") if own and untold[1:] else ():
+        values = ["1" if place in untold else held[0] for place, held in enumerate(choices)]
+        values[own[0]] = forms[form]
+        yield values
 
 
 def _is_left_open(parameter: FunctionParameter) -> bool:

@@ -292,14 +292,18 @@ class _Found:
             tuple(sorted(self.sites, key=lambda site: (site.file, site.line))),
             self._reached(self._edges(methods)),
             {owner: self.method(owner, "__init__") for owner in self.bases},
-            {
-                self.resolved(base): owner
-                for owner, bases in reversed(self.bases.items())
-                for base in bases
-                if {"abc.ABC", "ABC"} & {*self.bases.get(self.resolved(base), ())}
-            },
+            self.concrete(),
             remarks,
         )
+
+    def concrete(self) -> dict[str, str]:
+        """Return a subclass of each abstract class."""
+        return {
+            self.resolved(base): owner
+            for owner, bases in reversed(self.bases.items())
+            for base in bases
+            if {"abc.ABC", "ABC"} & {*self.bases.get(self.resolved(base), ())}
+        }
 
     def _edges(self, methods: Mapping[str, Sequence[str]]) -> dict[str, set[str]]:
         """Return the functions to which each function refers. `methods` are those of all classes,

@@ -539,26 +539,28 @@ def _with_linked(call: KeptCall, name: str, form: Json) -> Tuple[Json, List[str]
     value = call.value(name)
     for key in _data_names(call):
         other = call.value(key)
-        parts = [
-            np.asarray(part) for part in (value, other) if isinstance(part, (list, np.ndarray))
-        ]
-        if (
-            key == name
-            or len(parts) < 2
-            or any(p.dtype.kind not in "biuf" or not 0 < p.ndim < 3 for p in parts)
-        ):
+        parts = _rows_of(value, other)
+        if key == name or not parts or _runs(call, {name: value[:-1]}):
             continue
         shorter = {name: value[:-1], key: other[:-1]}
         with contextlib.suppress(Exception):
-            moves = [(call.run(seed, {}), call.run(seed, shorter)) for seed in _SEEDS]
-            if len(value) != len(other) or _runs(call, {name: value[:-1]}):
-                continue
-            columns = [form_of(p.reshape(len(p), -1))["columns"] for p in parts]
-            linked = {"name": key, "width": len(columns[0]), "flat": [p.ndim == 1 for p in parts]}
+            moved = any(call.run(seed, {}) != call.run(seed, shorter) for seed in _SEEDS)
+            columns = [form_of(part)["columns"] for part in parts]
+            flat = [np.ndim(part) == 1 for part in (value, other)]
+            linked = {"name": key, "width": len(columns[0]), "flat": flat}
             about = {"kind": "rows", "container": "ndarray", "size": len(value), "linked": linked}
-            removed = ["removed"] if any(a != b for a, b in moves) else []
-            return dict(about, columns=columns[0] + columns[1]), removed
+            return dict(about, columns=columns[0] + columns[1]), ["removed"] * moved
     return form, []
+
+
+def _rows_of(*values: Any) -> List[Any]:
+    """Return lists or arrays of numbers as rows, one for each record; nothing if one of them is
+    something else, or they differ in length.
+    """
+    listed = [np.asarray(v) for v in values if isinstance(v, (list, np.ndarray))]
+    numeric = [v for v in listed if v.dtype.kind in "biuf" and v.ndim in (1, 2) and len(v)]
+    is_pair = len(numeric) == len(values) and len(set(map(len, numeric))) == 1
+    return [v.reshape(len(v), -1) for v in numeric] if is_pair else []
 
 
 def _runs(call: KeptCall, changed: Json) -> bool:
@@ -832,7 +834,7 @@ def run_tests(keeper: CallKeeper, request: Json) -> str:
     printed = io.StringIO()
     arguments = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
     arguments += ["--doctest-modules", *request["tests"]]
-    with contextlib.redirect_stdout(printed):
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         names = {part for path in request["spelled"] for part in path.split(".")[-2:]}
         plugin = Plugin(keeper, request["seconds"], pytest.exit, names)
         code = pytest.main(arguments, plugins=[plugin])
