@@ -18,7 +18,7 @@ from dpwitness.auditors.scanning.noise_map import (
     constructor_parameters,
     scale_names,
 )
-from dpwitness.auditors.scanning.promises import privacy_parameters
+from dpwitness.auditors.scanning.promises import SCORES, privacy_parameters
 from dpwitness.auditors.scanning.ranges import data_range, stated_bounds, values_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.wrappers.programs.inside.function_calls import GENERATOR, LISTS, SEED
@@ -36,6 +36,7 @@ _FORMS = ("array", "list", "3.0", "integers", "matrix", "1", "texts", "labels", 
 _HINTS = (
     (r"datetime|\bdate\b", ("datetime.datetime(2024, 1, 1)",)),
     (r"Series", ("series",)),
+    (r"(List|list|Sequence|Iterable)\[.*(ndarray|NDArray)", ("list(matrix)", "matrix")),
     (r"ndarray|ArrayLike|NDArray", ("array", "matrix", "integers")),
     (r"(List|list|Sequence|Iterable)\[([Dd]ict|Mapping)", ("records",)),
     (r"(List|list|Sequence|Iterable)\[bool", ("[0, 1, 1, 0, 1, 1, 0, 1]",)),
@@ -175,18 +176,16 @@ def wanted(found: NoiseMap, functions: Sequence[Function]) -> dict[str, list[str
 
 
 def made_up_calls(found: NoiseMap, function: Function) -> Iterator[Json]:
-    """Yield at most twelve calls to try. The scan uses the first call that works."""
+    """Yield calls to try, at most fifteen. The scan uses the first call that works."""
     forms = _forms(found, function)
     both = [("self", p) for p in constructor_parameters(found, function)]
     both += [("", p) for p in function.parameters]
     places = [(owner, p) for owner, p in both if p.required or _is_left_open(p)]
     is_categorical = any(_CATEGORIES.fullmatch(p.name) for _, p in both)
     choices = [_choices(found, p, function, forms, categorical=is_categorical) for _, p in places]
-    for turn in range(max(map(len, choices), default=1)):
-        given = [
-            (owner, p.name, held[min(turn, len(held) - 1)])
-            for (owner, p), held in zip(places, choices, strict=True)
-        ]
+    owners = [owner for owner, _ in places]
+    for chosen in (*_same_form(choices), *_one_data(owners, choices, forms)):
+        given = [(owner, p.name, value) for (owner, p), value in zip(places, chosen, strict=True)]
         arguments = [[name, value, ""] for owner, name, value in given if not owner]
         if function.owner and not function.static:
             own = [f"{name}={value}" for owner, name, value in given if owner]
@@ -200,13 +199,34 @@ def made_up_calls(found: NoiseMap, function: Function) -> Iterator[Json]:
         }
 
 
+def _same_form(choices: Sequence[Sequence[str]]) -> Iterator[list[str]]:
+    """Yield values for all parameters, the first form of data for all, then the second."""
+    for turn in range(max(map(len, choices), default=1)):
+        yield [held[min(turn, len(held) - 1)] for held in choices]
+
+
+def _one_data(
+    owners: Sequence[str], choices: Sequence[Sequence[str]], forms: Mapping[str, str]
+) -> Iterator[list[str]]:
+    """Yield values for all parameters: where several names and hints tell nothing, data for the
+    first parameter of the function itself, and numbers for the others.
+    """
+    untold = [place for place, held in enumerate(choices) if held[0] == forms["array"]]
+    own = [place for place in untold if not owners[place]]
+    for form in ("array", "matrix", "list") if own and untold[1:] else ():
+        values = ["1" if place in untold else held[0] for place, held in enumerate(choices)]
+        values[own[0]] = forms[form]
+        yield values
+
+
 def _is_left_open(parameter: FunctionParameter) -> bool:
-    """Return whether a parameter without a value by default states a claim or bounds, or its
-    default makes all runs equal.
+    """Return whether a parameter without a value by default states a claim, bounds or scores, or
+    its default makes all runs equal.
     """
     if parameter.default != "None":
         return parameter.default.isdigit() and _known(parameter) == SEED
-    return bool(privacy_parameters([parameter.name]) or _BOUNDS.fullmatch(parameter.name))
+    names = (_BOUNDS.fullmatch(parameter.name), SCORES.fullmatch(parameter.name))
+    return bool(privacy_parameters([parameter.name]) or any(names))
 
 
 def _known(parameter: FunctionParameter) -> str:
@@ -237,13 +257,15 @@ def _forms(found: NoiseMap, function: Function) -> dict[str, str]:
     known = [v for v in function.texts if len(v) <= 40 and v not in function.columns][:3]
     labels = _labels([*known, "a", "b", "c"])
     words = [v for v in function.texts if re.fullmatch(r"[A-Za-z]\w*", v)][:4] or ["a", "b"]
+    rows = [list(row) for row in zip(numbers, numbers[::-1], strict=True)]
     columns = function.columns or dict.fromkeys(words, False)
     frame = {name: labels if is_label else numbers for name, is_label in columns.items()}
     return {
         "array": f"numpy.array({numbers})",
         "list": str(numbers),
         "series": f"pandas.Series({numbers})",
-        "matrix": f"numpy.array({[list(row) for row in zip(numbers, numbers[::-1], strict=True)]})",
+        "matrix": f"numpy.array({rows})",
+        "list(matrix)": f"list(numpy.array({rows}))",
         "whole": str(whole),
         "integers": f"numpy.array({whole})",
         "texts": str(_labels(["a", "b", "c"])),
@@ -260,8 +282,10 @@ def _forms(found: NoiseMap, function: Function) -> dict[str, str]:
 
 
 def _labels(known: Sequence[str]) -> list[str]:
-    """Return eight texts of which three at most are different."""
-    return [known[place] for place in (0, 1, 0, 2, 1, 0, 0, 2)]
+    """Return eight texts of which three at most are different. The last occurs once, so that a
+    change of it also changes the set of texts.
+    """
+    return [known[place] for place in (0, 1, 0, 1, 1, 0, 0, 2)]
 
 
 def _choices(
@@ -277,8 +301,14 @@ def _choices(
     """
     if known := _object_of(found, parameter) or _known(parameter):
         return [known]
+    if categorical and SCORES.fullmatch(parameter.name):  # as many as `_VALUES` has categories
+        return ["[3.0, 1.0, 0.0]", "numpy.array([3.0, 1.0, 0.0])"]
     tried = _data_tried(parameter, forms)
-    if categorical and tried[0] in ("array", "list", "texts", "3.0", "'a'"):
+    if (
+        categorical
+        and "float" not in parameter.hint
+        and tried[0] in ("array", "list", "texts", "3.0", "'a'")
+    ):
         tried = ("text array", "texts", "'a'", *tried)
     if tried == ("'a'",):  # one of the texts that the code knows
         tried = [repr(text) for text in function.texts if text.isidentifier()][:4] or tried
@@ -303,7 +333,7 @@ def _data_tried(parameter: FunctionParameter, forms: Mapping[str, str]) -> Seque
         ),
         (parts, (f"list(zip({columns}))",)),
         (re.fullmatch(r"X(_\w+)?|features", name), ("matrix", *_FORMS)),
-        (True, hinted or (*_FORMS, "frame")),
+        (True, hinted or (*_FORMS, "frame", "series")),
     )
     return next(tried for applies, tried in rules if applies)
 
@@ -316,10 +346,11 @@ def _object_of(found: NoiseMap, parameter: FunctionParameter, depth: int = 0) ->
     classes = [path for path in found.constructors if path.rpartition(".")[2] in named]
     if len(classes) != 1 or depth > 2:
         return ""
-    maker = found.constructors[classes[0]]
+    made = found.concrete.get(classes[0], classes[0])
+    maker = found.constructors[made]
     given = [
         f"{p.name}={_object_of(found, p, depth + 1) or _known(p) or '1.0'}"
         for p in (found.functions[maker].parameters if maker else ())
         if p.required
     ]
-    return f"{classes[0]}({', '.join(given)})"
+    return f"{made}({', '.join(given)})"

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.scanning.ranges import columns_of, guards_of, limits_of, names_in, values_of
-from dpwitness.auditors.traces.sessions import known_primitives
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.recording.primitives import known_primitives
 
 _SKIPPED = re.compile(
     r"(tests?|testing|test_.*|.*_tests?|conftest|setup|docs?|examples?|build|v?env|\..*)"
@@ -166,6 +166,8 @@ class NoiseMap:
         Sites that each function reaches, its own first.
     constructors : mapping of str to str
         Dotted name of the method that initializes each class, its own or inherited.
+    concrete : mapping of str to str
+        Dotted name of a subclass of each abstract class.
     remarks : tuple of str
         Files that could not be read.
     """
@@ -174,6 +176,7 @@ class NoiseMap:
     sites: tuple[Site, ...]
     reached: Mapping[str, tuple[Site, ...]]
     constructors: Mapping[str, str]
+    concrete: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
 
     def public(self) -> list[Function]:
@@ -289,8 +292,18 @@ class _Found:
             tuple(sorted(self.sites, key=lambda site: (site.file, site.line))),
             self._reached(self._edges(methods)),
             {owner: self.method(owner, "__init__") for owner in self.bases},
+            self.concrete(),
             remarks,
         )
+
+    def concrete(self) -> dict[str, str]:
+        """Return a subclass of each abstract class."""
+        return {
+            self.resolved(base): owner
+            for owner, bases in reversed(self.bases.items())
+            for base in bases
+            if {"abc.ABC", "ABC"} & {*self.bases.get(self.resolved(base), ())}
+        }
 
     def _edges(self, methods: Mapping[str, Sequence[str]]) -> dict[str, set[str]]:
         """Return the functions to which each function refers. `methods` are those of all classes,
@@ -308,7 +321,7 @@ class _Found:
                     alike = [self.method(target, "__init__")]
                 elif target not in self.functions and head in self.bases:
                     alike = [self.method(head, last)]
-                edges[path].update(alike if len(alike) <= 4 else ())
+                edges[path].update(alike if len(alike) <= 8 else ())
         return edges
 
     def _reached(self, edges: Mapping[str, set[str]]) -> dict[str, tuple[Site, ...]]:

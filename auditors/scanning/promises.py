@@ -18,6 +18,7 @@ _NAMES = {  # parameter -> notion; standard words only
 }
 NOISE = re.compile(r"sigma|noise_multiplier|noise_scale|noise_std|scale|stddev|std")
 SENSITIVITY = re.compile(r"\w*sens\w*|clip(ping)?_?(norm|bound|threshold)?|l[12]_norm|max_norm")
+SCORES = re.compile(r"\w*(utility|utilities|scores?|quality|qualities)")
 PRIVACY = re.compile(
     r"differential(ly)?[ -]priva|\bdp\b|\bldp\b|\bpriva(te|cy)\b|laplace|gaussian noise|"
     r"randomi[sz]ed.response|"

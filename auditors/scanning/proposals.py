@@ -5,7 +5,6 @@ thing that is missing.
 from __future__ import annotations
 
 import ast
-import contextlib
 import functools
 import re
 import textwrap
@@ -24,6 +23,7 @@ from dpwitness.auditors.scanning.noise_map import (
 from dpwitness.auditors.scanning.promises import (
     NOISE,
     PRIVACY,
+    SCORES,
     SENSITIVITY,
     Promise,
     privacy_parameters,
@@ -44,7 +44,6 @@ _NOISE = re.compile(r"noise|laplace|gauss", re.IGNORECASE)  # names of functions
 _COUNTS = re.compile(
     r"(\w+_)?(counts?|totals?|sums?|freq(uency)?|answer|statistic|number|card(inality)?|size|n)"
 )
-_SCORES = re.compile(r"\w*(utility|utilities|score|quality|qualities)\w*")
 _PLACEHOLDERS = {
     GENERATOR: "rng",
     RANDOM_STATE: "numpy.random.RandomState(rng.integers(2**31))",
@@ -138,7 +137,24 @@ def propose(found: NoiseMap, function: Function, calls: Sequence[Json]) -> Propo
     made = _form(found, function, call)
     if isinstance(made, str):
         return Proposal(function, sites, promise, why=made)
-    return _target(function, sites, promise, call, *made)
+    expression, domain = made
+    if linked := call.get("form", {}).get("linked"):  # two arguments hold parts of each record
+        expression, other = _parts(linked)
+        arguments = [
+            [name, other if name == linked["name"] else text, why]
+            for name, text, why in call["arguments"]
+        ]
+        call = call | {"arguments": arguments}
+    return _target(function, sites, promise, call, expression, domain)
+
+
+def _parts(linked: Json) -> tuple[str, str]:
+    """Return the expressions of both arguments that hold parts of the rows of a dataset."""
+    width, flat = linked["width"], linked["flat"]
+    return (
+        "dataset[:, 0]" if flat[0] else f"dataset[:, :{width}]",
+        "dataset[:, -1]" if flat[1] else f"dataset[:, {width}:]",
+    )
 
 
 def _is_noise(found: NoiseMap, function: Function, call: Json) -> bool:
@@ -176,25 +192,26 @@ def _texts(found: NoiseMap, function: Function, call: Json) -> dict[str, str]:
         p.name: p.default for p in (*constructor_parameters(found, function), *function.parameters)
     }
     for name, text, _ in call["arguments"]:
-        if name == "self" and text:
-            with contextlib.suppress(SyntaxError):
-                made = ast.parse(text, mode="eval").body
-                for keyword in made.keywords if isinstance(made, ast.Call) else ():
-                    texts[str(keyword.arg)] = ast.unparse(keyword.value)
-        elif text:
+        if text and name != "self":
             texts[name] = text
+        made = [each for each in ast.walk(ast.parse(text or "0")) if isinstance(each, ast.Call)]
+        for each in reversed(made):  # the object itself last, after those in its arguments
+            maker = found.functions.get(found.constructors.get(ast.unparse(each.func), ""))
+            if maker is not None:
+                texts |= {p.name: p.default for p in maker.parameters if p.name not in texts}
+                texts |= {str(k.arg): ast.unparse(k.value) for k in each.keywords}
     return texts
 
 
 def _promise(found: NoiseMap, function: Function, call: Json, sites: Sequence[Site]) -> Promise:
+    texts = _texts(found, function, call)
     parameters = (*function.parameters, *constructor_parameters(found, function))
+    names = list(dict.fromkeys(p.name for p in parameters))
+    if not privacy_parameters(names):  # an object that is given may hold them
+        names = [name for name in texts if name not in function.constants]
     return promise_of(
-        list(dict.fromkeys(p.name for p in parameters)),
-        {
-            name: float(value)
-            for name, value in values_of(_texts(found, function, call)).items()
-            if is_real(value)
-        },
+        names,
+        {name: float(value) for name, value in values_of(texts).items() if is_real(value)},
         [site.law for site in sites],
         f"{function.path} {function.doc} {_class_doc(found, function)}",
     )
@@ -208,8 +225,9 @@ def _class_doc(found: NoiseMap, function: Function) -> str:
 def _form(found: NoiseMap, function: Function, call: Json) -> tuple[str, Json] | str:
     """Return the expression of the data over ``dataset`` and the domain; or what is missing."""
     form, role = call.get("form", {"value": 0.0}), call["role"]
-    norm = "l2" if "gauss" in function.path.lower() else "l1"
-    if role == "records" and _SCORES.fullmatch(call["data"]) and form["kind"] == "values":
+    laws = {site.law for site in found.reached[function.path]} - {*COMMON_LAWS}
+    norm = "l2" if "gauss" in function.path.lower() or laws == {"gaussian"} else "l1"
+    if role == "records" and SCORES.fullmatch(call["data"]) and form["kind"] == "values":
         role, norm = "answers", "linf"
     texts = _texts(found, function, call)
     sensitivity = _sensitivity(texts)

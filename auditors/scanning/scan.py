@@ -13,10 +13,8 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dpwitness.auditors.audit.audit import audit
-from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.scanning.calls import Script, calls_of
 from dpwitness.auditors.scanning.noise_map import (
     Function,
@@ -26,15 +24,16 @@ from dpwitness.auditors.scanning.noise_map import (
     python_files,
 )
 from dpwitness.auditors.scanning.proposals import Proposal, mechanisms, propose
-from dpwitness.auditors.traces.trace import trace
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.auditors.workers.engine import read_clock
 from dpwitness.core.protocols import MechanismFailed
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.programs.worker_pool import CONFINED
+
+if TYPE_CHECKING:
+    from dpwitness.auditors.audit.result import AuditResult
 
 _HEADER = '''"""Targets of {title}, written by `dpwitness scan`.
 
@@ -272,6 +271,8 @@ def audits(
     first, those whose trace exceeds the claim before the others. `shown` is called with each
     proposal and the finding of its trace.
     """
+    from dpwitness.auditors.workers.engine import read_clock
+
     write_text(file, target_file(scan, file))
     now = read_clock(clock)
     end, ready = now() + seconds, [each for each in scan.proposals if each.source]
@@ -281,7 +282,7 @@ def audits(
         for each in ready:
             progress(f"{each.target}: trace")
             if now() < end - 0.7 * seconds:
-                traced[each.target] = _trace(_target(file, each, python, memory), seed)
+                traced[each.target] = _trace(_target(file, each, python, memory), each, seed)
             if traced.get(each.target):
                 shown(each, traced[each.target])
         order = sorted(ready, key=lambda each: not traced.get(each.target))
@@ -303,17 +304,38 @@ def _target(file: Path, proposal: Proposal, python: str | None, memory: float) -
     return Target(str(file), proposal.target, python, {}, 60.0, memory)
 
 
-def _trace(target: Target, seed: int) -> str:
-    """Return what a trace finds, in one line; empty if it finds nothing, or cannot trace."""
+def _trace(target: Target, proposal: Proposal, seed: int) -> str:
+    """Return what traces find under each of the relations, in one line for the last; empty if one
+    of them finds nothing, or cannot trace.
+    """
+    from dpwitness.auditors.traces.trace import trace
+
+    said = ""
     try:
-        found = trace(target, pairs=2, seed=seed, confirm=False, time_limit=5.0, name=target.name)
+        for domain in _domains(target, proposal):
+            found = trace(
+                target, domain=domain, pairs=2, seed=seed, confirm=False, time_limit=5.0,
+                name=target.name,
+            )  # fmt: skip
+            said = "; ".join(each.message for each in found.findings if each.kind != "SOURCE")
+            if not said:
+                break
     except (InvalidArgument, MechanismFailed):
         return ""
-    return "; ".join(each.message for each in found.findings if each.kind != "SOURCE")
+    return said
+
+
+def _domains(target: Target, proposal: Proposal) -> Iterator[Any]:
+    """Yield the domain of a target under each of its relations."""
+    domain: Any = target.domain
+    for relation in proposal.relations:
+        yield domain if len(proposal.relations) == 1 else replace(domain, relation=relation)
 
 
 def _audited(target: Target, proposal: Proposal, seconds: float, seed: int) -> ScanOutcome:
     """Audit a target under each of its relations, until one is not refuted."""
+    from dpwitness.auditors.audit.audit import audit
+
     results: list[AuditResult] = []
     each = min(seconds / len(proposal.relations) - _LEARNING, _MOST_SECONDS)
     trials = int(min(max(each / max(proposal.seconds, 1e-6), _LEAST_TRIALS), _MOST_TRIALS))
@@ -322,10 +344,7 @@ def _audited(target: Target, proposal: Proposal, seconds: float, seed: int) -> S
         "confidence": 0.99, "name": proposal.target,
     }  # fmt: skip
     try:
-        for relation in proposal.relations:
-            domain: Any = target.domain
-            if len(proposal.relations) > 1:
-                domain = replace(domain, relation=relation)
+        for domain in _domains(target, proposal):
             results.append(audit(target, domain=domain, **options))
             if results[-1].verdict is not Verdict.SUSPECT:
                 return ScanOutcome(proposal, results[-1])

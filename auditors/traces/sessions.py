@@ -4,13 +4,10 @@ known primitives of noise; and the runs of one pair.
 
 from __future__ import annotations
 
-import functools
 import sys
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.traces.calls import record_count
@@ -28,27 +25,17 @@ from dpwitness.mechanisms.wrappers.programs.worker_process import (
     borrowed_worker,
 )
 from dpwitness.mechanisms.wrappers.recording import global_generators
-from dpwitness.mechanisms.wrappers.recording import primitives as recorded_primitives
-from dpwitness.mechanisms.wrappers.recording.primitives import WrongPrimitive, entries_of
+from dpwitness.mechanisms.wrappers.recording.primitives import (
+    WrongPrimitive,
+    entries_of,
+    known_primitives,
+)
 from dpwitness.mechanisms.wrappers.recording.recorder import Stopped
 from dpwitness.mechanisms.wrappers.recording.session import Entry, RecordingSession
 from dpwitness.mechanisms.wrappers.recording.values import difference
 
-_TABLES = Path(recorded_primitives.__file__).with_name("tables")
-
 # ``step(name, **arguments)`` calls this method of a `RecordingSession`
 Steps = Callable[..., Any]
-
-
-@functools.cache
-def known_primitives() -> tuple[Entry, ...]:
-    """Return all primitives of the tables: sources of randomness, and mechanisms of libraries."""
-    return tuple(
-        (name, entry, kind == "sources", False)
-        for file in sorted(_TABLES.glob("*.toml"))
-        for kind, entries in tomllib.loads(file.read_text(encoding="utf-8")).items()
-        for name, entry in entries.items()
-    )
 
 
 class ValidatedEntries(list[Entry]):

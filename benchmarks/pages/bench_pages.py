@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from dpwitness.benchmarks.pictures import drawing
+from dpwitness.benchmarks.scan.run import TEXTS, first_scans
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.json_reader import Json
@@ -416,33 +417,24 @@ def write_power(folder: Path, file: str) -> None:
 
 
 _SCAN = (
-    "These counts are of an earlier scan, which guessed calls from signatures and docstrings; the "
-    "present one reads where noise is drawn, and repeats the calls of tests. For each of "
-    "{packages} packages, a person first listed its mechanisms (`benchmarks/scan/lists.toml`); "
-    "then the package was scanned. A mechanism is *found* if the scan reads it as one; its target "
-    "is *right* if the proposed call runs, and kind of claim and neighboring relation are those of "
-    "the list, without editing. Ten packages were named by the project, and the scan was developed "
-    "on them. The others were drawn by chance, six to ten at a time, from the packages of the "
-    "registry that mention differential privacy. `dpwitness bench scan` measures the present scan "
-    "on the named packages and the newest draw, `--part` scans an earlier draw again."
+    "For each of {packages} packages, a person first listed its mechanisms and, for the newest "
+    "draw, the places where it draws noise (`benchmarks/scan/lists.toml`); then the package was "
+    "scanned. A place or a mechanism is *found* if the scan reads it as one. A target is *right* "
+    "if the proposed call runs, and kind of claim and neighboring relation are those of the list,"
+    " without editing. An accusation, a SUSPECT or VIOLATED, is wrong unless a reader finds the "
+    "claim of this mechanism broken. Ten packages were named by the project, and the scan was "
+    "developed on them. The others were drawn by chance from the packages of the registry that "
+    "mention differential privacy. The packages of the newest draw are scanned with the tests of "
+    "their source distributions, and without. `dpwitness bench scan --part` scans an earlier draw"
+    " again."
 )
 _DRAWN = (
-    "The rows *first scan* are the test on unseen packages: each draw was listed, and "
-    "scanned once by the code of that day "
-    "(`benchmarks/scan/first_scans.toml`). The other rows show the present code, after "
-    "changes that the draws suggested; so they are no "
-    "test on unseen packages. The first draw says less than its shares: five of its packages "
-    "define no mechanism or have no import, and "
-    "diffprivlib-fix is a copy of a named package, without which its first scan found 12 of "
-    "20 mechanisms and had no right target. The "
-    "later draws pass over copies, packages without a mechanism, and packages that need "
-    "large frameworks. Mechanisms of "
-    "packages that cannot be installed or imported count as not found. Before the sixth "
-    "draw, right targets on unseen packages were rare: "
-    "most mechanisms need objects, data frames or options with certain values. Where a scan "
-    "cannot make them, its file says so. A right "
-    "target has the right kind of claim and relation; whether its datasets are those that "
-    "the library means is not part of this count."
+    "The test on unseen packages is the first scan of each draw: the draw was listed, and scanned"
+    " once by the code of that day (`benchmarks/scan/first_scans.toml`). The rows above show the "
+    "present code, after changes that the draws suggested. The draws pass over copies, packages "
+    "without a mechanism, and packages that need large frameworks. Mechanisms of packages that "
+    "cannot be imported count as not found. Whether the datasets of a right target are those that"
+    " the library means is not part of the count."
 )
 _FIRST = (
     "Five libraries with known bugs, each installed into a new environment and then scanned "
@@ -450,35 +442,29 @@ _FIRST = (
     "finding. Seconds are of a machine with two cores and other work; the processor time "
     "includes the installation."
 )
-_NEWEST = "sixth draw, first scan: mechanisms with a right target"  # of the title
-_TITLES = {
-    "named": "Named packages",
-    "drawn": "Drawn packages",
-    "second draw": "Packages of the second draw",
-    "third draw": "Packages of the third draw",
-    "fourth draw": "Packages of the fourth draw",
-    "fifth draw": "Packages of the fifth draw",
-    "sixth draw": "Packages of the sixth draw",
-}
 
 
 def scan_page(found: Table) -> str:
     """Return the markdown of the page from the table of `bench scan`."""
-    newest = next(row for row in found.rows if row.case == _NEWEST)
-    packages = sum(d["group"] in _TITLES for d in found.details)
+    shares = _shares(found.rows)
+    newest = [row for of in shares.values() for kind, row in of.items() if kind == TEXTS["right"]]
+    scanned = [d for d in found.details if d.get("listed")]
+    packages = len({d["package"] for d in scanned})
     lines = [
-        f"# Scan: right targets for {_share(newest)} of the mechanisms of unseen packages",
+        f"# Scan: right targets for {_share(newest[-1])} of the mechanisms of drawn packages",
         "",
         _SCAN.format(packages=packages),
         "",
-        *_shares_table(found.rows),
+        *_shares_table(shares),
         "",
         *_other_rows(found.rows),
         "",
         _DRAWN,
         "",
+        *_first_scans(),
+        "",
     ]
-    lines += ["## By group of packages", "", *_groups(found.details), ""]
+    lines += ["## By group of packages", "", *_groups(scanned), ""]
     first = [d for d in found.details if d["group"] == "first"]
     lines += ["## Time to the first finding", "", _FIRST, "", *_first(first), ""] if first else []
     notes = [
@@ -487,25 +473,26 @@ def scan_page(found: Table) -> str:
     return "\n".join([*lines, *(["## Notes", "", *notes, ""] if notes else [])])
 
 
-_SHARES = (
-    "mechanisms that are found",
-    "mechanisms with a right target",
-    "targets whose claim is right",
-)
+_WRONG = "wrong accusations"
 
 
-def _shares_table(rows: Sequence[Row]) -> list[str]:
-    """Return the table of the three shares by group of packages."""
+def _shares(rows: Sequence[Row]) -> dict[str, dict[str, Row]]:
+    """Return the shares and the wrong accusations by group of packages."""
     groups: dict[str, dict[str, Row]] = {}
     for row in rows:
         group, _, kind = row.case.rpartition(": ")
-        if kind in _SHARES:
+        if kind in (*TEXTS.values(), _WRONG):
             groups.setdefault(group, {})[kind] = row
-    required_shares = {kind: row for found in groups.values() for kind, row in found.items()}
+    return groups
+
+
+def _shares_table(groups: Mapping[str, Mapping[str, Row]]) -> list[str]:
+    """Return the table of the shares and the wrong accusations by group of packages."""
+    kinds = (*TEXTS.values(), _WRONG)
     return table(
-        ("packages", *(f"{kind} ({required(required_shares[kind])})" for kind in _SHARES)),
+        ("packages", *kinds),
         [
-            (group, *(_judged(found[kind]) if kind in found else "" for kind in _SHARES))
+            (group, *(_judged(found[kind]) if kind in found else "-" for kind in kinds))
             for group, found in groups.items()
         ],
     )
@@ -513,12 +500,23 @@ def _shares_table(rows: Sequence[Row]) -> list[str]:
 
 def _other_rows(rows: Sequence[Row]) -> list[str]:
     """Return the list of the other measurements."""
-    others = [row for row in rows if row.case.rpartition(": ")[2] not in _SHARES]
+    kinds = (*TEXTS.values(), _WRONG)
+    others = [row for row in rows if row.case.rpartition(": ")[2] not in kinds]
     return [f"- {row.case}: {_judged(row)}, {required(row)} required" for row in others]
 
 
 def _judged(row: Row) -> str:
-    return _share(row) + ("" if row.met else ", **missed**")
+    missed = "" if row.met else f", **missed**: {required(row)} required"
+    return _share(row) + missed
+
+
+def _first_scans() -> list[str]:
+    """Return the table of the first scan of each draw."""
+    rows = [
+        (group, *(str(scan.get(key, "-")) for key in ("listed", "found", "right", "wrong")))
+        for group, scan in first_scans().items()
+    ]
+    return table(("first scan", "listed", "found", "right", "wrong"), rows)
 
 
 def _first(details: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -544,13 +542,13 @@ def _groups(details: Sequence[Mapping[str, Any]]) -> list[str]:
     right target and those of which none has.
     """
     rows = []
-    for group, title in _TITLES.items():
-        own = [d for d in details if d["group"] == group and d.get("listed")]
+    for group in dict.fromkeys(d["group"] for d in details):
+        own = [d for d in details if d["group"] == group]
         sums = [str(sum(d.get(key, 0) for d in own)) for key in ("listed", "found", "right")]
         whole = [d["package"] for d in own if d.get("right", 0) == d["listed"]]
         none = [d["package"] for d in own if not d.get("right", 0)]
         names = (escaped_markdown(", ".join(each)) for each in (whole, none))
-        rows.append((title, str(len(own)), *sums, *names))
+        rows.append((group, str(len(own)), *sums, *names))
     head = ("group", "packages", "mechanisms", "found", "right targets", "all right", "none right")
     return table(head, rows)
 

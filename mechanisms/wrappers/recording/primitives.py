@@ -16,6 +16,7 @@ import ast
 import functools
 import inspect
 import math
+import os
 from typing import Any, Callable
 
 from dpwitness.core.values.validation import did_you_mean
@@ -271,6 +272,21 @@ def entries_of(primitives: Any) -> list[tuple[str, dict[str, Any], bool, bool]]:
         Primitive(name, options)
         found.append((name, dict(options), False, True))
     return found
+
+
+@functools.lru_cache(maxsize=None)
+def known_primitives() -> tuple[tuple[str, dict[str, Any], bool, bool], ...]:
+    """Return the entries of all tables: sources of randomness, and mechanisms of libraries."""
+    import tomllib  # of Python 3.11; interpreters of targets are given the entries
+
+    folder, entries = os.path.join(os.path.dirname(__file__), "tables"), []
+    for file in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, file), "rb") as table:
+            for kind, known in tomllib.load(table).items():
+                entries += [
+                    (name, entry, kind == "sources", False) for name, entry in known.items()
+                ]
+    return tuple(entries)
 
 
 def _dotted_name(function: Any) -> str:

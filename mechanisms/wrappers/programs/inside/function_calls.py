@@ -369,8 +369,9 @@ class KeptCall:
         """Return the numbers and texts of the output with this seed and with changed arguments,
         after `limit` seconds at most.
 
-        The seed is also given to generators in the function's module, and to generators that the
-        call makes without a seed. Without `held`, the generators of the module keep their state.
+        The seed is also given to generators in the function's module, to generators that the call
+        makes without a seed, and to the system's source of randomness. Without `held`, the
+        generators of the module keep their state.
         """
         global_generators.seed([seed, 1, 2, 3])
         for value in list(vars(sys.modules[self.found["module"]]).values()) if held else ():
@@ -388,14 +389,21 @@ class KeptCall:
         def seeded(seed: Any = None, number: int = seed) -> Any:
             return default_rng(number if seed is None else seed)
 
+        secret = random.Random(seed)
+
+        def urandom(count: int) -> bytes:
+            return secret.getrandbits(8 * count).to_bytes(count, "little")
+
+        system: Any = random
+        entropy = system._urandom  # from which `random.SystemRandom` and `secrets` draw
         if held:
-            np.random.default_rng = seeded
+            np.random.default_rng, system._urandom = seeded, urandom
         try:
             with recorder.stopped_after(limit), contextlib.redirect_stdout(io.StringIO()):
                 numbers, texts = values.leaves(self._result(space, changed))
                 return [*numbers.tolist(), *texts]
         finally:
-            np.random.default_rng = default_rng
+            np.random.default_rng, system._urandom = default_rng, entropy
 
     def _result(self, space: Json, changed: Json) -> Any:
         """Return what the call returns; if this is nothing, or the object itself, what the object
@@ -459,26 +467,75 @@ def experiment(found: Json) -> Json:
         _, role, name, moved = max(
             ranked, key=lambda each: each[0] if each[1] in ("records", "answers") else -1
         )
-        return dict(about, data=name, role=role, moved=moved, form=form_of(call.value(name)))
+        form = form_of(call.value(name))
+        if role == "records" and form["kind"] in ("rows", "values"):
+            form, removed = _with_linked(call, name, form)
+            moved = [*moved, *removed]
+        return dict(about, data=name, role=role, moved=moved, form=form)
     is_noise = len(first) == 1 and isinstance(first[0], float)
     why = "no argument of its calls moves the output as data do"
     return dict(about, why=why, **({"role": "noise"} if is_noise else {}))
+
+
+def _data_names(call: KeptCall) -> List[str]:
+    """Return the arguments that may hold data: not generators, seeds, and lists of categories."""
+    return [
+        name
+        for name, text in call.sources.items()
+        if text and not text.startswith("__") and not _NO_DATA.fullmatch(name)
+    ]
 
 
 def _ranked(call: KeptCall) -> List[Tuple[int, str, str, List[str]]]:
     """Return the length, the role, the name and the effective changes of each argument that moves
     the output as data do; arguments of the constructor only if no other does.
     """
-    names = [
-        name
-        for name, text in call.sources.items()
-        if text and not text.startswith("__") and not _NO_DATA.fullmatch(name)
-    ]
+    names = _data_names(call)
     own = [name for name in names if not name.startswith("self.")]
     # of the constructor; a number configures the object
     others = [name for name in names if name not in own and _is_sized(call.value(name))]
     ranked = ([each for each in map(call.rank, group) if each[1]] for group in (own, others))
     return next(filter(None, ranked), [])
+
+
+def _with_linked(call: KeptCall, name: str, form: Json) -> Tuple[Json, List[str]]:
+    """Return the form of the data, and "removed" if the output moves as a record is removed, where
+    another argument of numbers holds another part of the same records: the call fails unless both
+    have the same length.
+    """
+    value = call.value(name)
+    for key in _data_names(call):
+        other = call.value(key)
+        parts = _rows_of(value, other)
+        if key == name or not parts or _runs(call, {name: value[:-1]}):
+            continue
+        shorter = {name: value[:-1], key: other[:-1]}
+        with contextlib.suppress(Exception):
+            moved = any(call.run(seed, {}) != call.run(seed, shorter) for seed in _SEEDS)
+            columns = [form_of(part)["columns"] for part in parts]
+            flat = [np.ndim(part) == 1 for part in (value, other)]
+            linked = {"name": key, "width": len(columns[0]), "flat": flat}
+            about = {"kind": "rows", "container": "ndarray", "size": len(value), "linked": linked}
+            return dict(about, columns=columns[0] + columns[1]), ["removed"] * moved
+    return form, []
+
+
+def _rows_of(*values: Any) -> List[Any]:
+    """Return lists or arrays of numbers as rows, one for each record; nothing if one of them is
+    something else, or they differ in length.
+    """
+    listed = [np.asarray(v) for v in values if isinstance(v, (list, np.ndarray))]
+    numeric = [v for v in listed if v.dtype.kind in "biuf" and v.ndim in (1, 2) and len(v)]
+    is_pair = len(numeric) == len(values) and len(set(map(len, numeric))) == 1
+    return [v.reshape(len(v), -1) for v in numeric] if is_pair else []
+
+
+def _runs(call: KeptCall, changed: Json) -> bool:
+    """Return whether a call with changed arguments ends without an error."""
+    with contextlib.suppress(Exception):
+        call.run(_SEEDS[0], changed)
+        return True
+    return False
 
 
 def _is_sized(value: Any) -> bool:
@@ -700,10 +757,29 @@ def _column(items: List[Any]) -> Json:
 
 
 class Plugin:
-    """Pytest plugin that lets a keeper see the functions of modules as they are imported."""
+    """Pytest plugin that lets a keeper see the functions of modules as they are imported. Tests
+    whose files have most of the words `first` run first.
+    """
 
-    def __init__(self, keeper: CallKeeper, seconds: float, end: Callable[[str], Any]) -> None:
+    def __init__(
+        self,
+        keeper: CallKeeper,
+        seconds: float,
+        end: Callable[[str], Any],
+        first: Iterable[str] = (),
+    ) -> None:
         self.keeper, self.until, self.end = keeper, time.monotonic() + seconds, end
+        self.first = set(first)
+
+    def pytest_collection_modifyitems(self, config: Any, items: List[Any]) -> None:
+        """Sort the tests by the number of words in their files, and run them in pytest's root."""
+        known: Dict[str, int] = {}
+        if self.first:
+            os.chdir(str(config.rootpath))
+        for file in {str(item.fspath) for item in items} if self.first else ():
+            with open(file, encoding="utf-8", errors="replace") as text:
+                known[file] = len(self.first & set(re.findall(r"\w+", text.read())))
+        items.sort(key=lambda item: -known.get(str(item.fspath), 0))
 
     def pytest_collection_finish(self, session: Any) -> None:
         """Replace the functions of the modules that collection has imported."""
@@ -725,8 +801,9 @@ def run_tests(keeper: CallKeeper, request: Json) -> str:
     printed = io.StringIO()
     arguments = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
     arguments += ["--doctest-modules", *request["tests"]]
-    with contextlib.redirect_stdout(printed):
-        plugin = Plugin(keeper, request["seconds"], pytest.exit)
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        names = {part for path in request["spelled"] for part in path.split(".")[-2:]}
+        plugin = Plugin(keeper, request["seconds"], pytest.exit, names)
         code = pytest.main(arguments, plugins=[plugin])
     output = printed.getvalue()
     lines = [line for line in output.splitlines() if line.startswith(("E  ", "ERROR"))]
