@@ -417,8 +417,9 @@ def _run(
     if scores:
         options = _with_usable_scores(sampler, options, pairs[0], scores)
     yield Findings(options)
-    pairs = pairs_of_slow_runs(sampler, options, pairs)
-    pairs = with_suggested_pairs(sampler, options, pairs)
+    pairs = pairs_of_slow_runs(sampler, options, pairs) or with_suggested_pairs(
+        sampler, options, pairs
+    )
     ledger = sampler.ledger
     ends = {} if ledger is None else ledger.values("end ")
     known = [ends[key] for key in (f"end {k}" for k in range(len(totals) + 1)) if key in ends]

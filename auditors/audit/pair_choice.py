@@ -169,19 +169,19 @@ def with_suggested_pairs(
 
 def pairs_of_slow_runs(
     sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair]
-) -> Sequence[Pair]:
-    """Return the pairs on which a few runs show a fault, if there are any and 1,000 runs take
-    longer than the time budget; otherwise the given pairs.
+) -> list[Pair]:
+    """Return the pairs on which a few runs show a fault, if 1,000 runs take longer than the time
+    budget; otherwise none.
 
     Raise InvalidArgument if even the least audit takes longer. The message lists what the runs and
     their trace show.
     """
     seconds = options.seconds
     if seconds is None or options.find is not None:
-        return pairs
+        return []
     budget = seconds
 
-    def find() -> list[int]:
+    def find() -> list[tuple[int, str]]:
         stage = sampler.stage(pairs[0], Phase.SEARCH, 0, 1, 1)
         with suppress(MechanismFailed):  # the probe reports it
             run = sampler.call(run_duration, stage, options.clock)
@@ -189,9 +189,11 @@ def pairs_of_slow_runs(
                 return []
             refused = run * FEWEST > budget
             share, limit = (0.4 if refused else 0.15) * budget, budget + options.time_limit
-            found = sampler.call(few_run_findings, stage, pairs, share, limit=limit)
+            found: list[tuple[int, str]] = sampler.call(
+                few_run_findings, stage, pairs, share, limit=limit
+            )
             if not refused:
-                return [index for index, _ in found]
+                return found
             shown = [text for _, text in found]
             if options.trace:
                 request = _trace_request(options, pairs[:1])
@@ -207,7 +209,8 @@ def pairs_of_slow_runs(
     before = sampler.spent
     faulty = sampler.settled("few runs", find)[:SHORT_PAIRS]
     sampler.searching += sampler.spent - before
-    return [pairs[k] for k in faulty] or pairs
+    sampler.note(*(f"a few runs show: {text}" for _, text in faulty))
+    return [pairs[k] for k, _ in faulty]
 
 
 def ordered(pairs: Sequence[Pair], stored: Json | None) -> list[Pair]:
