@@ -148,6 +148,7 @@ def with_suggested_pairs(
                 pairs,
                 count,
                 seconds,
+                options.clock,
                 limit=4 * options.time_limit,
             )
             if late and options.seconds is None:

@@ -19,7 +19,7 @@ import itertools
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from time import monotonic
+from time import monotonic, process_time
 from types import FrameType
 from typing import Any
 
@@ -46,6 +46,11 @@ _MORE_SEEDS = 4  # seeds that confirm a score
 _SPREAD_RUNS = 24  # runs on a dataset that give the spread of each number
 
 NUMBER, STRUCTURE, EXACT = range(3)  # kinds of differences: see `CoupledRuns.difference`
+
+
+def upper_median(ordered: Sequence[float]) -> float:
+    """Return the upper median of numbers in order."""
+    return ordered[len(ordered) // 2]
 
 
 class _Branches:
@@ -210,17 +215,21 @@ class CoupledRuns:
         ones, zeros = ((side[:, None] == codes).sum(axis=0) + 0.5 for side in sides)
         return float(np.abs(np.log(ones / zeros)).max())
 
-    def typical(self, pair: Pair, kind: int) -> float:
-        """Return the upper median of the differences of a kind over some seeds; of structures, the
-        size in more runs.
+    def sizes(self, pair: Pair, kind: int) -> list[float]:
+        """Return the differences of a kind over some seeds in order; of structures, the size in
+        more runs.
         """
         if kind == STRUCTURE:
-            return self.structures(pair.d0, pair.d1, 3, 2 * _SPREAD_RUNS)
+            return [self.structures(pair.d0, pair.d1, 3, 2 * _SPREAD_RUNS)]
         found = [
             self.difference(pair.d0, pair.d1, 3 + k, rescaled=self.rescaled)
             for k in range(_MORE_SEEDS)
         ]
-        return sorted(size if k == kind else 0.0 for k, size in found)[_MORE_SEEDS // 2]
+        return sorted(size if k == kind else 0.0 for k, size in found)
+
+    def typical(self, pair: Pair, kind: int) -> float:
+        """Return the upper median of the differences of a kind over some seeds."""
+        return upper_median(self.sizes(pair, kind))
 
     def _measured(self, dataset: Any, code: float, width: int) -> FloatArray:
         """Return the mean absolute deviation of each number over some runs on a dataset."""
@@ -241,6 +250,7 @@ def coupled_pairs(
     known: Sequence[Pair],
     pairs: int,
     seconds: float,
+    clock: str = "wall",
 ) -> tuple[list[Pair], bool]:
     """Return pairs of a domain of tables or texts on which coupled outputs differ more than on
     known pairs.
@@ -259,6 +269,8 @@ def coupled_pairs(
         Number of pairs to score.
     seconds : float
         Limit of the duration.
+    clock : {"wall", "cpu"}
+        Clock of this limit; wall time for a mechanism in another process.
 
     Returns
     -------
@@ -269,18 +281,20 @@ def coupled_pairs(
     """
     if not isinstance(domain, Tabular | Table | Texts) or pairs < FEWEST_PAIRS:
         return [], False
-    runs, end = CoupledRuns(stage), monotonic() + seconds
+    runs = CoupledRuns(stage)
+    now = process_time if clock == "cpu" and runs.seeding else monotonic
+    end = now() + seconds
     # as many runs as one for each of `pairs`; for the catalog and for the search
     runs.counts_left = counts = max(pairs // _SPREAD_RUNS, 8)
     drafts = Drafts(domain, constants, stream(stage.seed, *stage.key))
     with current_lock().seeding(), global_generators.seeded([0, 0, 0, 0]):
-        if runs.duration(known[0].d0) * 2 * FEWEST_PAIRS > seconds:
+        if runs.duration(known[0].d0, now) * 2 * FEWEST_PAIRS > seconds:
             return [], True
         if not runs.repeats(known[0].d0):
             return [], False
         least = dict.fromkeys((NUMBER, STRUCTURE, EXACT), 0.0)
         for pair in known[:40]:
-            if monotonic() > end:
+            if now() > end:
                 break
             kind, size = runs.scored(pair.d0, pair.d1, 2, rescaled=True)
             runs.branches.new()
@@ -291,7 +305,7 @@ def coupled_pairs(
         best: dict[int, list[tuple[float, Draft]]] = {}  # by kind, with the size of the difference
         branching: list[Draft] = []  # drafts that take a branch first
         for number in range(pairs):
-            if monotonic() > end:
+            if now() > end:
                 break
             parents = [draft for kept in best.values() for _, draft in kept] + branching
             fresh = not parents or number < pairs // 3 or number % 3 == 0
@@ -313,10 +327,10 @@ def coupled_pairs(
             branching.extend([draft] if runs.branches.new() else [])
             del branching[:-_PARENTS]
         found = [
-            _simplest(runs, domain, pair, kind, 0.9 * size, end + seconds / 4)
+            _simplest(runs, domain, pair, kind, 0.9 * size, lambda: now() > end + seconds / 4)
             for pair, kind, size in _suggestions(runs, drafts, best, least)
         ]
-        return found, monotonic() > end
+        return found, now() > end
 
 
 def _suggestions(
@@ -335,16 +349,25 @@ def _suggestions(
         # where noise depends on the data, one seed may mislead
         tried = _PARENTS if kind == NUMBER and runs.rescaled else _SUGGESTED
         checked = filter(None, (drafts.pair(draft) for _, draft in best.get(kind, ())))
-        sized = [(runs.typical(pair, kind), pair) for pair in itertools.islice(checked, tried)]
-        sized.sort(key=lambda each: -each[0])
+        sized = [(runs.sizes(pair, kind), pair) for pair in itertools.islice(checked, tried)]
+        sized.sort(key=lambda each: -upper_median(each[0]))
         # a log-ratio of 1.5 of the frequencies of a structure is hardly chance
         enough = 1.3 * max(least[kind], 1.5 if kind == STRUCTURE else 0.0)
-        found += [(pair, kind, size) for size, pair in sized[:_SUGGESTED] if size > enough]
+        for sizes, pair in sized[:_SUGGESTED]:
+            # less is enough where it is the same with all seeds
+            further = kind == NUMBER and sizes[0] > 1.05 * least[kind] and not runs.rescaled
+            if further or upper_median(sizes) > enough:
+                found.append((pair, kind, upper_median(sizes)))
     return found[:_SUGGESTED]
 
 
 def _simplest(
-    runs: CoupledRuns, domain: Domain, pair: Pair, kind: int, least: float, until: float
+    runs: CoupledRuns,
+    domain: Domain,
+    pair: Pair,
+    kind: int,
+    least: float,
+    is_late: Callable[[], bool],
 ) -> Pair:
     """Return the simplest pair that is reached from `pair` in the time, and whose difference is at
     least `least`.
@@ -354,5 +377,5 @@ def _simplest(
         pair,
         domain.simpler,
         lambda simpler: runs.typical(simpler, kind) >= least,
-        lambda: runs.runs >= end or monotonic() > until,
+        lambda: runs.runs >= end or is_late(),
     )

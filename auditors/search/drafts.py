@@ -160,19 +160,20 @@ class Drafts:
             crowd = np.tile(self.row(count), (count, 1))
         elif kind < 0.5:
             crowd = np.tile(self.redrawn(after, count), (count, 1))
-        elif kind < 0.6:
+        elif kind < 0.55:
             crowd = np.tile(after, (count, 1))
-        elif kind < 0.8:
+        elif kind < 0.7:
             kinds = np.array([self.row(count) for _ in range(3)])
             crowd = kinds[rng.integers(3, size=count)]
-        elif kind < 0.9:  # in one column, all values that the code suggests
+        elif kind < 0.8:  # in one column, all values that the code suggests
             column = int(rng.integers(self.width))
             suggested, others = self.values[column]
             crowd = np.tile(self.row(count), (count, 1))
             values = suggested if len(suggested) else others
             crowd[:, column] = np.resize(rng.permutation(values), count)
-        else:  # different rows, a few of them equal to the changed one
-            kinds = np.array([self.row(count) for _ in range(min(count, 40) or 1)])
+        else:  # different or equal rows, and a few equal to the changed one
+            different = min(count, 40) or 1 if kind < 0.9 else 1
+            kinds = np.array([self.row(count) for _ in range(different)])
             crowd = np.resize(kinds, (count, self.width))
             copies = min(count, int(rng.choice(self.multiplicities)))
             crowd[rng.permutation(count)[:copies]] = after
