@@ -121,7 +121,7 @@ def audited_pairs(
         raise InvalidArgument("pair must be given, or a domain to take pairs from, got neither")
     require_domain(domain, "audit")
     # pairs that the mechanism itself knows to be adversarial
-    known = getattr(mechanism, "adversarial_pairs", list)()
+    known: list[Pair] = getattr(mechanism, "adversarial_pairs", list)()
     own = [each for each in known if domain.holds(each)]
     return [*own, *pairs_for(domain)]
 
