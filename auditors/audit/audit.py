@@ -39,6 +39,7 @@ from dpwitness.auditors.audit.pair_choice import (
     audit_low_bits,
     first_look,
     ordered,
+    pairs_of_slow_runs,
     run_probes,
     select_pair,
     trace_evidence,
@@ -294,8 +295,9 @@ def audit(
         declared = getattr(mechanism, "domain", None)
         options = replace(options, searched=declared if domain is None else domain)
     sampler = Sampler(options)
+    declared = getattr(mechanism, "domain", None) if domain is None and pair is not None else None
     pairs = audited_pairs(mechanism, pair, domain)
-    sampler.note(*unverified_notes(pairs))
+    sampler.note(*unverified_notes(pairs, declared))
     for candidate in pairs:
         claim.on(candidate)  # raises if the claim does not cover the pair
     candidates = collect_scores(scores, mechanism, "audit")
@@ -415,7 +417,9 @@ def _run(
     if scores:
         options = _with_usable_scores(sampler, options, pairs[0], scores)
     yield Findings(options)
-    pairs = with_suggested_pairs(sampler, options, pairs)
+    pairs = pairs_of_slow_runs(sampler, options, pairs) or with_suggested_pairs(
+        sampler, options, pairs
+    )
     ledger = sampler.ledger
     ends = {} if ledger is None else ledger.values("end ")
     known = [ends[key] for key in (f"end {k}" for k in range(len(totals) + 1)) if key in ends]

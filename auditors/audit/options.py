@@ -548,16 +548,18 @@ def require_enough_trials(
     clock: str,
     owner: str,
     least: int = LEAST,
+    shown: Sequence[str] = (),
 ) -> None:
     """Raise InvalidArgument if `trials`, the runs that fit into `seconds`, are fewer
-    than `least`.
+    than `least`. The message lists what the runs so far have shown.
     """
     if trials < least:
         enough, each = 1.5 * (found.seconds + found.time(least, pairs)), format_duration(found.run)
+        findings = f"; a few runs show: {'; '.join(shown)}" if shown else ""
         raise InvalidArgument(
             f"{owner}: seconds={seconds:g}{of_clock(clock)} is too short: {least:,} runs at {each} "
             "each and the choice of an event take about "
-            f"{format_duration(enough)}; give seconds={math.ceil(enough)} or more"
+            f"{format_duration(enough)}; give seconds={math.ceil(enough)} or more{findings}"
         )
 
 

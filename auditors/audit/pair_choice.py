@@ -20,15 +20,19 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.audit.options import (
+    FEWEST,
+    LEAST,
     MIN_RUNS_PER_PAIR,
     PILOT_SHARE,
     SCREEN_SHARE,
     SHORT_PAIRS,
     TRAIN_VALUES,
     AuditOptions,
+    RunCost,
     bit_rounds,
     chunk_size,
     probe_chunk,
+    require_enough_trials,
     tried_pairs,
 )
 from dpwitness.auditors.audit.probe import (
@@ -44,6 +48,7 @@ from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.learning import expected_certificate, learn_float_bits
 from dpwitness.auditors.events.outputs import Outputs, concatenate
 from dpwitness.auditors.search.coupled import FEWEST_PAIRS, MOST_PAIRS, coupled_pairs
+from dpwitness.auditors.search.few_runs import few_run_findings, run_duration
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
 from dpwitness.auditors.traces.evidence import Limits, TraceEvidence, TraceRequest
@@ -143,6 +148,7 @@ def with_suggested_pairs(
                 pairs,
                 count,
                 seconds,
+                options.clock,
                 limit=4 * options.time_limit,
             )
             if late and options.seconds is None:
@@ -158,8 +164,54 @@ def with_suggested_pairs(
         Pair(from_jsonable(each["d0"]), from_jsonable(each["d1"]), each["relation"], each["why"])
         for each in sampler.settled("suggested", find)["pairs"]
     ]
-    sampler.searching = sampler.spent - before
+    sampler.searching += sampler.spent - before
     return [*found, *pairs]
+
+
+def pairs_of_slow_runs(
+    sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair]
+) -> list[Pair]:
+    """Return the pairs on which a few runs show a fault, if 1,000 runs take longer than the time
+    budget; otherwise none.
+
+    Raise InvalidArgument if even the least audit takes longer. The message lists what the runs and
+    their trace show.
+    """
+    seconds = options.seconds
+    if seconds is None or options.find is not None:
+        return []
+    budget = seconds
+
+    def find() -> list[tuple[int, str]]:
+        stage = sampler.stage(pairs[0], Phase.SEARCH, 0, 1, 1)
+        with suppress(MechanismFailed):  # the probe reports it
+            run = sampler.call(run_duration, stage, options.clock)
+            if run * LEAST <= budget:
+                return []
+            refused = run * FEWEST > budget
+            share, limit = (0.4 if refused else 0.15) * budget, budget + options.time_limit
+            found: list[tuple[int, str]] = sampler.call(
+                few_run_findings, stage, pairs, share, limit=limit
+            )
+            if not refused:
+                return found
+            shown = [text for _, text in found]
+            if options.trace:
+                request = _trace_request(options, pairs[:1])
+                limits = Limits(options.trials, 0.1 * budget)
+                evidence, _, _ = first_look().worst_evidence(replace(request, limits=limits))
+                shown += map(str, evidence.findings) if evidence else []
+            cost = RunCost(run, 0.02, 0.1, 1, 2, 0.0)
+            require_enough_trials(
+                cost, 0, SHORT_PAIRS, budget, options.clock, "audit", FEWEST, shown=shown
+            )
+        return []
+
+    before = sampler.spent
+    faulty = sampler.settled("few runs", find)[:SHORT_PAIRS]
+    sampler.searching += sampler.spent - before
+    sampler.note(*(f"a few runs show: {text}" for _, text in faulty))
+    return [pairs[k] for k, _ in faulty]
 
 
 def ordered(pairs: Sequence[Pair], stored: Json | None) -> list[Pair]:

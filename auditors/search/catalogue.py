@@ -125,9 +125,23 @@ def audited_pairs(
             "dpwitness scan FILE.py:NAME proposes a domain"
         )
     require_domain(domain, "audit")
-    return pairs_for(domain)
+    # pairs that the mechanism itself knows to be adversarial
+    known: list[Pair] = getattr(mechanism, "adversarial_pairs", list)()
+    own = [each for each in known if domain.holds(each)]
+    return [*own, *pairs_for(domain)]
 
 
-def unverified_notes(pairs: Sequence[Pair]) -> list[str]:
-    """Return a note for each pair of datasets that were not verified to be neighbors."""
-    return list(dict.fromkeys(pair.unchecked for pair in pairs if pair.unchecked))
+def unverified_notes(pairs: Sequence[Pair], declared: Any = None) -> list[str]:
+    """Return a note for each pair of datasets that were not verified to be neighbors, or that lie
+    outside of the domain that the mechanism has declared.
+    """
+    notes = [pair.unchecked for pair in pairs if pair.unchecked]
+    if isinstance(declared, Domain):
+        notes += [
+            f"{side} lies outside of the domain that the mechanism declares, for which its claim "
+            "is stated"
+            for pair in pairs
+            for side, dataset in (("D0", pair.d0), ("D1", pair.d1))
+            if not declared.contains(dataset)
+        ]
+    return list(dict.fromkeys(notes))

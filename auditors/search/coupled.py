@@ -19,7 +19,7 @@ import itertools
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from time import monotonic
+from time import monotonic, process_time
 from types import FrameType
 from typing import Any
 
@@ -33,6 +33,7 @@ from dpwitness.auditors.workers.rounds import Stage, current_lock, run_side, str
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains.base import Domain
 from dpwitness.core.domains.frames import Table
+from dpwitness.core.domains.objects import Texts
 from dpwitness.core.domains.records import Tabular
 from dpwitness.core.protocols import FloatArray, ForeignMechanism
 from dpwitness.mechanisms.wrappers.recording import global_generators
@@ -44,7 +45,12 @@ _PARENTS = 12  # drafts of a kind that are kept, to be changed into later drafts
 _MORE_SEEDS = 4  # seeds that confirm a score
 _SPREAD_RUNS = 24  # runs on a dataset that give the spread of each number
 
-NUMBER, STRUCTURE, EXACT = range(3)  # kinds of differences: see `_Coupled.difference`
+NUMBER, STRUCTURE, EXACT = range(3)  # kinds of differences: see `CoupledRuns.difference`
+
+
+def upper_median(ordered: Sequence[float]) -> float:
+    """Return the upper median of numbers in order."""
+    return ordered[len(ordered) // 2]
 
 
 class _Branches:
@@ -93,12 +99,14 @@ class _Branches:
         return step
 
 
-class _Coupled:
+class CoupledRuns:
     """Coupled runs of a mechanism, and the spread of each number of its outputs."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage, self.runs, self.branches = stage, 0, _Branches()
         self.counts_left = 0  # pairs whose structures are counted
+        self.reference, self.rescaled = stage.pair.d0, False  # whether noise depends on the data
+        self._references: dict[int, FloatArray] = {}
         # the worker of a target seeds the global generators itself
         self.seeding = not isinstance(getattr(stage.run, "__self__", None), ForeignMechanism)
         self._spreads: dict[float, FloatArray] = {}
@@ -111,6 +119,14 @@ class _Coupled:
         self.runs += size
         return run_side(self.stage.run, dataset, size, rng)
 
+    def duration(self, dataset: Any, now: Callable[[], float] = monotonic) -> float:
+        """Return the shorter duration of two runs: the first may load libraries."""
+        times = [now()]
+        for _ in range(2):
+            self.output(dataset, 0)
+            times.append(now())
+        return min(times[1] - times[0], times[2] - times[1])
+
     def repeats(self, dataset: Any) -> bool:
         """Return whether runs with the same randomness agree."""
         first, again = (self.output(dataset, 0, 4) for _ in range(2))
@@ -118,11 +134,12 @@ class _Coupled:
             first.values, again.values, equal_nan=True
         )
 
-    def difference(self, d0: Any, d1: Any, seed: int) -> tuple[int, float]:
+    def difference(self, d0: Any, d1: Any, seed: int, *, rescaled: bool) -> tuple[int, float]:
         """Return the kind and the size of the difference of two coupled outputs.
 
-        Kinds are numbers that move, in units of their spread; another structure; and numbers that
-        move although they have no noise.
+        Kinds are numbers that move, by their Euclidean length in units of their spread; another
+        structure; and numbers that move although they have no noise. If `rescaled`, a second seed
+        shows how much the noise of each dataset differs from that of the first pair.
         """
         with self.branches.watched():
             one = self.output(d1, seed)
@@ -134,6 +151,7 @@ class _Coupled:
             moved = np.abs(a - b)
         moved[(a == b) | (np.isnan(a) & np.isnan(b))] = 0.0
         moved[np.isnan(moved)] = math.inf
+        scales = [self._relative_noise(d, seed, moved.shape) for d in (d0, d1)] if rescaled else []
         if not moved.any():
             return NUMBER, 0.0
         code = float(one.codes[0])
@@ -147,14 +165,42 @@ class _Coupled:
         if ((moved > 0) & (spread == 0)).any():
             return EXACT, 1.0
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            size = np.where(moved > 0, moved / spread, 0.0)
-        return NUMBER, float(np.nan_to_num(size, nan=0.0, posinf=1e300).max())
+            smallest = np.min([np.ones_like(moved), *scales], axis=0)
+            size = np.linalg.norm(np.where(moved > 0, moved / (spread * smallest), 0.0))
+        return NUMBER, float(np.nan_to_num(size, nan=0.0, posinf=1e300))
 
-    def scored(self, d0: Any, d1: Any, seed: int) -> tuple[int, float]:
+    def _relative_noise(self, dataset: Any, seed: int, shape: tuple[int, ...]) -> FloatArray:
+        """Return how many times as large the noise of each number is as on the reference dataset,
+        from the same two seeds; 1 where this is unknown.
+        """
+        noise = [self._noise(each, seed) for each in (dataset, self.reference)]
+        if noise[0].shape != shape or noise[1].shape != shape:
+            return np.ones(shape)
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            found = noise[0] / noise[1]
+        found = np.where(np.isfinite(found) & (found > 0), found, 1.0)
+        self.rescaled |= bool((np.abs(found - 1.0) > 0.01).any())
+        return found
+
+    def _noise(self, dataset: Any, seed: int) -> FloatArray:
+        """Return the absolute difference of the outputs under two seeds; no number if their
+        structures differ.
+        """
+        if dataset is self.reference and seed in self._references:
+            return self._references[seed]
+        first, again = (self.output(dataset, each) for each in (seed, seed + _MORE_SEEDS))
+        alike = first.codes[0] == again.codes[0] and first.values.shape == again.values.shape
+        with np.errstate(invalid="ignore", over="ignore"):
+            noise = np.abs(first.values[0] - again.values[0]) if alike else np.empty(0)
+        if dataset is self.reference:
+            self._references[seed] = noise
+        return noise
+
+    def scored(self, d0: Any, d1: Any, seed: int, *, rescaled: bool) -> tuple[int, float]:
         """Return the kind and the size of a difference. The size of a difference in structure takes
         many runs, and is 0 once these are spent.
         """
-        kind, size = self.difference(d0, d1, seed)
+        kind, size = self.difference(d0, d1, seed, rescaled=rescaled or self.rescaled)
         if kind == STRUCTURE:
             self.counts_left -= 1
             size = self.structures(d0, d1, seed, _SPREAD_RUNS) if self.counts_left >= 0 else 0.0
@@ -169,14 +215,21 @@ class _Coupled:
         ones, zeros = ((side[:, None] == codes).sum(axis=0) + 0.5 for side in sides)
         return float(np.abs(np.log(ones / zeros)).max())
 
-    def typical(self, pair: Pair, kind: int) -> float:
-        """Return the upper median of the differences of a kind over some seeds; of structures, the
-        size in more runs.
+    def sizes(self, pair: Pair, kind: int) -> list[float]:
+        """Return the differences of a kind over some seeds in order; of structures, the size in
+        more runs.
         """
         if kind == STRUCTURE:
-            return self.structures(pair.d0, pair.d1, 3, 2 * _SPREAD_RUNS)
-        found = [self.difference(pair.d0, pair.d1, 3 + k) for k in range(_MORE_SEEDS)]
-        return sorted(size if k == kind else 0.0 for k, size in found)[_MORE_SEEDS // 2]
+            return [self.structures(pair.d0, pair.d1, 3, 2 * _SPREAD_RUNS)]
+        found = [
+            self.difference(pair.d0, pair.d1, 3 + k, rescaled=self.rescaled)
+            for k in range(_MORE_SEEDS)
+        ]
+        return sorted(size if k == kind else 0.0 for k, size in found)
+
+    def typical(self, pair: Pair, kind: int) -> float:
+        """Return the upper median of the differences of a kind over some seeds."""
+        return upper_median(self.sizes(pair, kind))
 
     def _measured(self, dataset: Any, code: float, width: int) -> FloatArray:
         """Return the mean absolute deviation of each number over some runs on a dataset."""
@@ -197,15 +250,17 @@ def coupled_pairs(
     known: Sequence[Pair],
     pairs: int,
     seconds: float,
+    clock: str = "wall",
 ) -> tuple[list[Pair], bool]:
-    """Return pairs of a domain of tables on which coupled outputs differ more than on known pairs.
+    """Return pairs of a domain of tables or texts on which coupled outputs differ more than on
+    known pairs.
 
     Parameters
     ----------
     stage : Stage
         The mechanism, and the root seed and key of its randomness.
     domain : Domain
-        The datasets. Other domains than tables, rows and records have no suggestions.
+        The datasets. Other domains than tables, rows, records and texts have no suggestions.
     constants : sequence
         Numbers and texts in the code of the mechanism.
     known : sequence of Pair
@@ -214,6 +269,8 @@ def coupled_pairs(
         Number of pairs to score.
     seconds : float
         Limit of the duration.
+    clock : {"wall", "cpu"}
+        Clock of this limit; wall time for a mechanism in another process.
 
     Returns
     -------
@@ -222,26 +279,33 @@ def coupled_pairs(
     bool
         Whether the limit of the duration ended the search.
     """
-    if not isinstance(domain, Tabular | Table) or pairs < FEWEST_PAIRS:
+    if not isinstance(domain, Tabular | Table | Texts) or pairs < FEWEST_PAIRS:
         return [], False
-    runs, end = _Coupled(stage), monotonic() + seconds
+    runs = CoupledRuns(stage)
+    now = process_time if clock == "cpu" and runs.seeding else monotonic
+    end = now() + seconds
     # as many runs as one for each of `pairs`; for the catalog and for the search
     runs.counts_left = counts = max(pairs // _SPREAD_RUNS, 8)
     drafts = Drafts(domain, constants, stream(stage.seed, *stage.key))
     with current_lock().seeding(), global_generators.seeded([0, 0, 0, 0]):
+        if runs.duration(known[0].d0, now) * 2 * FEWEST_PAIRS > seconds:
+            return [], True
         if not runs.repeats(known[0].d0):
             return [], False
         least = dict.fromkeys((NUMBER, STRUCTURE, EXACT), 0.0)
         for pair in known[:40]:
-            kind, size = runs.scored(pair.d0, pair.d1, 2)
+            if now() > end:
+                break
+            kind, size = runs.scored(pair.d0, pair.d1, 2, rescaled=True)
             runs.branches.new()
             if size > least[kind]:
-                least[kind] = runs.typical(pair, kind) if kind == STRUCTURE else size
+                steady = kind != STRUCTURE and not runs.rescaled
+                least[kind] = size if steady else max(least[kind], runs.typical(pair, kind))
         runs.counts_left = counts
         best: dict[int, list[tuple[float, Draft]]] = {}  # by kind, with the size of the difference
         branching: list[Draft] = []  # drafts that take a branch first
         for number in range(pairs):
-            if monotonic() > end:
+            if now() > end:
                 break
             parents = [draft for kept in best.values() for _, draft in kept] + branching
             fresh = not parents or number < pairs // 3 or number % 3 == 0
@@ -250,7 +314,9 @@ def coupled_pairs(
                 if fresh
                 else drafts.changed(parents[int(drafts.rng.integers(len(parents)))])
             )
-            kind, size = runs.scored(*drafts.sides(draft)[:2], 2 + number % _MORE_SEEDS)
+            kind, size = runs.scored(
+                *drafts.sides(draft)[:2], 2 + number % _MORE_SEEDS, rescaled=number % 3 == 1
+            )
             kept = best.setdefault(kind, [])
             # only a draft that leads is checked here: this takes longer than the runs
             if size > (kept[0][0] if kept else 0.0) and drafts.pair(draft) is None:
@@ -261,14 +327,14 @@ def coupled_pairs(
             branching.extend([draft] if runs.branches.new() else [])
             del branching[:-_PARENTS]
         found = [
-            _simplest(runs, domain, pair, kind, 0.9 * size, end + seconds / 4)
+            _simplest(runs, domain, pair, kind, 0.9 * size, lambda: now() > end + seconds / 4)
             for pair, kind, size in _suggestions(runs, drafts, best, least)
         ]
-        return found, monotonic() > end
+        return found, now() > end
 
 
 def _suggestions(
-    runs: _Coupled,
+    runs: CoupledRuns,
     drafts: Drafts,
     best: dict[int, list[tuple[float, Draft]]],
     least: dict[int, float],
@@ -280,17 +346,28 @@ def _suggestions(
     for kind in (EXACT, STRUCTURE, NUMBER):
         if kind == EXACT and least[kind]:
             continue
-        checked = (drafts.pair(draft) for _, draft in best.get(kind, ()))
-        for pair in itertools.islice(filter(None, checked), _SUGGESTED):
-            size = runs.typical(pair, kind)
-            # a log-ratio of 1.5 of the frequencies of a structure is hardly chance
-            if size > 1.3 * max(least[kind], 1.5 if kind == STRUCTURE else 0.0):
-                found.append((pair, kind, size))
+        # where noise depends on the data, one seed may mislead
+        tried = _PARENTS if kind == NUMBER and runs.rescaled else _SUGGESTED
+        checked = filter(None, (drafts.pair(draft) for _, draft in best.get(kind, ())))
+        sized = [(runs.sizes(pair, kind), pair) for pair in itertools.islice(checked, tried)]
+        sized.sort(key=lambda each: -upper_median(each[0]))
+        # a log-ratio of 1.5 of the frequencies of a structure is hardly chance
+        enough = 1.3 * max(least[kind], 1.5 if kind == STRUCTURE else 0.0)
+        for sizes, pair in sized[:_SUGGESTED]:
+            # less is enough where it is the same with all seeds
+            further = kind == NUMBER and sizes[0] > 1.05 * least[kind] and not runs.rescaled
+            if further or upper_median(sizes) > enough:
+                found.append((pair, kind, upper_median(sizes)))
     return found[:_SUGGESTED]
 
 
 def _simplest(
-    runs: _Coupled, domain: Domain, pair: Pair, kind: int, least: float, until: float
+    runs: CoupledRuns,
+    domain: Domain,
+    pair: Pair,
+    kind: int,
+    least: float,
+    is_late: Callable[[], bool],
 ) -> Pair:
     """Return the simplest pair that is reached from `pair` in the time, and whose difference is at
     least `least`.
@@ -300,5 +377,5 @@ def _simplest(
         pair,
         domain.simpler,
         lambda simpler: runs.typical(simpler, kind) >= least,
-        lambda: runs.runs >= end or monotonic() > until,
+        lambda: runs.runs >= end or is_late(),
     )

@@ -19,6 +19,7 @@ from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains.base import between, insert_record
 from dpwitness.core.domains.columns import Column
 from dpwitness.core.domains.frames import Table
+from dpwitness.core.domains.objects import Texts
 from dpwitness.core.domains.records import Tabular
 from dpwitness.core.protocols import FloatArray
 
@@ -46,13 +47,17 @@ class Draft:
 class Drafts:
     """Random drafts of pairs of a table domain, whose values the code suggests."""
 
-    def __init__(self, domain: Tabular | Table, constants: Sequence[Any], rng: Generator) -> None:
-        inner, self.styles, held, most = (
-            (domain.rows, len(domain.styles), domain.data_columns, domain.largest - domain.records)
-            if isinstance(domain, Table)
-            else (domain, 1, [], 0)
+    def __init__(
+        self, domain: Tabular | Table | Texts, constants: Sequence[Any], rng: Generator
+    ) -> None:
+        inner, self.styles, held = (
+            (domain, 1, [])
+            if isinstance(domain, Tabular)
+            else (domain.rows, len(domain.styles), domain.data_columns)
         )
-        most += inner.size - 1
+        most = inner.size - 1
+        if isinstance(domain, Table):
+            most += domain.largest - domain.records
         self.domain, self.inner, self.rng = domain, inner, rng
         own = [float(c) for c in constants if isinstance(c, int | float) and abs(c) < 1e300]
         numbers = [*own, *_combined(own)]
@@ -120,7 +125,7 @@ class Drafts:
         place: Callable[[int], int] = lambda count: min(draft.at, count)  # noqa: E731
         base = insert_record(draft.crowd, draft.before, place) if self.replaced else draft.crowd
         more = insert_record(draft.crowd, draft.after, place)
-        if isinstance(self.domain, Table):
+        if not isinstance(self.domain, Tabular):
             return self.domain.frames(base, more, draft.style)
         return self.inner.dataset(base), self.inner.dataset(more), ""
 
@@ -155,19 +160,20 @@ class Drafts:
             crowd = np.tile(self.row(count), (count, 1))
         elif kind < 0.5:
             crowd = np.tile(self.redrawn(after, count), (count, 1))
-        elif kind < 0.6:
+        elif kind < 0.55:
             crowd = np.tile(after, (count, 1))
-        elif kind < 0.8:
+        elif kind < 0.7:
             kinds = np.array([self.row(count) for _ in range(3)])
             crowd = kinds[rng.integers(3, size=count)]
-        elif kind < 0.9:  # in one column, all values that the code suggests
+        elif kind < 0.8:  # in one column, all values that the code suggests
             column = int(rng.integers(self.width))
             suggested, others = self.values[column]
             crowd = np.tile(self.row(count), (count, 1))
             values = suggested if len(suggested) else others
             crowd[:, column] = np.resize(rng.permutation(values), count)
-        else:  # different rows, a few of them equal to the changed one
-            kinds = np.array([self.row(count) for _ in range(min(count, 40) or 1)])
+        else:  # different or equal rows, and a few equal to the changed one
+            different = min(count, 40) or 1 if kind < 0.9 else 1
+            kinds = np.array([self.row(count) for _ in range(different)])
             crowd = np.resize(kinds, (count, self.width))
             copies = min(count, int(rng.choice(self.multiplicities)))
             crowd[rng.permutation(count)[:copies]] = after

@@ -179,12 +179,13 @@ def constants_of(function: Any) -> list[Any]:
     """
     owner = getattr(function, "__self__", function)  # of the method `sample`
     file = getattr(getattr(owner, "target", owner), "file", "")
-    found = (
-        _constants_of_file(Path(file))
-        if isinstance(file, str) and file.endswith(".py")
-        # of functions nested up to four times
-        else _constants_of_object(getattr(owner, "wrapped", function), 4)
-    )
+    if f"{type(owner).__module__}:{type(owner).__name__}" == QUERY:  # without importing its module
+        found: Iterable[Any] = owner.constants
+    elif isinstance(file, str) and file.endswith(".py"):
+        found = _constants_of_file(Path(file))
+    else:  # of functions nested up to four times
+        called = getattr(owner, "wrapped", None) or getattr(owner, "update", None)
+        found = _constants_of_object(called or function, 4)
     kept = {
         (type(value), value): value
         for value in found
@@ -212,7 +213,7 @@ def _constants_of_object(found: Any, depth: int) -> Iterator[Any]:
         yield from _constants_of_code(found.__code__)
         yield from (*(found.__defaults__ or ()), *(found.__kwdefaults__ or {}).values())
         for value in globals_and_cells(found):
-            yield value
+            yield from _entries(value)
             if isinstance(value, types.FunctionType | functools.partial):
                 yield from _constants_of_object(value, depth - 1)
 
@@ -235,7 +236,14 @@ def _constants_of_code(code: types.CodeType) -> Iterator[Any]:
         if isinstance(value, types.CodeType):
             yield from _constants_of_code(value)
         else:
-            yield from value if isinstance(value, tuple | frozenset) else [value]
+            yield from _entries(value)
+
+
+def _entries(value: Any) -> Iterable[Any]:
+    """Return the entries of a container, with the keys of a dict; other values as they are."""
+    if isinstance(value, dict):
+        return [*value, *value.values()]
+    return value if isinstance(value, tuple | list | set | frozenset) else [value]
 
 
 def _constants_of_file(file: Path) -> Iterator[Any]:

@@ -35,7 +35,7 @@ from dpwitness.core.values.validation import InvalidArgument, error_text
 
 _ACCEPTED_FORMS = (
     "give an array with one record a row, a list of records, a frame, or columns of one length "
-    "as a tuple or dict of arrays"
+    "as a tuple or dict of arrays; with unit=key, each entry of a dict is a record"
 )
 _NUMBERS = (bool, int, float, complex, np.number, np.bool_, np.datetime64, np.void, np.ndarray)
 _CONTAINERS = {kind: kind for kind in ("a list", "a tuple", "a dict")}

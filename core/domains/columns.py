@@ -102,16 +102,16 @@ def column(name: Any, given: Any, owner: str) -> Column:
     """Return the `Column` of a user's specification.
 
     Accepted are ``(0.0, 1.0)`` for floats in these bounds, ``(0, 120)`` for integers, and two
-    dates, or texts of dates under `low` and `high`. Categories are a list of texts, or
+    dates, or texts of dates under `low` and `high`. Categories are a list of texts or booleans, or
     ``{"categories": [...]}`` with texts, integers or booleans. ``{"low": 0, "high": 9, "missing":
     True}`` also allows missing values, and ``"infinite": True`` infinite floats.
     """
     if isinstance(given, list | tuple):
-        texts = bool(given) and all(isinstance(item, str) for item in given)
-        if texts or len(given) == 2:
-            given = {"categories": given} if texts else {"low": given[0], "high": given[1]}
+        listed = bool(given) and {type(item) for item in given} in ({str}, {bool})
+        if listed or len(given) == 2:
+            given = {"categories": given} if listed else {"low": given[0], "high": given[1]}
     keys, where = ", ".join(_KEYS), f"{owner}: column {name}"
-    forms = f"column {name} must be (low, high), a list of texts, or a dict of {keys}"
+    forms = f"column {name} must be (low, high), a list of texts or booleans, or a dict of {keys}"
     require_rules(
         owner,
         (isinstance(name, str) and name, "column names must be non-empty texts", name),

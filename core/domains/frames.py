@@ -56,7 +56,8 @@ class Table(Domain):
     ----------
     columns : dict
         Contents of each column by name: (low, high) for floats, integers or dates, a list of texts
-        for categories, or a dict with the keys low, high, categories, missing and infinite.
+        or booleans for categories, or a dict with the keys low, high, categories, missing and
+        infinite.
     size : int, optional
         Largest number of rows; the exact number under ``replace-one`` without ``unit=``,
         ``attribute`` and ``label``. By default, pairs have 8 rows, and an audit searches other

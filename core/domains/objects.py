@@ -23,6 +23,8 @@ from dpwitness.core.domains.base import (
     items,
     sized,
 )
+from dpwitness.core.domains.columns import Column
+from dpwitness.core.domains.records import Rows
 from dpwitness.core.protocols import FloatArray
 from dpwitness.core.values.dataframe_backends import UnsupportedData, library, library_name
 from dpwitness.core.values.validation import (
@@ -33,6 +35,8 @@ from dpwitness.core.values.validation import (
     require_type,
     short_repr,
 )
+
+_ENCODED_WORDS = 8  # words of a text that a search varies
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,7 @@ class Texts(Domain):
     relation: str = "replace-one"
     random_pairs = 24
     unordered = True
+    styles = ("", ", texts of one word", ", texts of one word many times")
 
     def __post_init__(self) -> None:
         require(self).integer("size", "longest", most=MAX_ENTRIES).one_of(
@@ -128,6 +133,8 @@ class Texts(Domain):
         for among, texts in crowds.items():
             crowd = [texts[i % len(texts)] for i in range(self.size - 1)]
             for why, (before, after) in changes.items():
+                if turn == 3 and not self.fixes_size:
+                    yield self.changed([], "", last, 0, "one text against none")
                 yield self.changed(crowd, before, after, turn, f"{why}, {among}")
                 turn += 1
 
@@ -144,6 +151,41 @@ class Texts(Domain):
 
         crowd = [text() for _ in range(self.size - 1)]
         return self.changed(crowd, text(), text(), turn, f"drawn {turn}: random words")
+
+    @property
+    def fixes_size(self) -> bool:
+        """Return whether all datasets have the same number of texts."""
+        return self.relation != "add-remove"
+
+    @property
+    def rows(self) -> Rows:
+        """Return the domain of tables that encode texts by the numbers of their words; 0 is an
+        empty place.
+        """
+        columns = tuple(range(min(self.longest, _ENCODED_WORDS)))
+        bounds = ((0.0, float(len(self.words))),) * len(columns)
+        return Rows(self.size, bounds, relation=self.relation, integer=columns, categories=columns)
+
+    @property
+    def data_columns(self) -> list[Column]:
+        """Return the columns of `rows`."""
+        words = ("", *self.words)
+        return [
+            Column(str(i), "category", 0.0, float(len(self.words)), words)
+            for i in range(len(self.rows.features))
+        ]
+
+    def frames(self, d0: Any, d1: Any, style: int) -> tuple[list[str], list[str], str]:
+        """Return the texts of two tables of encoded rows, and a remark: the words of each row, or
+        its first word once or many times.
+        """
+        words, times = ("", *self.words), (0, 1, self.longest)[style % len(self.styles)]
+
+        def text(row: Any) -> str:
+            found = [words[int(code)] for code in row if code > 0]
+            return " ".join(times * found[:1] if times else found)
+
+        return list(map(text, d0)), list(map(text, d1)), self.styles[style % len(self.styles)]
 
     def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
         """Yield the pair with all common texts made empty."""

@@ -621,6 +621,8 @@ class Rows(Tabular):
         crowds, changes = list(_crowds(self)), list(_changes(self))
         first, middle, last = PLACES
         for rank in range(len(crowds) + len(changes) - 1):
+            if rank == 2 and self.size > 1 and self.relation == "add-remove":
+                yield self._changed(("no other rows", crowds[0][1][:0]), changes[0], last)
             for turn, crowd, change in ranked(crowds, changes, rank):
                 yield self._changed(crowd, change, (last, first, middle)[turn])
         for change in _smaller_changes(self):

@@ -37,6 +37,7 @@ from dpwitness.core.values.validation import error_text, require_rules, require_
 _THREAD = threading.local()
 _ENGINE = "sqlite:///"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,60}")
+_CONSTANT = re.compile(r"'([^']*)'|\b(\d+\.?\d*)\b")
 _READ_ACTIONS = {
     getattr(sqlite3, f"SQLITE_{word}") for word in ("SELECT", "READ", "FUNCTION", "RECURSIVE")
 }
@@ -82,6 +83,7 @@ class Query:
     setup: str = ""
     claim: Any = None
     domain: Any = None
+    calls_user = True  # the query
 
     def __post_init__(self) -> None:
         for name in ("dsn", "query", "table", "setup"):
@@ -99,6 +101,12 @@ class Query:
             object.__setattr__(self, "domain", build_domain(self.domain, "Query"))
         require_type("claim", self.claim, Claim, "be a claim", "Query", optional=True)
         require_type("domain", self.domain, Domain, "be a domain", "Query", optional=True)
+
+    @property
+    def constants(self) -> list[float | str]:
+        """Return the numbers and texts in the query."""
+        found = _CONSTANT.findall(self.query)
+        return [float(number) if number else text for text, number in found]
 
     @property
     def __name__(self) -> str:

@@ -5,10 +5,11 @@ mechanisms are not accused.
 import numpy as np
 import pytest
 
-from dpwitness import Pair, Verdict, audit
+from dpwitness import InvalidArgument, Pair, Verdict, audit
 from dpwitness.auditors.audit import options
+from dpwitness.auditors.search import few_runs
 from dpwitness.auditors.workers import chunks
-from dpwitness.mechanisms import Records
+from dpwitness.mechanisms import Records, Rows
 
 
 class Clock:
@@ -22,6 +23,7 @@ def clock(monkeypatch):
     monkeypatch.setattr(Clock, "now", 0.0)
     monkeypatch.setattr(options, "read_clock", lambda name: lambda: Clock.now)
     monkeypatch.setattr(chunks, "perf_counter", lambda: Clock.now)
+    monkeypatch.setattr(few_runs, "monotonic", lambda: Clock.now)
 
 
 def slow(function):
@@ -121,3 +123,42 @@ def test_sound_mechanisms_with_outputs_that_never_repeat_are_not_accused_in_few_
         slow(function), claim="pure:1", pair=pair, seconds=37, seed=2, trace=False, causes=False
     )
     assert found.verdict is Verdict.NOT_REFUTED
+
+
+def mean_of_records(dataset, size, rng):
+    if len(dataset) == 0:
+        raise ZeroDivisionError("no records")
+    return dataset.mean() + rng.laplace(0.0, 1.0, size)
+
+
+def shared_noise(dataset, size, rng):
+    return dataset.sum(axis=0) + rng.laplace(0.0, 2.0, (size, 1))
+
+
+FEW_RUNS = {
+    "an exception": (
+        mean_of_records,
+        "but raises ZeroDivisionError on D0 .one record against none",
+    ),
+    "no noise": (lambda d, size, rng: np.full(size, np.sum(d)), "two seeds give equal outputs"),
+    "shared noise": (shared_noise, "numbers 0 and 1 of the output have the same noise"),
+    "nothing": (noisy_sum, "or more$"),
+}
+
+
+@pytest.mark.parametrize("name", FEW_RUNS)
+def test_a_refusal_lists_what_a_few_runs_show(name):
+    function, shown = FEW_RUNS[name]
+    domain = Rows(3, ((0.0, 1.0),) * 2, relation="add-remove")
+    domain = domain if name == "shared noise" else Records(3, relation="add-remove")
+    with pytest.raises(InvalidArgument, match=f"seconds=20 is too short.*{shown}"):
+        audit(slow(function), claim="pure:1", domain=domain, seconds=20, trace=False)
+    assert Clock.now < 20
+
+
+def test_few_runs_choose_the_pair_of_a_slow_audit():
+    domain = Rows(3, ((0.0, 1.0),) * 2, relation="add-remove")
+    found = audit(
+        slow(shared_noise), claim="pure:1", domain=domain, seconds=60, seed=1, causes=False
+    )
+    assert found.verdict is Verdict.VIOLATED and found.trials < 200

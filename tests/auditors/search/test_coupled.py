@@ -147,3 +147,46 @@ def test_datasets_that_take_a_new_branch_are_kept():
     found = [[deep_runs(seed, watched) for seed in range(1, 4)] for watched in (True, False)]
     # a lucky search without branches may stay deep: medians, not sums
     assert median(found[0]) > 1.5 * median(found[1])
+
+
+UNIFORM = "(random() + 0.5) / 18446744073709551616.0"
+CROWDED_QUERY = f"""
+WITH noise AS (SELECT {UNIFORM} AS u),
+many AS (SELECT count(*) AS n FROM data GROUP BY city HAVING count(*) >= 12)
+SELECT (SELECT count(*) FROM data) + 4 * (SELECT count(*) FROM many)
+       - sign(u) * ln(1 - 2 * abs(u)) FROM noise
+"""
+
+
+def data_dependent_noise(rows, rng):
+    """The first city's rows divide the noise, which the coupled difference alone does not show."""
+    few = sum(row["city"] == "Oslo" for row in rows)
+    return len(rows) + float(rng.laplace(0.0, 1.0)) / (1 + max(0, few - 12))
+
+
+def repeated_text(texts, rng):
+    return len(texts) + 4 * (texts.count("b b b b b b") == 3) + float(rng.laplace(0.0, 1.0))
+
+
+@pytest.mark.parametrize("name", ["query", "noise", "texts"])
+def test_queries_noise_and_texts_are_searched(name):
+    cities = domains.Table({"city": ["Oslo", "Bergen"]}, relation="add-remove", frame="dict")
+    mechanism, domain = {
+        "query": (dpw.wrap.Query("sqlite:///:memory:", CROWDED_QUERY), cities),
+        "noise": (dpw.one_run(data_dependent_noise), OF_ANY_SIZE),
+        "texts": (
+            dpw.one_run(repeated_text),
+            domains.Texts(6, ("a", "b"), longest=6, relation="add-remove"),
+        ),
+    }[name]
+    found = dpw.audit(
+        mechanism,
+        claim="pure:1",
+        domain=domain,
+        trials=150_000,
+        seed=1,
+        bits=False,
+        causes=False,
+        stop="violation",
+    )
+    assert found.verdict.value == "VIOLATED" and found.pair.why.startswith("found by coupled runs")
