@@ -50,7 +50,7 @@ from dpwitness.core.claims import Claim, parse_claim
 from dpwitness.core.protocols import ForeignMechanism, MechanismFailed, Parts, TookTooLong
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import InvalidArgument, require, require_rules
+from dpwitness.core.values.validation import InvalidArgument, require, require_rules, short_repr
 from dpwitness.mechanisms.wrappers.programs.inside import codec
 from dpwitness.mechanisms.wrappers.programs.inside.target_runs import joined
 from dpwitness.mechanisms.wrappers.programs.program import (
