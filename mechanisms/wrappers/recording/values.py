@@ -55,7 +55,7 @@ def difference(a: Any, b: Any, at: str = "", deep: int = 0, objects: bool = True
         return ""
     arrays = [np.asarray(v) if kind in (float, complex) else _array_of(v) for v in (a, b)]
     if all(array is not None for array in arrays):
-        return _array_difference(*arrays, at)
+        return _array_difference(arrays[0], arrays[1], at)
     if a is b or deep > _MAX_DEPTH:
         return ""
     first, second = _parts(a), _parts(b)
