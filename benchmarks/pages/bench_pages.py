@@ -447,11 +447,12 @@ _FIRST = (
 def scan_page(found: Table) -> str:
     """Return the markdown of the page from the table of `bench scan`."""
     shares = _shares(found.rows)
-    newest = [row for of in shares.values() for kind, row in of.items() if kind == TEXTS["right"]]
+    counts = [of[TEXTS["right"]].counts for group, of in shares.items() if ", with tests" in group]
+    right, of = (sum(column) for column in zip((0, 0), *filter(None, counts), strict=True))
     scanned = [d for d in found.details if d.get("listed")]
     packages = len({d["package"] for d in scanned})
     lines = [
-        f"# Scan: right targets for {_share(newest[-1])} of the mechanisms of drawn packages",
+        f"# Scan: right targets for {right} of {of} mechanisms of drawn packages, by their tests",
         "",
         _SCAN.format(packages=packages),
         "",
