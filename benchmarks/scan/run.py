@@ -181,14 +181,17 @@ def is_faulty(found: Listed, path: str) -> bool:
 
 
 def without_paths(text: str) -> str:
-    """Return a remark without the absolute paths in parentheses that import errors name.
+    """Return a remark without the absolute paths in parentheses that import errors name, and
+    without the folders of others.
 
     Examples
     --------
     >>> without_paths("cannot import name 'A' from 'b' (/b.py)")
     "cannot import name 'A' from 'b'"
+    >>> without_paths("can't open file '/home/a/b.py'")
+    "can't open file 'b.py'"
     """
-    return re.sub(r" \(/[^)]*\)", "", text)
+    return re.sub(r" \(/[^)]*\)|(/[\w.+-]+)+/", "", text)
 
 
 def mechanism_outcomes(found: Listed, proposals: Sequence[Proposal]) -> Iterator[tuple[str, str]]:
