@@ -159,6 +159,12 @@ class ForeignMechanism(ABC):
         """Return the outputs or exceptions of `size` single runs, in order."""
 
     @abstractmethod
+    def last_output(self) -> str:
+        """Return the last lines that a program has printed to standard error, as a suffix for a
+        message; empty for a function.
+        """
+
+    @abstractmethod
     def close(self) -> None:
         """End the processes. The next call starts new ones."""
 

@@ -291,13 +291,12 @@ def audit(
         find=require_find(find, bool(sequential), settings["extend_to"]),
         trace=bool(trace) and first_look().is_traceable(mechanism),
     )
+    declared = getattr(mechanism, "domain", None) if domain is None else None
     if pair is None:
-        declared = getattr(mechanism, "domain", None)
         options = replace(options, searched=declared if domain is None else domain)
     sampler = Sampler(options)
-    declared = getattr(mechanism, "domain", None) if domain is None and pair is not None else None
     pairs = audited_pairs(mechanism, pair, domain)
-    sampler.note(*unverified_notes(pairs, declared))
+    sampler.note(*unverified_notes(pairs, None if pair is None else declared))
     for candidate in pairs:
         claim.on(candidate)  # raises if the claim does not cover the pair
     candidates = collect_scores(scores, mechanism, "audit")

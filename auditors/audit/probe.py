@@ -83,7 +83,6 @@ from dpwitness.mechanisms.wrappers.programs.inside.target_runs import (
     collect_warnings,
     random_words_drawn,
 )
-from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.recording import global_generators
 
 _CALL_RUNS = 8  # maximum number of runs per call
@@ -329,7 +328,7 @@ def _check_some_output(stage: Stage, sides: Sides, rounds: int) -> None:
         parts = [f": {text}" if text else ""]
         parts += [hint for pattern, hint in _ADVICE.items() if re.search(pattern, text)]
         parts += [what_to_try(text)] if is_environment_fault(error) else []
-    printed = target.last_output() if isinstance(target, Target) else ""
+    printed = target.last_output() if isinstance(target, ForeignMechanism) else ""
     names = [name for side in sides if side is not None for name in side.structures()]
     raise AlwaysRaises(f"mechanism always {min(names)}{'; '.join(parts)}{printed}", rounds)
 

@@ -32,8 +32,6 @@ from dpwitness.auditors.workers.fresh_processes import is_own
 from dpwitness.auditors.workers.rounds import Stage, current_lock, run_side, stream, task_lock
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains.base import Domain
-from dpwitness.core.domains.frames import Table
-from dpwitness.core.domains.objects import Texts
 from dpwitness.core.domains.records import Tabular
 from dpwitness.core.protocols import FloatArray, ForeignMechanism
 from dpwitness.mechanisms.wrappers.recording import global_generators
@@ -279,7 +277,8 @@ def coupled_pairs(
     bool
         Whether the limit of the duration ended the search.
     """
-    if not isinstance(domain, Tabular | Table | Texts) or pairs < FEWEST_PAIRS:
+    drafted = isinstance(domain, Tabular) or hasattr(domain, "data_columns")
+    if not drafted or pairs < FEWEST_PAIRS:
         return [], False
     runs = CoupledRuns(stage)
     now = process_time if clock == "cpu" and runs.seeding else monotonic

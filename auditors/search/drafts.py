@@ -19,7 +19,6 @@ from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains.base import between, insert_record
 from dpwitness.core.domains.columns import Column
 from dpwitness.core.domains.frames import Table
-from dpwitness.core.domains.objects import Texts
 from dpwitness.core.domains.records import Tabular
 from dpwitness.core.protocols import FloatArray
 
@@ -45,11 +44,11 @@ class Draft:
 
 
 class Drafts:
-    """Random drafts of pairs of a table domain, whose values the code suggests."""
+    """Random drafts of pairs of a domain of tables, whose values the code suggests. Other domains
+    encode their data as the rows of a table: `rows`, `data_columns`, `styles` and `frames`.
+    """
 
-    def __init__(
-        self, domain: Tabular | Table | Texts, constants: Sequence[Any], rng: Generator
-    ) -> None:
+    def __init__(self, domain: Any, constants: Sequence[Any], rng: Generator) -> None:
         inner, self.styles, held = (
             (domain, 1, [])
             if isinstance(domain, Tabular)
