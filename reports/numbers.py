@@ -83,26 +83,13 @@ def draw_overview(axes: Axes, results: Sequence[Json]) -> None:
     )
     suspect = np.array([r.get("verdict") == Verdict.SUSPECT.value for r, _ in rows])
     kept, open_ = ~broken & enclosed, ~broken & ~enclosed & ~suspect
-    draw_markers(
-        axes,
-        places[open_],
-        heights[open_],
-        label="not refuted",
-        marker="o",
-        markerfacecolor="white",
-        color=INK,
-    )
-    draw_markers(axes, places[kept], heights[kept], label="enclosed", marker="s", color=BLUE)
-    draw_markers(axes, places[broken], heights[broken], label="violated", marker="D", color=RED)
-    draw_markers(
-        axes,
-        places[suspect],
-        heights[suspect],
-        label="suspect",
-        marker="D",
-        markerfacecolor="white",
-        color=RED,
-    )
+    for which, label, style in (
+        (open_, "not refuted", {"marker": "o", "markerfacecolor": "white", "color": INK}),
+        (kept, "enclosed", {"marker": "s", "color": BLUE}),
+        (broken, "violated", {"marker": "D", "color": RED}),
+        (suspect, "suspect", {"marker": "D", "markerfacecolor": "white", "color": RED}),
+    ):
+        draw_markers(axes, places[which], heights[which], label=label, **style)
     if not enclosed.all():
         axes.plot([], [], color=GREY, marker="|", label="detectable with probability 0.9")
     axes.set(xlim=(0, end), ylim=(-0.7, len(rows) - 0.1), xlabel="certified / claimed parameter")

@@ -188,8 +188,8 @@ def without_paths(text: str) -> str:
     --------
     >>> without_paths("cannot import name 'A' from 'b' (/b.py)")
     "cannot import name 'A' from 'b'"
-    >>> without_paths("can't open file '/home/a/b.py'")
-    "can't open file 'b.py'"
+    >>> without_paths("can't open file '/a/b/c.py'")
+    "can't open file 'c.py'"
     """
     return re.sub(r" \(/[^)]*\)|(/[\w.+-]+)+/", "", text)
 
