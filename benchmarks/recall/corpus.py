@@ -35,7 +35,13 @@ FAMILIES = (
     "floating point",
     "seeding",
 )
-TUNED, SET_ASIDE, SECOND = PARTS = ("tuned", "set aside", "second set aside")  # parts of the corpus
+# parts of the corpus
+TUNED, SET_ASIDE, SECOND, THIRD = PARTS = (
+    "tuned",
+    "set aside",
+    "second set aside",
+    "third set aside",
+)
 _ADAPTER = "adapter:"  # prefix of a target that is one of the adapters of the published report
 
 
@@ -98,7 +104,11 @@ def corpus(folder: Path = FOLDER) -> tuple[Entry, ...]:
         If a family is unknown, a release is not declared, or a name occurs twice.
     """
     split = json.loads((folder / "split.json").read_text(encoding="utf-8"))
-    parts = dict.fromkeys(split["held_out"], SET_ASIDE) | dict.fromkeys(split["second"], SECOND)
+    parts = {
+        name: part
+        for part, key in ((SET_ASIDE, "held_out"), (SECOND, "second"), (THIRD, "third"))
+        for name in split[key]
+    }
     found: dict[str, Entry] = {}
     for path in sorted(folder.glob("*/entries.toml")):
         for entry in _read(path):

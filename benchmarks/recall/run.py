@@ -120,10 +120,6 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 RUNS = "runs"
 _RUNS = 3  # runs of a mechanism, and calls of a transformation or an accountant
 
@@ -229,3 +225,7 @@ def _require_one(answers: Any) -> None:
     """
     if all(isinstance(answer, BaseException) for answer in answers):
         raise answers[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

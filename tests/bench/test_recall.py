@@ -6,7 +6,14 @@ import json
 import pytest
 
 from dpwitness.benchmarks.recall.campaign import NOT_INSTALLED, Run, command, stored
-from dpwitness.benchmarks.recall.corpus import FOLDER, SECOND, SET_ASIDE, corpus, held_out_names
+from dpwitness.benchmarks.recall.corpus import (
+    FOLDER,
+    SECOND,
+    SET_ASIDE,
+    THIRD,
+    corpus,
+    held_out_names,
+)
 from dpwitness.benchmarks.recall.figures import causes
 from dpwitness.core.values.validation import InvalidArgument
 
@@ -32,11 +39,12 @@ def test_the_corpus_is_large_enough_and_each_entry_has_a_source():
 
 def test_the_part_set_aside_is_the_draw_of_its_seed():
     split = json.loads((FOLDER / "split.json").read_text())
-    first = [entry.name for entry in corpus() if entry.part != SECOND]
+    first = [entry.name for entry in corpus() if entry.part not in (SECOND, THIRD)]
     assert split["held_out"] == held_out_names(first, split["seed"])
     assert [entry.name for entry in corpus() if entry.part == SET_ASIDE] == split["held_out"]
-    # sorted, and none is missing in the corpus
-    assert [entry.name for entry in corpus() if entry.part == SECOND] == split["second"]
+    for part, key in ((SECOND, "second"), (THIRD, "third")):
+        # sorted, and none is missing in the corpus
+        assert [entry.name for entry in corpus() if entry.part == part] == split[key]
 
 
 @pytest.mark.parametrize("file", sorted(FOLDER.glob("*/*_recall.py")), ids=lambda file: file.stem)
@@ -59,7 +67,7 @@ def test_a_target_names_no_pair_no_event_and_no_hint(file):
 
 def test_an_unknown_family_or_release_is_an_error(tmp_path):
     (tmp_path / "x").mkdir(parents=True)
-    (tmp_path / "split.json").write_text('{"held_out": [], "second": []}')
+    (tmp_path / "split.json").write_text('{"held_out": [], "second": [], "third": []}')
     text = (
         'library = "x"\n[releases."1"]\nrequirements = ["x==1"]\n[entries.a]\nbefore = "1"\n'
         'after = "2"\nfamily = "scale"\n'

@@ -1,0 +1,94 @@
+"""Algorithms of libraries that no registry offers, each with its fault and as it was repaired.
+
+They are written anew from the descriptions of the algorithms and of the repairs, without code of
+the libraries. The environment whose name ends in ``before`` has the fault.
+"""
+
+import sys
+
+import numpy as np
+
+BEFORE = sys.prefix.rstrip("/").endswith("before")
+
+
+def noisy_label(votes, lamda, size, rng):
+    """Label of PATE-GAN: the majority of the votes after Laplace noise of size `lamda`."""
+    scale = lamda if BEFORE else 1 / lamda
+    votes = np.asarray(votes).ravel()
+    shares = (np.sum(votes == 1) + rng.laplace(0, scale, size)) / len(votes)
+    return (shares > 0.5).astype(int)
+
+
+def clipped(rows, norm):
+    """Rows, each scaled down to an L2 norm."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.maximum(lengths / norm, 1)
+
+
+def optimizer_gradient(gradients, clip_norm, noise, size, rng):
+    """Noisy sum of clipped gradients of a private optimizer; `noise` is relative to the norm."""
+    gradients = np.asarray(gradients, dtype=float)
+    deviation = noise * clip_norm * (clip_norm if BEFORE else 1)
+    total = clipped(gradients, clip_norm).sum(axis=0)
+    return total + rng.normal(0, deviation, (size, len(total)))
+
+
+def layered_gradient(gradients, clip_norm, multiplier, size, rng):
+    """Noisy sums of clipped gradients of two layers of one shape.
+
+    The key of the random numbers of a step is given to both layers, or split between them.
+    """
+    gradients = np.asarray(gradients, dtype=float)
+    total = clipped(gradients, clip_norm).sum(axis=0).reshape(2, -1)
+    found = []
+    for _ in range(size):
+        key = int(rng.integers(2**62))
+        keys = [key, key] if BEFORE else [key, key + 1]
+        noise = [np.random.default_rng(k).normal(0, 1, total.shape[1]) for k in keys]
+        found.append((total + clip_norm * multiplier * np.array(noise)).ravel())
+    return np.array(found)
+
+
+def one_way_marginals(rows, domain, rho, share, size, rng):
+    """Noisy counts of the values of each column, with a share of a budget of zCDP."""
+    rows = np.asarray(rows, dtype=int)
+    sigma = rho * share if BEFORE else np.sqrt(0.5 / (rho * share))
+    counts = [np.bincount(column, minlength=n) for column, n in zip(rows.T, domain, strict=True)]
+    exact = np.concatenate(counts).astype(float)
+    return exact + rng.normal(0, sigma * np.sqrt(len(domain)), (size, len(exact)))
+
+
+def numeric_bins(values, bounds, cells, epsilon, size, rng):
+    """Lower end, median and upper end of the bins of a numeric column.
+
+    The median is that of a histogram with Laplace noise.
+    """
+    values = np.asarray(values, dtype=float).ravel()
+    low, high = (values.min(), values.max()) if BEFORE else bounds
+    high = high if high > low else low + 1
+    edges = np.linspace(low, high, cells + 1)
+    counts = np.histogram(values, edges)[0] + rng.laplace(0, 1 / epsilon, (size, cells))
+    sums = np.cumsum(np.maximum(counts, 0), axis=1)
+    reached = np.argmax(sums >= sums[:, -1:] / 2, axis=1)
+    return np.column_stack([np.full(size, low), edges[reached + 1], np.full(size, high)])
+
+
+def _one_each(rows, keys, rng):
+    """One random row of each key; a key is a tuple of columns."""
+    chosen = {}
+    for i in rng.permutation(len(rows)):
+        chosen.setdefault(tuple(rows[i][key] for key in keys), rows[i])
+    return list(chosen.values())
+
+
+def distinct_per_key(rows, partitions, epsilon, size, rng):
+    """Noisy number of distinct values in each public partition; a user may contribute one value."""
+    found = []
+    for _ in range(size):
+        if BEFORE:
+            kept = _one_each(_one_each(rows, ("partition", "value"), rng), ("user",), rng)
+        else:
+            kept = _one_each(_one_each(rows, ("user",), rng), ("partition", "value"), rng)
+        counts = [sum(row["partition"] == partition for row in kept) for partition in partitions]
+        found.append(np.array(counts) + rng.laplace(0, 1 / epsilon, len(counts)))
+    return np.array(found)
