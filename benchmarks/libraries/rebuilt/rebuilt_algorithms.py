@@ -5,6 +5,7 @@ the libraries. The environment whose name ends in ``before`` has the fault.
 """
 
 import sys
+from statistics import NormalDist
 
 import numpy as np
 
@@ -92,3 +93,47 @@ def distinct_per_key(rows, partitions, epsilon, size, rng):
         counts = [sum(row["partition"] == partition for row in kept) for partition in partitions]
         found.append(np.array(counts) + rng.laplace(0, 1 / epsilon, len(counts)))
     return np.array(found)
+
+
+def noisy_discriminator_labels(labels, epsilon, delta, size, rng):
+    """Labels of a discriminator's batch after noise of the Gaussian mechanism."""
+    inner = 1.25 * 10**delta if BEFORE else 1.25 / delta
+    scale = np.sqrt(2 * np.log(inner)) / epsilon
+    labels = np.asarray(labels, dtype=float).ravel()
+    return (labels + rng.normal(0, scale, (size, len(labels))) > 0.5).astype(int)
+
+
+def _epsilon_of(deviation, sensitivity, delta):
+    """Smallest epsilon that the privacy loss of normal noise exceeds with probability `delta`."""
+    ratio = sensitivity / deviation
+    return max(ratio * (ratio / 2 - NormalDist().inv_cdf(delta)), 0.0)
+
+
+def noisy_counters(counts, sensitivities, expected, epsilon, delta, size, rng):
+    """Counters with normal noise, whose deviation is the same part of each expected count."""
+    counts = np.asarray(counts, dtype=float)
+    each = delta / len(counts)
+
+    def spent(ratio):
+        deviations = [ratio * value for value in expected]
+        return sum(
+            _epsilon_of(deviation, sensitivity, each) if deviation and sensitivity else 0.0
+            for deviation, sensitivity in zip(deviations, sensitivities, strict=True)
+        )
+
+    # ratios that spend an equal part of epsilon on each counter limit the search
+    parts = epsilon / len(counts)
+    limits = [
+        4 / 3 * sensitivity / parts * np.sqrt(2 * np.log(1 / each)) / value
+        for sensitivity, value in zip(sensitivities, expected, strict=True)
+        if BEFORE or sensitivity
+    ]
+    low, high = min(limits), max(limits)
+    if not BEFORE:
+        low = min(low, 1e-6)
+    if spent(low) <= epsilon:
+        high = low
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        low, high = (low, middle) if spent(middle) <= epsilon else (middle, high)
+    return counts + rng.normal(0, 1, (size, len(counts))) * high * np.asarray(expected)

@@ -91,3 +91,33 @@ def distinct_values(dataset, size, rng):
     contribute one value, and one user, with up to 4 rows, is present or not.
     """
     return rebuilt.distinct_per_key(dataset, _PARTITIONS, 1.0, size, rng)
+
+
+_EPSILON, _DELTA = 1.0, 1e-3
+
+
+@target(
+    f"approx:{_EPSILON},{_DELTA}",
+    kind="Records",
+    size=4,
+    low=0,
+    high=1,
+    categories=True,
+    relation="replace-one",
+)
+def discriminator_labels(dataset, size, rng):
+    """The labels of four records after noise, epsilon 1 and delta 1e-3; one may be another."""
+    return rebuilt.noisy_discriminator_labels(dataset, _EPSILON, _DELTA, size, rng)
+
+
+@target(
+    f"approx:{_EPSILON},{_DELTA}", kind="Records", size=10, low=0, high=1, relation="add-remove"
+)
+def counters(dataset, size, rng):
+    """Two noisy counters, epsilon 1 and delta 1e-3: the traffic of up to 10 users, each at most 1,
+    and the number of relays, which no user changes. Counts of 5 each are expected.
+    """
+    traffic = float(np.sum(np.asarray(dataset, dtype=float)))
+    return rebuilt.noisy_counters(
+        [traffic, 5.0], [1.0, 0.0], [5.0, 5.0], _EPSILON, _DELTA, size, rng
+    )
