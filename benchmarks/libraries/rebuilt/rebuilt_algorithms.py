@@ -137,3 +137,17 @@ def noisy_counters(counts, sensitivities, expected, epsilon, delta, size, rng):
         middle = (low + high) / 2
         low, high = (low, middle) if spent(middle) <= epsilon else (middle, high)
     return counts + rng.normal(0, 1, (size, len(counts))) * high * np.asarray(expected)
+
+
+def noisy_distributions(rows, domain, cliques, epsilon, size, rng):
+    """Distributions of PrivBayes: shares of the values of each clique, with Laplace noise."""
+    rows = np.asarray(rows, dtype=int)
+    scale = 2 * len(cliques) / epsilon / (len(rows) if BEFORE else 1)
+    found = []
+    for clique in cliques:
+        sizes = [domain[column] for column in clique]
+        cells = np.ravel_multi_index(tuple(rows[:, column] for column in clique), sizes)
+        counts = np.bincount(cells, minlength=int(np.prod(sizes)))
+        noisy = np.maximum(counts + rng.laplace(0, scale, (size, len(counts))), 0) + 1e-9
+        found.append(noisy / noisy.sum(axis=1, keepdims=True))
+    return np.concatenate(found, axis=1)

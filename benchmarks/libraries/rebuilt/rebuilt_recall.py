@@ -121,3 +121,19 @@ def counters(dataset, size, rng):
     return rebuilt.noisy_counters(
         [traffic, 5.0], [1.0, 0.0], [5.0, 5.0], _EPSILON, _DELTA, size, rng
     )
+
+
+@target(
+    "pure:0.5",
+    kind="Rows",
+    size=10,
+    features=((0, 1), (0, 1), (0, 1)),
+    categories=(0, 1, 2),
+    relation="replace-one",
+)
+def privbayes_distributions(dataset, size, rng):
+    """The noisy distributions of PrivBayes, epsilon 1, of which they get a half, for 10 rows of
+    three binary columns in a fixed network, where a node has one parent at most.
+    """
+    rows = np.asarray(dataset, dtype=int).reshape(-1, 3)
+    return rebuilt.noisy_distributions(rows, (2, 2, 2), ((0, 1), (1, 2)), 0.5, size, rng)
