@@ -243,8 +243,9 @@ _METHOD = (
     "a check that their targets run. One of these audits (`opacus-closure`, before) was void "
     "and repeated: another release than the pinned "
     "one was installed, which the check now notices. The entries of the third part were "
-    "collected later still, most of them of libraries that the others lack, and nothing was "
-    "changed between their collection and their only audit. An entry that an audit of "
+    "collected later still, most of them of libraries that the others lack. Some of their "
+    "algorithms, whose libraries no registry offers, were written anew from descriptions, with "
+    "the fault and without it (`rebuilt`). An entry that an audit of "
     f"{BUDGETS[0]} CPU minute misses may have another one of {BUDGETS[1]} CPU minutes; a row "
     "for both counts the violations of either. "
     f"Intervals are exact, at confidence {CONFIDENCE:g}. An audit without a verdict counts "
@@ -281,7 +282,7 @@ def page(entries: Sequence[Entry], runs: Runs) -> str:
     runnable = sum(entry.runnable for entry in entries)
     lines += [
         f"The corpus has {len(entries)} entries of {libraries} libraries; {runnable} of them "
-        "run from releases of a registry."
+        "run, from releases of a registry or rebuilt."
     ]
     lines += [
         "",
