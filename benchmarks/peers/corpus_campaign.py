@@ -41,7 +41,7 @@ from dpwitness.benchmarks.peers.campaign import (
 from dpwitness.benchmarks.peers.campaign import tools as all_tools
 from dpwitness.benchmarks.recall import campaign as recall
 from dpwitness.benchmarks.recall.campaign import declared_kind, write_runs
-from dpwitness.benchmarks.recall.corpus import SECOND, Entry, corpus
+from dpwitness.benchmarks.recall.corpus import SECOND, THIRD, Entry, corpus
 from dpwitness.core.claims import ApproxDP, parse_claim
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.validation import InvalidArgument, error_text
@@ -231,10 +231,8 @@ def entries() -> list[Entry]:
     the first ones only.
     """
     found = [entry for entry in corpus() if entry.runnable and not entry.harmless]
-    first, later = (
-        [entry for entry in found if entry.part != SECOND],
-        [entry for entry in found if entry.part == SECOND],
-    )
+    later = [entry for part in (SECOND, THIRD) for entry in found if entry.part == part]
+    first = [entry for entry in found if entry not in later]
     # entries that were added after the draw follow
     return random.Random(_ORDER).sample(first, len(first)) + later
 
