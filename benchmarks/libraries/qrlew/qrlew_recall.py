@@ -27,11 +27,11 @@ def _rewritten(sql):
     engine = create_engine("sqlite://")
     with engine.connect() as connection:
         connection.execute(text("CREATE TABLE visits (pid TEXT, place TEXT, amount REAL)"))
-        rows = [{"pid": f"u{i}", "place": "p0", "amount": 0.0} for i in range(_ROWS)]
+        rows = [{"pid": f"u{i}", "place": "p0", "amount": 10.0 * (i % 2)} for i in range(_ROWS)]
         connection.execute(text("INSERT INTO visits VALUES (:pid, :place, :amount)"), rows)
         connection.commit()
-        public = Dataset.from_database("data", engine, None)
-        public = public.with_range(None, "visits", "amount", 0.0, 10.0)
+        # the range of the amounts is that of these public rows
+        public = Dataset.from_database("data", engine, None, ranges=True)
     found = public.relation(sql).rewrite_with_differential_privacy(
         public, [("visits", [], "pid")], {"epsilon": _EPSILON, "delta": _DELTA}
     )
