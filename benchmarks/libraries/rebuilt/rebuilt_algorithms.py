@@ -12,9 +12,9 @@ import numpy as np
 BEFORE = sys.prefix.rstrip("/").endswith("before")
 
 
-def noisy_label(votes, lamda, size, rng):
-    """Label of PATE-GAN: the majority of the votes after Laplace noise of size `lamda`."""
-    scale = lamda if BEFORE else 1 / lamda
+def noisy_label(votes, parameter, size, rng):
+    """Label of PATE-GAN: the majority of the votes after Laplace noise with parameter lambda."""
+    scale = parameter if BEFORE else 1 / parameter
     votes = np.asarray(votes).ravel()
     shares = (np.sum(votes == 1) + rng.laplace(0, scale, size)) / len(votes)
     return (shares > 0.5).astype(int)

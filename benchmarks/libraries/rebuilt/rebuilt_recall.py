@@ -9,15 +9,21 @@ from library_target import target
 sys.path.append(str(Path(__file__).resolve().parent))
 import rebuilt_algorithms as rebuilt
 
-_LAMDA = 0.5
+_LAMBDA = 0.5
 
 
 @target(
-    f"pure:{_LAMDA}", kind="Records", size=5, low=0, high=1, categories=True, relation="replace-one"
+    f"pure:{_LAMBDA}",
+    kind="Records",
+    size=5,
+    low=0,
+    high=1,
+    categories=True,
+    relation="replace-one",
 )
 def pategan_label(dataset, size, rng):
-    """The label that five teachers give a record, with lamda 0.5; one vote may be another."""
-    return rebuilt.noisy_label(dataset, _LAMDA, size, rng)
+    """The label that five teachers give a record, with lambda 0.5; one vote may be another."""
+    return rebuilt.noisy_label(dataset, _LAMBDA, size, rng)
 
 
 _NOISE, _CLIP = 2.0, 0.5
