@@ -604,9 +604,12 @@ def _choose_thresholds(
 
 
 def _beats(later: _Candidate, earlier: _Candidate) -> bool:
-    """Return whether the gain of a more complex order, above 1 %, is worth its complexity."""
+    """Return whether the gain of a more complex order is worth its complexity: above 1 %, or above
+    3 % if the simpler one is a threshold on one number, which everybody can read.
+    """
     least = earlier.choice.expected
-    return later.choice.expected > least + 0.01 * abs(least)
+    gain = 0.03 if earlier.method == "line" else 0.01
+    return later.choice.expected > least + gain * abs(least)
 
 
 def _atom_candidate(

@@ -131,8 +131,10 @@ def total_variation(column: FloatArray, label: NDArray[np.bool_]) -> float:
 
 def rank_shift(x: FloatArray, label: NDArray[np.bool_]) -> FloatArray:
     """Return the larger of two standardized differences between the datasets for each column: of
-    mean ranks and of mean squared ranks.
+    mean ranks and of mean squared ranks; 0 for outputs of one dataset.
     """
+    if label.all() or not label.any():
+        return np.zeros(x.shape[1])
     ranks = np.argsort(np.argsort(x, axis=0), axis=0) / len(x) - 0.5
     result = [
         np.abs(r[label].mean(axis=0) - r[~label].mean(axis=0)) / (r.std(axis=0) + 1e-12)
