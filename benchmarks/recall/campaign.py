@@ -8,6 +8,7 @@ import json
 import os
 import re
 import resource
+import secrets
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -17,6 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.benchmarks.installation import install
+from dpwitness.benchmarks.provenance import digests
 from dpwitness.benchmarks.recall.corpus import FOLDER, Entry, Release
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.validation import InvalidArgument
@@ -54,8 +56,9 @@ def write_runs(runs: Iterable[Any], file: Path, **campaign: Any) -> None:
 PUBLISHED = FOLDER.parents[1] / "reports" / "published" / "recall.json"
 NOT_INSTALLED = "NOT INSTALLED"  # outcome of a side whose release could not be installed
 BUDGETS = (1, 10)  # CPU minutes
+# what decides the outcomes, besides the corpus
+INPUTS = ("search", "learner", "certificate", "functions")
 RunKey = tuple[str, str, int, bool]
-_SEED = 34
 # part of the CPU budget that is given to the runs; start, imports of the library and learning take
 # the rest
 SHARE = 0.65
@@ -73,12 +76,14 @@ class Run:
     outcome: str  # a verdict, or `NOT_INSTALLED`
     headline: str
     cpu_seconds: float
-    # whether the run was made after the figures of a part set aside had been published
-    later: bool = False
+    seed: int
+    code: str  # digest of the auditor; empty for the oldest runs
+    # whether it belongs to the first run of a part set aside, which is never made again
+    first: bool = False
 
     @property
     def key(self) -> tuple[str, str, int, bool]:
-        return self.entry, self.side, self.minutes, self.later
+        return self.entry, self.side, self.minutes, self.first
 
     @property
     def violated(self) -> bool:
@@ -86,15 +91,15 @@ class Run:
 
 
 def stored(file: Path = PUBLISHED) -> dict[RunKey, Run]:
-    """Return the runs of a campaign by entry, side, budget and whether they were made later; empty
-    if there is no file.
+    """Return the runs of a campaign by entry, side, budget and whether they are of the first run of
+    a part set aside; empty if there is no file.
     """
     return read_runs(Run, file)
 
 
 def store(runs: Iterable[Run], file: Path = PUBLISHED) -> None:
     """Write all runs of a campaign, sorted, so that an interrupted campaign resumes."""
-    write_runs(runs, file, seed=_SEED)
+    write_runs(runs, file)
 
 
 def campaign(
@@ -104,8 +109,8 @@ def campaign(
     file: Path = PUBLISHED,
     **settings: Any,
 ) -> None:
-    """Audit both sides of each runnable entry that has no stored run with this budget. A stored
-    later run counts as one.
+    """Audit both sides of each runnable entry that has no stored run of this auditor with this
+    budget.
 
     Parameters
     ----------
@@ -119,56 +124,69 @@ def campaign(
         File of the runs, written after each audit. A side whose release could not be installed is
         tried again by the next campaign.
     **settings
-        ``later``: whether the runs are stored beside the first run of a part set aside, whose
-        figure stays as it is. ``side``: the only side to audit.
+        ``first``: whether this is the first run of a part set aside, which is kept as it is.
+        ``side``: the only side to audit.
     """
-    later, only = settings.get("later", False), settings.get("side")
+    first, only = settings.get("first", False), settings.get("side")
     for entry in entries:
         for side, release in entry.sides if entry.runnable else ():
-            if only not in (None, side):
+            if only not in (None, side) or _is_done(entry, side, minutes, first, file):
                 continue
-            done = stored(file)
-            known = done.get((entry.name, side, minutes, later)) or done.get(
-                (entry.name, side, minutes, True)
+            run = replace(audit_side(entry, side, release, minutes), first=first)
+            store((stored(file) | {run.key: run}).values(), file)
+            say(
+                f"{entry.name} {side} ({release.name}), {minutes} min: {run.outcome} in "
+                f"{run.cpu_seconds:.0f} s; {run.headline}"
             )
-            if known is None or known.outcome == NOT_INSTALLED:
-                run = replace(audit_side(entry, side, release, minutes), later=later)
-                store((done | {run.key: run}).values(), file)
-                say(
-                    f"{entry.name} {side} ({release.name}), {minutes} min: {run.outcome} in "
-                    f"{run.cpu_seconds:.0f} s; {run.headline}"
-                )
+
+
+def _is_done(entry: Entry, side: str, minutes: int, first: bool, file: Path) -> bool:
+    """Return whether a run is stored: one of the present auditor, unless it is a first run."""
+    known = stored(file).get((entry.name, side, minutes, first))
+    return (
+        known is not None and known.outcome != NOT_INSTALLED and (first or known.code == auditor())
+    )
+
+
+def auditor() -> str:
+    """Return the digest of the auditor that stored runs name."""
+    return "-".join(digests(INPUTS).values())
 
 
 def audit_side(entry: Entry, side: str, release: Release, minutes: int) -> Run:
     """Install a release, audit the target of an entry in it, and return the outcome."""
     assert release.environment is not None
+    seed = secrets.randbits(32)
+
+    def run(outcome: str, headline: str, seconds: float) -> Run:
+        text = _portable(headline)
+        of = (entry.name, side, release.name, minutes)
+        return Run(*of, outcome, text, round(seconds, 1), seed, auditor())
+
     try:
         install(release.environment)
     except InvalidArgument as error:
-        return Run(
-            entry.name, side, release.name, minutes, NOT_INSTALLED, _portable(str(error)), 0.0
-        )
+        return run(NOT_INSTALLED, str(error), 0.0)
     begin, python = _cpu_seconds(), str(release.environment.interpreter)
-    outcome, headline = _audit(entry, python, 60 * minutes * SHARE, minutes)
+    outcome, headline = _audit(entry, python, 60 * minutes * SHARE, minutes, seed)
     asked = _TOO_SHORT.search(headline) if outcome == Verdict.ERROR.value else None
     if asked is not None and float(asked[1]) <= 60 * minutes:
-        outcome, headline = _audit(entry, python, float(asked[1]), minutes)
+        outcome, headline = _audit(entry, python, float(asked[1]), minutes, seed)
     used = _cpu_seconds() - begin
     if used > 60 * minutes:
         outcome, headline = (
             Verdict.ERROR.value,
             f"over the budget: {outcome} after {used:.0f} s of CPU time",
         )
-    return Run(
-        entry.name, side, release.name, minutes, outcome, _portable(headline), round(used, 1)
-    )
+    return run(outcome, headline, used)
 
 
-def _audit(entry: Entry, python: str, seconds: float, minutes: int) -> tuple[str, str]:
+def _audit(
+    entry: Entry, python: str, seconds: float, minutes: int, seed: int
+) -> tuple[str, str]:
     """Run one audit, and return its verdict and headline."""
     done = subprocess.run(
-        command(entry, python, seconds),
+        command(entry, python, seconds, seed),
         capture_output=True,
         text=True,
         check=False,
@@ -179,7 +197,7 @@ def _audit(entry: Entry, python: str, seconds: float, minutes: int) -> tuple[str
     return read(done.stdout, done.stderr, entry.bits)
 
 
-def command(entry: Entry, python: str, seconds: float) -> list[str]:
+def command(entry: Entry, python: str, seconds: float, seed: int) -> list[str]:
     """Return the command line of one audit: the target alone, with the default options and a time
     budget.
     """
@@ -197,7 +215,7 @@ def command(entry: Entry, python: str, seconds: float) -> list[str]:
         python,
         "--json",
         "--seed",
-        str(_SEED),
+        str(seed),
     ]
     options += [] if declared_kind(entry, python) else ["--clock", "cpu"]
     return [*own, "--seconds", f"{seconds:g}", "--workers", "1", *options]

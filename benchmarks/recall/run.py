@@ -23,8 +23,8 @@ from dpwitness.auditors.functions.stability_metrics import metric_named
 from dpwitness.auditors.functions.stability_neighbors import neighbors_of
 from dpwitness.auditors.search.catalogue import pairs_for
 from dpwitness.benchmarks.installation import install
-from dpwitness.benchmarks.recall.campaign import BUDGETS, campaign, stored
-from dpwitness.benchmarks.recall.corpus import PARTS, SET_ASIDE, TUNED, Entry, Release, corpus
+from dpwitness.benchmarks.recall.campaign import BUDGETS, auditor, campaign, stored
+from dpwitness.benchmarks.recall.corpus import PARTS, TUNED, Entry, Release, corpus
 from dpwitness.benchmarks.recall.figures import table, write_page
 from dpwitness.benchmarks.table import Table, format_table
 from dpwitness.core.values.json_reader import Json
@@ -46,7 +46,7 @@ def measure() -> Table:
     found = {
         entry
         for (entry, *key), run in runs.items()
-        if key == ["before", short, False] and run.violated
+        if key == ["before", short, False] and run.violated and run.code == auditor()
     }
     campaign([entry for entry in corpus() if entry.name not in found], long, _say, side="before")
     return table(corpus(), stored())
@@ -61,18 +61,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--part",
         choices=(*PARTS, _ALL),
-        help="part of the corpus; default: tuned. Run a part set aside once, at the end",
+        help="part of the corpus; default: all",
     )
     parser.add_argument(
-        "--later",
+        "--first",
         action="store_true",
-        help="store runs of the first part set aside beside its published first runs",
+        help="store the runs as the first run of a part set aside, which is never made again",
     )
     parser.add_argument("--side", choices=("before", "after"), help="the only side to audit")
     parser.add_argument(
         "--check",
         action="store_true",
-        help="run each target a few times in both releases and audit nothing; default: all parts",
+        help="run each target a few times in both releases and audit nothing",
     )
     parser.add_argument(
         "--page",
@@ -87,7 +87,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="beginnings of names of entries; default: all of the part",
     )
     args = parser.parse_args(arguments)
-    part = args.part or (_ALL if args.check else SET_ASIDE if args.later else TUNED)
+    if args.first and args.part in (None, _ALL, TUNED):
+        parser.error("--first needs --part with a part that was set aside")
+    part = args.part or _ALL
     entries = [
         entry
         for entry in corpus()
@@ -98,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.page:
         write_page(corpus(), stored(), args.page)
     else:
-        campaign(entries, args.minutes, _say, later=args.later, side=args.side)
+        campaign(entries, args.minutes, _say, first=args.first, side=args.side)
     print(format_table(table(corpus(), stored())))
     return 0
 
