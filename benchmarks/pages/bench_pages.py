@@ -1,15 +1,16 @@
 """Pages from the JSON of benchmarks: the reader of this JSON, and the pages on canaries, on power
 and on the scan of packages.
 
-``python -m dpwitness.benchmarks.pages canaries FOLDER canaries.json`` writes ``canaries.md`` and
-its plot, and ``power FOLDER power.json`` and ``scan FOLDER scan.json`` the other two. All numbers
-come from the JSON.
+``python -m dpwitness.benchmarks.pages canaries FOLDER canaries.json`` writes ``canaries.md``, its
+plot and its data, and ``power FOLDER power.json...`` and ``scan FOLDER scan.json`` the other two.
+All numbers come from the JSON.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -19,7 +20,7 @@ import numpy as np
 from dpwitness.benchmarks.pictures import drawing
 from dpwitness.benchmarks.scan.run import TEXTS, first_scans
 from dpwitness.benchmarks.table import Row, Table
-from dpwitness.core.values.atomic_files import write_text
+from dpwitness.core.values.atomic_files import write_json, write_text
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.core.values.wording import count, figure
@@ -63,6 +64,15 @@ def read_table(path: Path | str, name: str) -> Table:
             f"{len(found)}"
         )
     return found[0]
+
+
+def joined(parts: Sequence[Table]) -> Table:
+    """Return one table of the parts of a benchmark."""
+    fields = ([entry for part in parts for entry in getattr(part, name)] for name in _JOINED)
+    return Table(parts[0].name, *map(tuple, fields))
+
+
+_JOINED = ("rows", "notes", "details")
 
 
 def direction(row: Row) -> str:
@@ -200,9 +210,12 @@ def plot_canaries(details: Sequence[Mapping[str, Any]], path: Path) -> None:
         axes.legend(loc="upper left")
 
 
-def write_canaries(folder: Path, file: str) -> None:
-    """Write ``canaries.md`` and its plot from JSON of `dpwitness bench canaries`."""
-    found = read_table(file, "canaries")
+def write_canaries(folder: Path, file: str = "") -> None:
+    """Write ``canaries.md``, its plot and its data from JSON of `dpwitness bench canaries`; without
+    a file, from the published data.
+    """
+    found = read_table(file or folder / "canaries.json", "canaries")
+    write_json(folder / "canaries.json", [asdict(found)])
     plot_canaries(found.details, folder / "canaries.svg")
     write_text(folder / "canaries.md", canaries_page(found, "canaries.svg"))
 
@@ -256,7 +269,7 @@ def power_page(found: Table, plot_name: str) -> str:
         "",
         _POWER,
         "",
-        *sentences(found.notes[:1]),
+        *sentences([note for note in found.notes if note.startswith("seed ")]),
         "",
         "![Certified bound divided by that of the best possible test, b"
         "y number of runs: the best value is 1]"
@@ -409,9 +422,12 @@ def plot_power(budgets: Sequence[Budget], path: Path) -> None:
         axes.legend(loc="lower right")
 
 
-def write_power(folder: Path, file: str) -> None:
-    """Write ``power.md`` and its plot from JSON of `dpwitness bench power`."""
-    found = read_table(file, "power")
+def write_power(folder: Path, *files: str) -> None:
+    """Write ``power.md``, its plot and its data from JSON of `dpwitness bench power`, whose parts
+    may be in several files; without files, from the published data.
+    """
+    found = joined([t for file in files or [folder / "power.json"] for t in read_tables(file)])
+    write_json(folder / "power.json", [asdict(found)])
     plot_power(found.details, folder / "power.svg")
     write_text(folder / "power.md", power_page(found, "power.svg"))
 
@@ -562,6 +578,10 @@ def _share(row: Row) -> str:
     return f"{row.measured:.0%} ({part} of {of})"
 
 
-def write_scan(folder: Path, file: str) -> None:
-    """Write ``scan.md`` from JSON of `dpwitness bench scan`."""
-    write_text(folder / "scan.md", scan_page(read_table(file, "scan")))
+def write_scan(folder: Path, file: str = "") -> None:
+    """Write ``scan.md`` and its data from JSON of `dpwitness bench scan`; without a file, from the
+    published data.
+    """
+    found = read_table(file or folder / "scan.json", "scan")
+    write_json(folder / "scan.json", [asdict(found)])
+    write_text(folder / "scan.md", scan_page(found))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dpwitness.benchmarks.pages import bench_pages, third_party_page, trust_page, violations_page
+from dpwitness.benchmarks.pages.campaign import write_feet
 from dpwitness.benchmarks.pages.frame import page
 from dpwitness.benchmarks.pages.papers import claims_page
 from dpwitness.benchmarks.scan import opendp_page
@@ -37,7 +38,7 @@ GROUPS = (  # (label, question, names of the pages, the first for the card); six
         "Are mechanisms of known privacy judged correctly, and how close to the best test?",
         ("zoo", "power", "canaries"),
     ),
-    ("Trust", "How often are the statements of this tool wrong?", ("trust",)),
+    ("Trust", "How often are the statements of this tool wrong?", ("trust", "measurements")),
 )
 NAMES = {  # labels of the pages within a group
     "papers": "Claims",
@@ -53,6 +54,7 @@ NAMES = {  # labels of the pages within a group
     "power": "Power",
     "canaries": "Canaries",
     "trust": "Trust",
+    "measurements": "Measurements",
 }
 _LEAD = (
     "Published results of dpwitness. Each page is a summary: it names the command that computes "
@@ -88,6 +90,7 @@ def build(folder: Path | str) -> list[Path]:
         raise InvalidArgument(
             f"site: folder must hold a published page such as papers.md, got {str(folder)!r}"
         )
+    write_feet(root)
     texts = {
         name: (root / f"{name}.md").read_text(encoding="utf-8")
         for *_, names in groups
@@ -201,6 +204,7 @@ def write_zoo(root: Path) -> None:
 WRITERS: dict[str, Callable[..., object]] = {
     "canaries": bench_pages.write_canaries,
     "library-scans": opendp_page.write,
+    "measurements": trust_page.write_measurements,
     "papers": claims_page.rewrite,
     "power": bench_pages.write_power,
     "scan": bench_pages.write_scan,

@@ -174,7 +174,7 @@ def _write(found: Found, folder: Path) -> None:
 
 def write(folder: Path, *reports: str) -> None:
     """Publish reports of the suite: the page, its JSON, and the witnesses in a folder
-    ``third-party``.
+    ``third-party``; without reports, the page again.
 
     Rows of later reports replace rows of earlier reports.
 
@@ -183,6 +183,9 @@ def write(folder: Path, *reports: str) -> None:
     InvalidArgument
         If a folder does not contain a report of the suite.
     """
+    if not reports:
+        _write(read_json(folder / "third-party.json", "publish"), folder)
+        return
     together: Found = {}
     rows: dict[str, tuple[Found, Path]] = {}
     for report in map(Path, reports):

@@ -238,6 +238,13 @@ _HEADINGS = {
     "adversarial": "Attacks",
     "fuzz": "Hostile inputs",
     "mutation": "Mutants of the claims' proofs",
+    "mutation-code": "Mutants of the code",
+    "kernel": "Kernel",
+    "sequential": "Sequential audits",
+    "white-box": "Proofs from densities",
+    "scale": "Workers and clusters",
+    "planted": "Planted bugs",
+    "own": "Own modules",
 }
 _SECTION_WRITERS: Mapping[str, Callable[[Table], list[str]]] = {
     "calibration": _calibration_section,
@@ -254,3 +261,25 @@ def write(folder: Path, *files: str) -> None:
     if files:
         write_json(published, [asdict(entry) for entry in tables])
     write_text(folder / "trust.md", page(tables))
+
+
+_OTHERS = (
+    "What the documentation says of the run lengths of sequential audits, of proofs from densities "
+    "and of several workers, and how many bugs an audit finds in functions and modules that were "
+    "written for it. [measurements.json](measurements.json) has every row."
+)
+
+
+def write_measurements(folder: Path, *files: str) -> None:
+    """Write ``measurements.json`` and its summary ``measurements.md`` from files with JSON of
+    benchmarks; without files, the summary again.
+    """
+    published = folder / "measurements.json"
+    found = [entry for file in files or [published] for entry in read_tables(file)]
+    if files:
+        write_json(published, [asdict(entry) for entry in found])
+    rows = [row for entry in found for row in entry.rows]
+    title = f"# Measurements: {sum(row.met for row in rows)} of {len(rows)} as asked"
+    lines = [title, "", _OTHERS, "", *_summary(found)]
+    lines += [line for entry in found for line in _other_section(entry)]
+    write_text(folder / "measurements.md", "\n".join(lines).rstrip() + "\n")

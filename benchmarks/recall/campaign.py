@@ -181,9 +181,7 @@ def audit_side(entry: Entry, side: str, release: Release, minutes: int) -> Run:
     return run(outcome, headline, used)
 
 
-def _audit(
-    entry: Entry, python: str, seconds: float, minutes: int, seed: int
-) -> tuple[str, str]:
+def _audit(entry: Entry, python: str, seconds: float, minutes: int, seed: int) -> tuple[str, str]:
     """Run one audit, and return its verdict and headline."""
     done = subprocess.run(
         command(entry, python, seconds, seed),

@@ -58,11 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--minutes", type=int, choices=BUDGETS, default=BUDGETS[0], help="CPU minutes of one audit"
     )
-    parser.add_argument(
-        "--part",
-        choices=(*PARTS, _ALL),
-        help="part of the corpus; default: all",
-    )
+    parser.add_argument("--part", choices=(*PARTS, _ALL), help="part of the corpus; default: all")
     parser.add_argument(
         "--first",
         action="store_true",

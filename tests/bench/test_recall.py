@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from dpwitness.benchmarks.recall.campaign import NOT_INSTALLED, Run, command, stored
+from dpwitness.benchmarks.recall.campaign import NOT_INSTALLED, command, stored
 from dpwitness.benchmarks.recall.corpus import (
     FOLDER,
     SECOND,
@@ -16,10 +16,6 @@ from dpwitness.benchmarks.recall.corpus import (
 )
 from dpwitness.benchmarks.recall.figures import causes
 from dpwitness.core.values.validation import InvalidArgument
-
-
-def run(entry, side="before", outcome="VIOLATED", minutes=1, later=False):
-    return Run(entry, side, "1.0", minutes, outcome, "headline", 1.0, later)
 
 
 def test_the_corpus_is_large_enough_and_each_entry_has_a_source():
@@ -88,7 +84,7 @@ def test_an_audit_gets_the_target_and_a_budget_and_nothing_else(monkeypatch):
         "dpwitness.benchmarks.recall.campaign.declared_kind", lambda entry, python: ""
     )
     entry = next(entry for entry in corpus() if entry.bits)
-    words = command(entry, "/env/bin/python", 45.0)
+    words = command(entry, "/env/bin/python", 45.0, 7)
     assert words[words.index("audit") + 1] == entry.target and "--bits" in words
     assert not {"--d0", "--d1", "--claim", "--domain", "--scores"} & set(words)
 

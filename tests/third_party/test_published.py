@@ -1,6 +1,4 @@
-"""The published audits of third-party libraries: the page is the rendering of its JSON, and both
-cover the suite.
-"""
+"""The published audits of third-party libraries cover the suite."""
 
 import json
 from pathlib import Path
@@ -12,7 +10,6 @@ from dpwitness.auditors.witnesses.witness_reader import load_json, read_checked_
 from dpwitness.benchmarks.installation import pinned_environments
 from dpwitness.benchmarks.libraries.rows import ROWS
 from dpwitness.benchmarks.libraries.suite import cases
-from dpwitness.benchmarks.pages.third_party_page import page
 from dpwitness.mechanisms.wrappers.programs.environments import FOLDER
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
@@ -27,10 +24,6 @@ def read_witness(source):
 @pytest.fixture(scope="module")
 def found():
     return json.loads((PUBLISHED / "third-party.json").read_text(encoding="utf-8"))
-
-
-def test_the_page_is_the_rendering_of_its_numbers(found):
-    assert (PUBLISHED / "third-party.md").read_text(encoding="utf-8") == page(found)
 
 
 def test_every_row_of_the_suite_is_there(found):

@@ -1,8 +1,8 @@
 """Command that reproduces published figures of the papers from one seed: numbers, plots, and a page
 that compares both.
 
-``python -m dpwitness.benchmarks.pages.reproductions [FOLDER]`` writes ``reproductions.json``,
-``reproductions.md`` and four SVG plots.
+``python -m dpwitness.benchmarks.pages.reproductions [FOLDER [SEED]]`` writes
+``reproductions.json``, ``reproductions.md`` and four SVG plots. Without a seed, one is drawn.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from dpwitness.benchmarks.pages.reproductions.page import (
     plot_figure_2,
     plot_transfer,
 )
+from dpwitness.benchmarks.table import root_seed
 from dpwitness.core.values.atomic_files import write_json, write_text
 from dpwitness.core.values.json_reader import Json
 
-SEED = 20081
 CURVE_RECORDS = tuple(range(100, 701, 100))
 
 
-def compute(seed: int = SEED) -> Json:
+def compute(seed: int) -> Json:
     """Compute all numbers of the page; takes about one minute on one core."""
     missing = {
         problem: why for problem in lr.PROBLEMS if (why := lr.available(problem)) is not None
@@ -53,7 +53,7 @@ def compute(seed: int = SEED) -> Json:
     }
 
 
-def figure_2_cell(problem: str, method: str, seed: int = SEED) -> Json:
+def figure_2_cell(problem: str, method: str, seed: int) -> Json:
     """Return one cell of figure 2 in the form of the JSON file; an infinite epsilon is None."""
     found = lr.cell(problem, method, seed)
     kept_epsilon = _round(found.epsilon) if math.isfinite(found.epsilon) else None
@@ -118,13 +118,13 @@ def write(numbers: Json, folder: Path) -> list[Path]:
     return [folder / name for name in ("reproductions.json", "reproductions.md", *plots)]
 
 
-def main(folder: str | Path = "reports/published", seed: int = SEED) -> list[Path]:
+def main(folder: str | Path = "reports/published", seed: str | None = None) -> list[Path]:
     """Compute all numbers and write the JSON file, the page and the plots into `folder`; return the
     paths.
     """
-    return write(compute(seed), Path(folder))
+    return write(compute(root_seed(None if seed is None else int(seed))), Path(folder))
 
 
 if __name__ == "__main__":
-    for path in main(sys.argv[1] if len(sys.argv) > 1 else "reports/published"):
+    for path in main(*sys.argv[1:3]):
         print(path)
