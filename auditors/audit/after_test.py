@@ -236,11 +236,15 @@ def separate_causes(
 
 
 def _affordable(sampler: Sampler, options: AuditOptions) -> int:
-    """Return the number of runs for the stage. A sequential audit has no plan, and may end after a
-    few runs.
+    """Return the number of runs for the stage: what is left of a time budget, if there is one. A
+    sequential audit has no plan, and may end after a few runs.
     """
     if options.find is None:
-        return int(min(sampler.done, max(sampler.remaining, _EXTRA_SHARE * sampler.planned)))
+        wanted = min(sampler.done, max(sampler.remaining, _EXTRA_SHARE * sampler.planned))
+        if options.seconds is not None:
+            left = max(options.seconds - sampler.spent, 0.0)
+            wanted = min(wanted, left * sampler.done / max(sampler.spent, 1e-9))
+        return int(wanted)
     # at least 4,000 runs after a sequential audit that ends earlier, if its limits allow for them
     wanted = max(sampler.done, min(4_000, options.trials - sampler.done))
     if options.seconds is None:

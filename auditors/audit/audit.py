@@ -433,7 +433,7 @@ def _run(
         test = findings.test
         assert test is not None and ledger is not None
         if test.stopped:
-            sampler.note("not extended: the violation was certified before the rounds were over")
+            sampler.note("not extended: the test ended before its rounds were over")
             break
         where = probed[test.index]
         for extended in extend(sampler, findings.options, where, test, number, total):
@@ -461,7 +461,7 @@ def _run_stages(
         yield findings
     head = traced_pairs(sampler, options, [each.pair for each in probed], "probed")
     selected, outputs, scores = select_pair(sampler, options, probed, head, known)
-    replan(sampler, options, selected.index)
+    replan(sampler, options, selected.index, "for the pair")
     traced, shift = trace_evidence(sampler, options, selected.pair, [probed[k].pair for k in head])
     options = replace(options, shift=shift)
     findings = replace(findings, options=options, pairs=scores, trace=traced)

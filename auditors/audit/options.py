@@ -278,7 +278,9 @@ _WIDE, _TIMED_VALUES, _LEARNING_PER_RANKING = 64, 2**19, 5.0
 
 @dataclass(frozen=True, slots=True)
 class RunCost:
-    """Measured cost of an audit's parts, in seconds."""
+    """Measured cost of an audit's parts, in seconds: each batch of runs costs its start, and its
+    runs.
+    """
 
     run: float
     ranking: float  # of a pair, from `rows` outputs
@@ -286,16 +288,17 @@ class RunCost:
     rows: int
     runs: int  # number of runs of the timing itself
     seconds: float  # duration of the timing itself
+    start: float = 0.0  # of a batch on both datasets, such as objects that it builds once
+    width: int = 1  # numbers in an output, which determine the size of a batch
 
-    def on(self, seconds: float, runs: int) -> RunCost | None:
-        """Return the cost on a pair on which `runs` runs took `seconds`; None if the time is too
-        short to measure, or if counting the outputs costs as much as the runs.
+    def on(self, seconds: float, runs: int, batches: int) -> RunCost | None:
+        """Return the cost on a pair on which `runs` runs in some batches took `seconds`; None if
+        the time is too short to measure, or if counting the outputs costs as much as the runs.
         """
-        return (
-            None
-            if seconds < 0.1 or self.run < _CHEAP_RUN
-            else replace(self, run=seconds / runs, seconds=0.0)
-        )
+        if seconds < 0.1 or self.run < _CHEAP_RUN:
+            return None
+        ratio = seconds / (self.run * runs + self.start * batches)
+        return replace(self, run=ratio * self.run, start=ratio * self.start, seconds=0.0)
 
     def time(self, trials: int, pairs: int) -> float:
         """Return the expected duration of an audit in seconds: runs, ranking of the pairs, and
@@ -308,6 +311,7 @@ class RunCost:
         )
         return (
             trials * self.run
+            + trials / chunk_size(trials, self.width) * self.start
             + pilot
             # learning of the tested event takes four times as long as the timed learning
             + self.learning * 4 * self._relative_cost(0.3 * trials)
@@ -347,7 +351,7 @@ def price(
     """
     now, workers = read_clock(clock), getattr(executor, "_max_workers", 1)
     start = now()
-    sides, run_seconds, runs = _time_batches(stage, executor, workers, seconds, clock)
+    sides, run_seconds, batch_start, runs = _time_batches(stage, executor, workers, seconds, clock)
     ranking = learning = 0.0
     width = sides[0].values.shape[1]
     # for an estimate, events of one number cost nothing
@@ -386,6 +390,8 @@ def price(
         max(sum(map(len, sides)), 1),
         runs,
         now() - start,
+        batch_start,
+        width,
     )
 
 
@@ -435,9 +441,9 @@ def _time_batches(
     workers: int,
     seconds: float | None,
     clock: str,
-) -> tuple[list[Outputs], float, int]:
-    """Return the outputs of the last timed batch of each dataset, the seconds per run in this
-    batch, and the number of runs of all batches.
+) -> tuple[list[Outputs], float, float, int]:
+    """Return the outputs of the last timed batch of each dataset, the seconds of a run and of the
+    start of a batch, and the number of runs of all batches.
     """
     least = 0.05 if seconds is None else min(max(0.02 * seconds, 0.02), 0.5)
     # for a further batch, which measures the fixed cost of a batch
@@ -445,7 +451,7 @@ def _time_batches(
     # The first call may load libraries and compile code, so that its duration is used only if it is
     # too slow to time again.
     most_first = 10.0 if seconds is None else seconds
-    runs, before = 0, 0.0
+    runs, before, timed = 0, 0.0, list[_TimedBatch]()
     for batch in _growing_batches(stage, executor, workers, clock):
         duration, runs = batch.duration, runs + batch.size * workers
         # four times the runs in less than three times the time: the fixed cost of a batch
@@ -459,7 +465,13 @@ def _time_batches(
         if done and len(batch.outputs) == 2:
             break
         before = duration
-    return batch.outputs, duration / (batch.size * workers), runs
+        timed.append(batch)
+    # the start of a batch is what small batches take beyond their runs; the first one warms up
+    each = batch.waited / batch.size
+    starts = [max(0.0, other.waited - other.size * each) for other in timed[1:]]
+    share = min(starts, default=0.0) / max(batch.waited, 1e-9)
+    run, start = duration * (1 - share) / (batch.size * workers), duration * share / workers
+    return batch.outputs, run, start, runs
 
 
 def slowdown(

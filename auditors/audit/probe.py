@@ -38,7 +38,7 @@ from dpwitness.auditors.audit.options import (
     is_staged,
     training_rounds,
 )
-from dpwitness.auditors.audit.sampler import FIRST_CHUNK, Sampler
+from dpwitness.auditors.audit.sampler import FIRST_CHUNK, Sampler, replan
 from dpwitness.auditors.events.learning import Learned, has_bits, learn, learn_simple
 from dpwitness.auditors.events.outputs import (
     ONE_RUN_ADVICE,
@@ -472,7 +472,12 @@ def train(
     if missing > PROBE or not known:
         shown = callable(getattr(sampler.request.progress, "interim_bound", None))
         early = shown and not staged
-        known = [*known, training_outputs(sampler, options, probed, Phase.TRAIN, missing, early)]
+        with sampler.timing(probed.index):
+            found = training_outputs(sampler, options, probed, Phase.TRAIN, missing, early)
+        known = [*known, found]
+        planned = sampler.planned
+        replan(sampler, options, probed.index, "after training")
+        budget += sampler.planned - planned
     if sampler.planned < MIN_RUNS_PER_PAIR:  # an eighth of these runs or more is in the probe
         known = [probed.probe.sides, *known]
     rounds, error = budget - max(missing, 0), options.alpha * (1 - EARLY_ALPHA)
@@ -489,7 +494,7 @@ def train(
         and budget > MAX_STAGED_BUDGET
         and MIN_FIRST_TEST_ROUNDS <= wanted <= TRAIN_ROUNDS // 2
     )
-    planned = 2 * single - wanted if staged or more else 0
+    planned = min(2 * single - wanted, int(0.6 * rounds)) if staged or more else 0
     weight = first_weight(learned.expected, options.claim, planned / rounds)
     first, weight = sampler.settled(f"plan {probed.index}", lambda: (planned, weight))
     return TrainedPair(

@@ -6,6 +6,7 @@ include scores, with the test that scores are numbers and functions of each outp
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -55,7 +56,9 @@ from dpwitness.mechanisms.wrappers.single_runs import PerRun
 
 T = TypeVar("T")
 
-_CHANGED = 1.5  # factor on the number of remaining runs from which they are planned again
+PLANNED = 0.92  # share of a time budget that is planned; checks after the test take the rest
+# factor on the number of remaining runs from which more are planned; fewer are from `PLANNED` on
+_CHANGED = 1.5
 FIRST_CHUNK = "first "  # prefix of the keys of digests of first chunks
 
 
@@ -73,7 +76,7 @@ class Sampler:
         self.notes: list[str] = list(mechanism.notes) if wrapped else []
         self.batch: int | None = getattr(mechanism, "batch", None) if wrapped else None
         self.ledger: AuditLedger | None = None  # store of the counts
-        self.done = 0
+        self.done = self.batches = 0
         self.single: set[int] = set()  # indices of pairs on which a batch has raised
         self.shared = False  # whether the mechanism has drawn from a global generator
         self.repeatable = False  # whether equal seeds gave bitwise equal outputs in all probes
@@ -88,8 +91,8 @@ class Sampler:
         self.searching = 0.0  # seconds of the budget's clock that the search for pairs took
         self.cost: RunCost | None = None  # of the runs that a time budget plans
         self.most_pairs = sys.maxsize  # whose outputs a time budget can rank
-        # seconds of the budget's clock and runs of the pilot, by index of the pair
-        self.took: dict[int, tuple[float, int]] = {}
+        # seconds of the budget's clock, runs and batches, by index of the pair
+        self.took: dict[int, tuple[float, int, int]] = {}
         self.started, self.cpu_started = time.perf_counter(), engine.cpu_seconds()
 
     def close(self) -> None:
@@ -117,6 +120,12 @@ class Sampler:
     def spent(self) -> float:
         """Part of the time budget that is spent, in seconds of the budget's clock."""
         return self.elapsed_cpu if self.request.clock == "cpu" else self.elapsed
+
+    @property
+    def overdue(self) -> bool:
+        """Whether a time budget is used up, although the planned runs are not over."""
+        seconds = self.request.seconds
+        return seconds is not None and self.request.find is None and self.spent > seconds
 
     @property
     def remaining(self) -> int:
@@ -198,6 +207,7 @@ class Sampler:
             )
         if found.tables:
             self.calls.setdefault(stage.key, []).append(found.tables)
+        self.batches += math.ceil(found.rounds / stage.chunk)
         self.advance(found.rounds)
 
     def check_calls(self, stage: Stage) -> None:
@@ -219,10 +229,16 @@ class Sampler:
 
     @contextmanager
     def timing(self, index: int) -> Iterator[None]:
-        """Add the time and the runs of the block to those on pair number `index`."""
-        started, done, (seconds, runs) = self.spent, self.done, self.took.get(index, (0.0, 0))
+        """Add the time, the runs and the batches of the block to those on pair number `index`."""
+        before = self.spent, self.done, self.batches
         yield
-        self.took[index] = seconds + self.spent - started, runs + self.done - done
+        now = self.spent, self.done, self.batches
+        took = self.took.get(index, (0.0, 0, 0))
+        self.took[index] = (
+            took[0] + now[0] - before[0],
+            took[1] + now[1] - before[1],
+            took[2] + now[2] - before[2],
+        )
 
     def show_bound(self, symbol: str, bound: float) -> None:
         """Report a bound to the progress callback."""
@@ -321,7 +337,7 @@ def fix_budget(sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair]) -
     if seconds is not None:
         sampler.most_pairs = sampler.settled("most pairs", lambda: cost.rankable(seconds))
         ranked = min(len(pairs), sampler.most_pairs)
-        trials = sampler.settled("trials", lambda: cost.trials(seconds, ranked))
+        trials = sampler.settled("trials", lambda: cost.trials(PLANNED * seconds, ranked))
         require_enough_trials(cost, trials, ranked, seconds, options.clock, "audit", FEWEST)
         sampler.planned, sampler.cost, unless = (
             trials,
@@ -367,9 +383,9 @@ def runs_to_choose(sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair
     return sampler.settled("runs to choose", find)
 
 
-def replan(sampler: Sampler, options: AuditOptions, index: int) -> None:
-    """Plan the rest of a time budget again if runs on the chosen pair take much longer or shorter
-    than on the pairs in the mean.
+def replan(sampler: Sampler, options: AuditOptions, index: int, when: str) -> None:
+    """Plan the rest of a time budget again, before the test, if runs on the chosen pair take longer
+    than planned, or much shorter; `when` is the key of the stored plan.
     """
     if options.seconds is None or options.find is not None:
         return
@@ -387,11 +403,11 @@ def replan(sampler: Sampler, options: AuditOptions, index: int) -> None:
         )
         if cost is None:
             return sampler.planned, 0.0
-        left = max(FEWEST, cost.trials(budget - sampler.spent, 1))
-        changed = not sampler.remaining / _CHANGED <= left <= sampler.remaining * _CHANGED
+        left = max(FEWEST, cost.trials(PLANNED * budget - sampler.spent, 1))
+        changed = not PLANNED * sampler.remaining <= left <= sampler.remaining * _CHANGED
         return (sampler.done + left if changed else sampler.planned), cost.run
 
-    planned, each = sampler.settled("planned again", find)
+    planned, each = sampler.settled(f"planned again {when}", find)
     if planned != sampler.planned:
         sampler.note(
             "planned again for the chosen pair, on which a run takes "

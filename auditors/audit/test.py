@@ -295,6 +295,7 @@ def _count(
     # a bound above this one ends the test
     enough = {"violation": parameter, "gross": gross_bound(parameter), "never": np.inf}
     looks = {max(1, round(look * stage.segments)): share * part for look, part in spent.items()}
+    earlier = looked = sum(part.tally.rounds for part in test.parts)  # rounds up to the last look
     pictured = PICTURE_ROUNDS if phase != Phase.FIRST_TEST else stage.rounds
     segments = sampler.counts(stage, [event, binned] if binned else [event], pictured)
     for number, found in enumerate(segments, start=1):
@@ -305,11 +306,16 @@ def _count(
         kept += complete_sides(found)
         if number in looks:
             test = test.look(options.claim, looks[number], options.alpha, sampler.done)
+            looked = earlier + test.tally.rounds
             yield test
             sampler.show_bound(options.claim.symbol, test.lower)
             if test.lower > enough[options.stop]:
                 sampler.pace.stopped, test = True, replace(test, stopped=True)
                 break
+        if sampler.overdue and test.basis is not None:
+            sampler.pace.stopped, test = True, replace(test, stopped=True, planned=looked)
+            sampler.note("the time was over before the planned runs: the bound is that of the last look")
+            break
     lost = test.parts[-1].lost
     if binned and not test.stopped and not lost:  # cell counts cannot account for lost rounds
         test = _with_renyi_rule(options, test, binned, cells, sampler.done)

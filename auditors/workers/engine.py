@@ -26,7 +26,7 @@ from dpwitness.auditors.workers.chunks import Segment, Span, require_complete_co
 from dpwitness.auditors.workers.rounds import Stage, reset_generator_lock
 from dpwitness.core.protocols import MechanismFailed
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.programs.supervisor import below
+from dpwitness.mechanisms.wrappers.programs.supervisor import listed_below
 
 
 class Ledger(Protocol):
@@ -391,7 +391,7 @@ def cpu_seconds() -> float:
     ended = sum(os.times()[2:4])  # user and system time of ended children
     for _ in range(3):  # the process tree is read again if a child ends meanwhile
         # utime, stime, cutime, cstime of proc(5)
-        running = sum(sum(map(int, fields[11:15])) for fields in below(os.getpid()).values())
+        running = sum(sum(map(int, fields[11:15])) for fields in listed_below(os.getpid()).values())
         before, ended = ended, sum(os.times()[2:4])
         if ended == before:
             break

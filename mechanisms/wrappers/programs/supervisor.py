@@ -67,6 +67,26 @@ def below(root: int) -> dict[int, list[bytes]]:
     return found
 
 
+def listed_below(root: int) -> dict[int, list[bytes]]:
+    """Return what `below` does, by the kernel's lists of children where it has them: many times
+    faster, but incomplete where a process starts or ends meanwhile.
+    """
+    if not os.path.exists(f"/proc/{root}/task/{root}/children"):
+        return below(root)
+    found: dict[int, list[bytes]] = {}
+    left = [root]
+    while left:
+        for path in glob.glob(f"/proc/{left.pop()}/task/*/children"):
+            with contextlib.suppress(OSError, IndexError):  # the process has ended
+                with open(path, "rb") as file:
+                    children = list(map(int, file.read().split()))
+                left += children
+                for child in children:
+                    with open(f"/proc/{child}/stat", "rb") as file:
+                        found[child] = file.read().rpartition(b")")[2].split()
+    return found
+
+
 def kill_all(worker: int) -> None:
     """Kill the worker's process group and all descendants. All are stopped first, so that none can
     start another process.
