@@ -70,7 +70,7 @@ _CALLS = 128  # calls of each dataset that show whether the runs of a call depen
 _CALL_ROUNDS = 128  # rounds of the two calls of a chunk
 # time for more calls, and again for fresh states: the larger of this and of this share of the
 # audit's time
-_SECONDS, _SHARE = 0.5, 0.05
+_SECONDS, _SHARE = 0.5, 0.03
 # modules of mechanisms that keep nothing between runs
 _REFERENCE = ("dpwitness.mechanisms.textbook.", "dpwitness.mechanisms.papers.")
 

@@ -75,7 +75,7 @@ def probe_chunk(planned: int, pairs: int) -> int:
     each pair.
     """
     if planned < MIN_RUNS_PER_PAIR:
-        return 8  # only a time budget allows for so few runs
+        return 8 if planned >= 256 else 4  # only a time budget allows for so few runs
     # smaller chunks where the probes would take more than 5 % of the runs
     return max(16, min(PROBE, int(0.05 / 4 * planned / pairs)))
 
@@ -271,6 +271,8 @@ _CHEAP_RUN = 2e-5  # seconds per run below which counting costs as much as runni
 _IDLE_FACTOR = 20
 # maximum number of pairs on which runs are timed, to see whether some are much slower
 _COMPARED = 8
+# batches of a pair whose outputs are ranked, and of one that gets a few runs
+_RANKING_BATCHES, _LOOK_BATCHES = 12, 6
 # numbers in an output beyond which learning is timed even if runs are slow; numbers that are timed;
 # and how many times as long learning takes as ranking
 _WIDE, _TIMED_VALUES, _LEARNING_PER_RANKING = 64, 2**19, 5.0
@@ -291,13 +293,14 @@ class RunCost:
     start: float = 0.0  # of a batch on both datasets, such as objects that it builds once
     width: int = 1  # numbers in an output, which determine the size of a batch
 
-    def on(self, seconds: float, runs: int, batches: int) -> RunCost | None:
-        """Return the cost on a pair on which `runs` runs in some batches took `seconds`; None if
-        the time is too short to measure, or if counting the outputs costs as much as the runs.
+    def on(self, seconds: float, runs: int, batches: int) -> RunCost:
+        """Return the cost on a pair on which `runs` runs in some batches took `seconds`; the same
+        cost if the time is too short to measure, or if counting costs as much as running.
         """
-        if seconds < 0.1 or self.run < _CHEAP_RUN:
-            return None
-        ratio = seconds / (self.run * runs + self.start * batches)
+        ratio = 1.0
+        expected = self.run * runs + self.start * batches
+        if seconds >= max(0.1, _CHEAP_RUN * runs) and expected > 0:
+            ratio = seconds / expected
         return replace(self, run=ratio * self.run, start=ratio * self.start, seconds=0.0)
 
     def time(self, trials: int, pairs: int) -> float:
@@ -321,8 +324,18 @@ class RunCost:
         """Return the number of pairs whose outputs are ranked in a quarter of a time budget; no
         event is learned on the other pairs.
         """
-        # a quarter of the time budget ranks pairs by their outputs
-        return max(SHORT_PAIRS, int(0.25 * seconds / self.ranking))
+        each = self.ranking + _RANKING_BATCHES * self.start
+        return max(self._fewest_pairs, int(0.25 * seconds / each))
+
+    def comparable(self, seconds: float) -> int:
+        """Return the number of pairs that get a few runs in an eighth of a time budget."""
+        each = max(_LOOK_BATCHES * self.start, 1e-9)
+        return max(self._fewest_pairs, int(0.125 * seconds / each))
+
+    @property
+    def _fewest_pairs(self) -> int:
+        """Number of pairs that are compared in any case."""
+        return SHORT_PAIRS if self.start < self.ranking else 1
 
     def _relative_cost(self, rows: float) -> float:
         """Return the cost of learning from `rows` outputs, relative to the timed learning."""
@@ -334,6 +347,18 @@ class RunCost:
             range(10**10), seconds - self.seconds, key=lambda trials: self.time(trials, pairs)
         )
         return found - found % int(10 ** max(0, len(str(found)) - 3))
+
+
+def planned_seconds(seconds: float) -> float:
+    """Return the part of a time budget that is planned; checks after the test take the rest, of
+    which the start of new processes takes about a second.
+
+    Examples
+    --------
+    >>> [round(planned_seconds(seconds), 2) for seconds in (1, 10, 100)]
+    [0.6, 9.0, 92.0]
+    """
+    return seconds - max(0.08 * seconds, min(1.0, 0.4 * seconds))
 
 
 def price(
@@ -467,11 +492,19 @@ def _time_batches(
         before = duration
         timed.append(batch)
     # the start of a batch is what small batches take beyond their runs; the first one warms up
-    each = batch.waited / batch.size
-    starts = [max(0.0, other.waited - other.size * each) for other in timed[1:]]
-    share = min(starts, default=0.0) / max(batch.waited, 1e-9)
-    run, start = duration * (1 - share) / (batch.size * workers), duration * share / workers
-    return batch.outputs, run, start, runs
+    each = duration / batch.size
+    starts = [_precise(other, batch) - other.size * each for other in timed[1:]]
+    start = min(max(0.0, min(starts, default=0.0)), 0.9 * duration)
+    start = start if start > 0.2 * duration else 0.0  # a small one may be chance
+    return batch.outputs, (duration - start) / (batch.size * workers), start / workers, runs
+
+
+def _precise(small: _TimedBatch, large: _TimedBatch) -> float:
+    """Return the duration of a small batch; by the wall clock if CPU time, which may be counted in
+    hundredths of a second, is too coarse.
+    """
+    busy = large.duration / max(large.waited, 1e-9)
+    return small.duration if small.duration > 0.05 else min(busy * small.waited, 0.05)
 
 
 def slowdown(

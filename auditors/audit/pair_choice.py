@@ -84,7 +84,7 @@ def screen(sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair], most:
         share, least = _look_size(sampler.planned)
         looks = 1 if sampler.planned >= MIN_RUNS_PER_PAIR else 2
         room = max(2, int(share * sampler.planned) // (looks * least))
-        room = min(len(pairs), room, _LOOK_SPACING)
+        room = min(len(pairs), room, sampler.most_looks, _LOOK_SPACING)
         first = room // 2 if room < len(pairs) else room
         others = np.linspace(first, len(pairs) - 1, room - first).astype(int).tolist()
         looked = [*range(first), *others]

@@ -26,6 +26,7 @@ import numpy as np
 from dpwitness.auditors.audit.options import (
     EARLY_ALPHA,
     EARLY_LOOK_ROUNDS,
+    FEWEST,
     LOOK_ALPHA_SHARE,
     MAX_STAGED_BUDGET,
     MIN_FIRST_TEST_ROUNDS,
@@ -469,19 +470,18 @@ def train(
     easy = staged and sampler.settled(f"easy {probed.index}", lambda: _is_easy(options, probed))
     wanted = training_rounds(budget, options.width, easy=easy)
     missing = wanted - sum(map(_size, known))
+    rounds, planned = budget - max(missing, 0), sampler.planned
     if missing > PROBE or not known:
         shown = callable(getattr(sampler.request.progress, "interim_bound", None))
         early = shown and not staged
         with sampler.timing(probed.index):
             found = training_outputs(sampler, options, probed, Phase.TRAIN, missing, early)
         known = [*known, found]
-        planned = sampler.planned
         replan(sampler, options, probed.index, "after training")
-        budget += sampler.planned - planned
+        rounds = max(rounds + sampler.planned - planned, min(rounds, FEWEST))
     if sampler.planned < MIN_RUNS_PER_PAIR:  # an eighth of these runs or more is in the probe
         known = [probed.probe.sides, *known]
-    rounds, error = budget - max(missing, 0), options.alpha * (1 - EARLY_ALPHA)
-    sides = both_sides(known)
+    error, sides = options.alpha * (1 - EARLY_ALPHA), both_sides(known)
     sampler.note(*opaque_type_notes(*sides), *unrepeated_text_notes(*sides))
     learned = learn(*sides, options.claim, alpha=error, rounds=rounds, shift=options.shift)
     # more outputs improve the order of a model whose score is chance to more than 0.3 %
@@ -494,9 +494,9 @@ def train(
         and budget > MAX_STAGED_BUDGET
         and MIN_FIRST_TEST_ROUNDS <= wanted <= TRAIN_ROUNDS // 2
     )
-    planned = min(2 * single - wanted, int(0.6 * rounds)) if staged or more else 0
-    weight = first_weight(learned.expected, options.claim, planned / rounds)
-    first, weight = sampler.settled(f"plan {probed.index}", lambda: (planned, weight))
+    part = min(2 * single - wanted, int(0.6 * rounds)) if staged or more else 0
+    weight = first_weight(learned.expected, options.claim, part / rounds)
+    first, weight = sampler.settled(f"plan {probed.index}", lambda: (part, weight))
     return TrainedPair(
         learned, tuple(known), rounds, first, weight, {1.0: LOOK_ALPHA_SHARE} if staged else {}
     )

@@ -26,6 +26,7 @@ from dpwitness.auditors.audit.options import (
     RunCost,
     format_duration,
     of_clock,
+    planned_seconds,
     price,
     require_enough_trials,
     slowdown,
@@ -56,9 +57,8 @@ from dpwitness.mechanisms.wrappers.single_runs import PerRun
 
 T = TypeVar("T")
 
-PLANNED = 0.92  # share of a time budget that is planned; checks after the test take the rest
-# factor on the number of remaining runs from which more are planned; fewer are from `PLANNED` on
-_CHANGED = 1.5
+# factors on the number of remaining runs below and above which they are planned again
+_FEWER, _MORE = 0.92, 1.5
 FIRST_CHUNK = "first "  # prefix of the keys of digests of first chunks
 
 
@@ -90,7 +90,8 @@ class Sampler:
         self.seconds = self.cpu_seconds = 0.0
         self.searching = 0.0  # seconds of the budget's clock that the search for pairs took
         self.cost: RunCost | None = None  # of the runs that a time budget plans
-        self.most_pairs = sys.maxsize  # whose outputs a time budget can rank
+        # pairs that a time budget can compare by a few runs, and those whose outputs it can rank
+        self.most_looks = self.most_pairs = sys.maxsize
         # seconds of the budget's clock, runs and batches, by index of the pair
         self.took: dict[int, tuple[float, int, int]] = {}
         self.started, self.cpu_started = time.perf_counter(), engine.cpu_seconds()
@@ -125,7 +126,9 @@ class Sampler:
     def overdue(self) -> bool:
         """Whether a time budget is used up, although the planned runs are not over."""
         seconds = self.request.seconds
-        return seconds is not None and self.request.find is None and self.spent > seconds
+        if seconds is None or self.request.find is not None:
+            return False
+        return self.spent > (seconds + planned_seconds(seconds)) / 2
 
     @property
     def remaining(self) -> int:
@@ -336,8 +339,9 @@ def fix_budget(sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair]) -
     each = f"{format_duration(cost.run)}{of} each"
     if seconds is not None:
         sampler.most_pairs = sampler.settled("most pairs", lambda: cost.rankable(seconds))
+        sampler.most_looks = sampler.settled("most looks", lambda: cost.comparable(seconds))
         ranked = min(len(pairs), sampler.most_pairs)
-        trials = sampler.settled("trials", lambda: cost.trials(PLANNED * seconds, ranked))
+        trials = sampler.settled("trials", lambda: cost.trials(planned_seconds(seconds), ranked))
         require_enough_trials(cost, trials, ranked, seconds, options.clock, "audit", FEWEST)
         sampler.planned, sampler.cost, unless = (
             trials,
@@ -396,15 +400,12 @@ def replan(sampler: Sampler, options: AuditOptions, index: int, when: str) -> No
         restored runs of the pilot.
         """
         resumed = sampler.ledger is not None and sampler.ledger.resumed
-        cost = (
-            None
-            if resumed or sampler.cost is None or index not in sampler.took
-            else sampler.cost.on(*sampler.took[index])
-        )
-        if cost is None:
+        if resumed or sampler.cost is None:
             return sampler.planned, 0.0
-        left = max(FEWEST, cost.trials(PLANNED * budget - sampler.spent, 1))
-        changed = not PLANNED * sampler.remaining <= left <= sampler.remaining * _CHANGED
+        cost = sampler.cost.on(*sampler.took.get(index, (0.0, 0, 0)))
+        least = min(FEWEST, sampler.remaining)
+        left = max(least, cost.trials(planned_seconds(budget) - sampler.spent, 1))
+        changed = not _FEWER * sampler.remaining <= left <= _MORE * sampler.remaining
         return (sampler.done + left if changed else sampler.planned), cost.run
 
     planned, each = sampler.settled(f"planned again {when}", find)

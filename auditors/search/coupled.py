@@ -42,6 +42,11 @@ _SUGGESTED = 3
 _PARENTS = 12  # drafts of a kind that are kept, to be changed into later drafts
 _MORE_SEEDS = 4  # seeds that confirm a score
 _SPREAD_RUNS = 24  # runs on a dataset that give the spread of each number
+_FEWEST_RUNS = 6  # of these, those with the most frequent structure
+_ALIGNED = 8  # pairs of the catalog on which the difference is compared under two seeds
+# what is hardly chance in so many runs: a log-ratio of the frequencies of a structure, the part of
+# a log-ratio of spreads that may be, and the standard errors of a shift that may be
+_RARER, _CHANCE_RATIO, _CHANCE_ERRORS = 1.5, 0.6, 2.0
 
 NUMBER, STRUCTURE, EXACT = range(3)  # kinds of differences: see `CoupledRuns.difference`
 
@@ -98,13 +103,18 @@ class _Branches:
 
 
 class CoupledRuns:
-    """Coupled runs of a mechanism, and the spread of each number of its outputs."""
+    """Coupled runs of a mechanism, and the spread of each number of its outputs.
+
+    Coupled outputs are *aligned* if all seeds move them alike. Otherwise the noise depends on the
+    data, in its size or in its number of draws, and does not cancel: a difference of two runs would
+    rank this noise. Then the means and the spreads of several runs are compared.
+    """
 
     def __init__(self, stage: Stage) -> None:
         self.stage, self.runs, self.branches = stage, 0, _Branches()
         self.counts_left = 0  # pairs whose structures are counted
-        self.reference, self.rescaled = stage.pair.d0, False  # whether noise depends on the data
-        self._references: dict[int, FloatArray] = {}
+        self.aligned = True
+        self._moved = self._misaligned = 0  # pairs that were checked
         # the worker of a target seeds the global generators itself
         self.seeding = not isinstance(getattr(stage.run, "__self__", None), ForeignMechanism)
         self._spreads: dict[float, FloatArray] = {}
@@ -132,74 +142,84 @@ class CoupledRuns:
             first.values, again.values, equal_nan=True
         )
 
-    def difference(self, d0: Any, d1: Any, seed: int, *, rescaled: bool) -> tuple[int, float]:
-        """Return the kind and the size of the difference of two coupled outputs.
+    def difference(self, d0: Any, d1: Any, seed: int) -> tuple[int, float]:
+        """Return the kind and the size of the difference of coupled outputs.
 
         Kinds are numbers that move, by their Euclidean length in units of their spread; another
-        structure; and numbers that move although they have no noise. If `rescaled`, a second seed
-        shows how much the noise of each dataset differs from that of the first pair.
+        structure; and numbers that move although they have no noise.
         """
+        if not self.aligned:
+            return self._of_several(d0, d1, seed)
         with self.branches.watched():
             one = self.output(d1, seed)
         zero = self.output(d0, seed)
-        if one.codes[0] != zero.codes[0] or one.values.shape != zero.values.shape:
+        moved = _change(one, zero)
+        if moved is None:
             return STRUCTURE, 1.0
-        a, b = one.values[0], zero.values[0]
-        with np.errstate(invalid="ignore", over="ignore"):
-            moved = np.abs(a - b)
-        moved[(a == b) | (np.isnan(a) & np.isnan(b))] = 0.0
-        moved[np.isnan(moved)] = math.inf
-        scales = [self._relative_noise(d, seed, moved.shape) for d in (d0, d1)] if rescaled else []
         if not moved.any():
             return NUMBER, 0.0
-        code = float(one.codes[0])
+        code, moved = float(one.codes[0]), np.abs(moved)
         spread = self._spreads.get(code)
-        if spread is None or len(spread) != len(a):
-            spread = self._measured(d0, code, len(a))
+        if spread is None or len(spread) != len(moved):
+            spread = self._measured(d0, code, len(moved))
         if ((moved > 0) & (spread == 0)).any():
             for dataset in (d1, d0):
-                spread = np.maximum(spread, self._measured(dataset, code, len(a)))
+                spread = np.maximum(spread, self._measured(dataset, code, len(moved)))
         self._spreads[code] = spread
         if ((moved > 0) & (spread == 0)).any():
             return EXACT, 1.0
-        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            smallest = np.min([np.ones_like(moved), *scales], axis=0)
-            size = np.linalg.norm(np.where(moved > 0, moved / (spread * smallest), 0.0))
-        return NUMBER, float(np.nan_to_num(size, nan=0.0, posinf=1e300))
+        return NUMBER, _length(moved, spread)
 
-    def _relative_noise(self, dataset: Any, seed: int, shape: tuple[int, ...]) -> FloatArray:
-        """Return how many times as large the noise of each number is as on the reference dataset,
-        from the same two seeds; 1 where this is unknown.
+    def _of_several(self, d0: Any, d1: Any, seed: int) -> tuple[int, float]:
+        """Return the kind and the size of the difference of several runs on each dataset: of the
+        frequencies of structures if one is far rarer on a dataset, otherwise of the means and of
+        the spreads of each number, beyond chance.
         """
-        noise = [self._noise(each, seed) for each in (dataset, self.reference)]
-        if noise[0].shape != shape or noise[1].shape != shape:
-            return np.ones(shape)
+        with self.branches.watched():
+            one = self.output(d1, seed, _SPREAD_RUNS)
+        zero = self.output(d0, seed, _SPREAD_RUNS)
+        rarer = _log_ratio(one.codes, zero.codes)
+        code = np.bincount(np.unique(zero.codes, return_inverse=True)[1]).argmax()
+        common = np.unique(zero.codes)[code]
+        sides = [side.values[side.codes == common] for side in (one, zero)]
+        if rarer > _RARER or min(map(len, sides)) < _FEWEST_RUNS:
+            return STRUCTURE, rarer
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            found = noise[0] / noise[1]
-        found = np.where(np.isfinite(found) & (found > 0), found, 1.0)
-        self.rescaled |= bool((np.abs(found - 1.0) > 0.01).any())
-        return found
+            spreads = np.array([_spread(side) for side in sides])
+            shift = np.abs(sides[0].mean(axis=0) - sides[1].mean(axis=0))
+            if ((shift > 0) & (spreads == 0).all(axis=0)).any():
+                return EXACT, 1.0
+            error = np.sqrt(sum(side.var(axis=0) / len(side) for side in sides))
+            least = np.where(spreads.min(axis=0) > 0, spreads.min(axis=0), spreads.max(axis=0))
+            ratio = np.abs(np.log(spreads[0] / spreads[1]))
+            wider = np.where(np.isfinite(ratio), np.maximum(ratio - _CHANCE_RATIO, 0.0), 0.0)
+            beyond = np.maximum(shift - _CHANCE_ERRORS * error, 0.0)
+        return NUMBER, _length(beyond, least) + _length(wider, np.ones_like(wider))
 
-    def _noise(self, dataset: Any, seed: int) -> FloatArray:
-        """Return the absolute difference of the outputs under two seeds; no number if their
-        structures differ.
+    def check_alignment(self, d0: Any, d1: Any, seed: int) -> None:
+        """Compare the difference under this seed with that under another one. Outputs are not
+        aligned if the two disagree on a fifth of the pairs that move the output.
         """
-        if dataset is self.reference and seed in self._references:
-            return self._references[seed]
-        first, again = (self.output(dataset, each) for each in (seed, seed + _MORE_SEEDS))
-        alike = first.codes[0] == again.codes[0] and first.values.shape == again.values.shape
-        with np.errstate(invalid="ignore", over="ignore"):
-            noise = np.abs(first.values[0] - again.values[0]) if alike else np.empty(0)
-        if dataset is self.reference:
-            self._references[seed] = noise
-        return noise
+        moves = [
+            _change(self.output(d1, each), self.output(d0, each))
+            for each in (seed, seed + _MORE_SEEDS)
+        ]
+        first, again = (np.zeros(0) if moved is None else moved for moved in moves)
+        if first.shape != again.shape or not (first.any() or again.any()):
+            return
+        with np.errstate(invalid="ignore"):
+            apart = np.nan_to_num(np.abs(first - again), posinf=0.0).max()
+            most = np.nan_to_num(np.abs(first), posinf=0.0).max()
+        self._moved += 1
+        self._misaligned += bool(apart > 0.01 * most)
+        self.aligned = self._misaligned < max(3, 0.2 * self._moved)
 
-    def scored(self, d0: Any, d1: Any, seed: int, *, rescaled: bool) -> tuple[int, float]:
+    def scored(self, d0: Any, d1: Any, seed: int) -> tuple[int, float]:
         """Return the kind and the size of a difference. The size of a difference in structure takes
         many runs, and is 0 once these are spent.
         """
-        kind, size = self.difference(d0, d1, seed, rescaled=rescaled or self.rescaled)
-        if kind == STRUCTURE:
+        kind, size = self.difference(d0, d1, seed)
+        if kind == STRUCTURE and self.aligned:
             self.counts_left -= 1
             size = self.structures(d0, d1, seed, _SPREAD_RUNS) if self.counts_left >= 0 else 0.0
         return kind, size
@@ -208,10 +228,7 @@ class CoupledRuns:
         """Return the largest log-ratio of the frequencies of a structure in `size` outputs on each
         dataset.
         """
-        sides = [self.output(dataset, seed, size).codes for dataset in (d1, d0)]
-        codes = np.unique(np.concatenate(sides))
-        ones, zeros = ((side[:, None] == codes).sum(axis=0) + 0.5 for side in sides)
-        return float(np.abs(np.log(ones / zeros)).max())
+        return _log_ratio(*(self.output(dataset, seed, size).codes for dataset in (d1, d0)))
 
     def sizes(self, pair: Pair, kind: int) -> list[float]:
         """Return the differences of a kind over some seeds in order; of structures, the size in
@@ -219,10 +236,7 @@ class CoupledRuns:
         """
         if kind == STRUCTURE:
             return [self.structures(pair.d0, pair.d1, 3, 2 * _SPREAD_RUNS)]
-        found = [
-            self.difference(pair.d0, pair.d1, 3 + k, rescaled=self.rescaled)
-            for k in range(_MORE_SEEDS)
-        ]
+        found = [self.difference(pair.d0, pair.d1, 3 + k) for k in range(_MORE_SEEDS)]
         return sorted(size if k == kind else 0.0 for k, size in found)
 
     def typical(self, pair: Pair, kind: int) -> float:
@@ -235,9 +249,40 @@ class CoupledRuns:
         rows = found.values[found.codes == code][:, :width]
         if len(rows) < 3 or rows.shape[1] < width:
             return np.zeros(width)
-        with np.errstate(invalid="ignore", over="ignore"):
-            spread = np.mean(np.abs(rows - np.median(rows, axis=0)), axis=0)
-        return np.asarray(np.nan_to_num(spread, nan=0.0, posinf=1e300))
+        return _spread(rows)
+
+
+def _change(one: Outputs, zero: Outputs) -> FloatArray | None:
+    """Return the change of the numbers of the first outputs; None if their structures differ."""
+    if one.codes[0] != zero.codes[0] or one.values.shape != zero.values.shape:
+        return None
+    a, b = one.values[0], zero.values[0]
+    with np.errstate(invalid="ignore", over="ignore"):
+        moved = a - b
+    moved[(a == b) | (np.isnan(a) & np.isnan(b))] = 0.0
+    moved[np.isnan(moved)] = math.inf
+    return moved
+
+
+def _spread(rows: FloatArray) -> FloatArray:
+    """Return the mean absolute deviation of each number."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        spread = np.mean(np.abs(rows - np.median(rows, axis=0)), axis=0)
+    return np.asarray(np.nan_to_num(spread, nan=0.0, posinf=1e300))
+
+
+def _length(moved: FloatArray, spread: FloatArray) -> float:
+    """Return the Euclidean length of a change, in units of the spread of each number."""
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        size = np.linalg.norm(np.where(moved > 0, moved / spread, 0.0))
+    return float(np.nan_to_num(size, nan=0.0, posinf=1e300))
+
+
+def _log_ratio(ones: FloatArray, zeros: FloatArray) -> float:
+    """Return the largest log-ratio of the frequencies of a structure."""
+    codes = np.unique(np.concatenate([ones, zeros]))
+    one, zero = ((side[:, None] == codes).sum(axis=0) + 0.5 for side in (ones, zeros))
+    return float(np.abs(np.log(one / zero)).max())
 
 
 @task_lock()
@@ -291,15 +336,9 @@ def coupled_pairs(
             return [], True
         if not runs.repeats(known[0].d0):
             return [], False
-        least = dict.fromkeys((NUMBER, STRUCTURE, EXACT), 0.0)
-        for pair in known[:40]:
-            if now() > end:
-                break
-            kind, size = runs.scored(pair.d0, pair.d1, 2, rescaled=True)
-            runs.branches.new()
-            if size > least[kind]:
-                steady = kind != STRUCTURE and not runs.rescaled
-                least[kind] = size if steady else max(least[kind], runs.typical(pair, kind))
+        for pair in known[:_ALIGNED]:
+            runs.check_alignment(pair.d0, pair.d1, 2)
+        least = _of_catalog(runs, known, lambda: now() > end)
         runs.counts_left = counts
         best: dict[int, list[tuple[float, Draft]]] = {}  # by kind, with the size of the difference
         branching: list[Draft] = []  # drafts that take a branch first
@@ -313,9 +352,13 @@ def coupled_pairs(
                 if fresh
                 else drafts.changed(parents[int(drafts.rng.integers(len(parents)))])
             )
-            kind, size = runs.scored(
-                *drafts.sides(draft)[:2], 2 + number % _MORE_SEEDS, rescaled=number % 3 == 1
-            )
+            sides, seed = drafts.sides(draft)[:2], 2 + number % _MORE_SEEDS
+            if runs.aligned and number % 3 == 1:
+                runs.check_alignment(*sides, seed)
+                if not runs.aligned:  # what was found so far may be noise
+                    best.clear()
+                    least = _of_catalog(runs, known, lambda: now() > end)
+            kind, size = runs.scored(*sides, seed)
             kept = best.setdefault(kind, [])
             # only a draft that leads is checked here: this takes longer than the runs
             if size > (kept[0][0] if kept else 0.0) and drafts.pair(draft) is None:
@@ -332,6 +375,22 @@ def coupled_pairs(
         return found, now() > end
 
 
+def _of_catalog(
+    runs: CoupledRuns, known: Sequence[Pair], is_late: Callable[[], bool]
+) -> dict[int, float]:
+    """Return the largest difference of each kind on the pairs of the catalog."""
+    least = dict.fromkeys((NUMBER, STRUCTURE, EXACT), 0.0)
+    for pair in known[:40]:
+        if is_late():
+            break
+        kind, size = runs.scored(pair.d0, pair.d1, 2)
+        runs.branches.new()
+        if size > least[kind]:
+            steady = kind != STRUCTURE and runs.aligned
+            least[kind] = size if steady else max(least[kind], runs.typical(pair, kind))
+    return least
+
+
 def _suggestions(
     runs: CoupledRuns,
     drafts: Drafts,
@@ -345,16 +404,15 @@ def _suggestions(
     for kind in (EXACT, STRUCTURE, NUMBER):
         if kind == EXACT and least[kind]:
             continue
-        # where noise depends on the data, one seed may mislead
-        tried = _PARENTS if kind == NUMBER and runs.rescaled else _SUGGESTED
+        # where noise does not cancel, one seed may mislead
+        tried = _SUGGESTED if runs.aligned else _PARENTS
         checked = filter(None, (drafts.pair(draft) for _, draft in best.get(kind, ())))
         sized = [(runs.sizes(pair, kind), pair) for pair in itertools.islice(checked, tried)]
         sized.sort(key=lambda each: -upper_median(each[0]))
-        # a log-ratio of 1.5 of the frequencies of a structure is hardly chance
-        enough = 1.3 * max(least[kind], 1.5 if kind == STRUCTURE else 0.0)
+        enough = 1.3 * max(least[kind], _RARER if kind == STRUCTURE else 0.0)
         for sizes, pair in sized[:_SUGGESTED]:
             # less is enough where it is the same with all seeds
-            further = kind == NUMBER and sizes[0] > 1.05 * least[kind] and not runs.rescaled
+            further = kind == NUMBER and sizes[0] > 1.05 * least[kind] and runs.aligned
             if further or upper_median(sizes) > enough:
                 found.append((pair, kind, upper_median(sizes)))
     return found[:_SUGGESTED]

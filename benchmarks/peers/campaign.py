@@ -15,7 +15,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from dpwitness.benchmarks.installation import Environment, install
-from dpwitness.benchmarks.recall.campaign import read_runs, write_runs
+from dpwitness.benchmarks.recall.campaign import auditor, read_runs, write_runs
+from dpwitness.benchmarks.table import root_seed
 from dpwitness.core.values.validation import InvalidArgument
 
 FILE = Path(__file__).with_name("tools.toml")
@@ -109,6 +110,7 @@ class Run:
     cpu_seconds: float = 0.0
     size: int = 0
     note: str = ""
+    code: str = ""  # digest of this project's auditor, of its own runs
 
     @property
     def key(self) -> Key:
@@ -122,6 +124,13 @@ def stored(file: Path = PUBLISHED) -> dict[Key, Run]:
     return read_runs(Run, file)
 
 
+def is_current(run: Run) -> bool:
+    """Return whether a run need not be made again: the tool was installed, and if it is this
+    project's audit, the code is the same.
+    """
+    return run.state != NOT_INSTALLED and (run.tool != OWN or run.code == auditor())
+
+
 def store(runs: Iterable[Run], file: Path = PUBLISHED) -> None:
     """Write all runs of a campaign, sorted, so that an interrupted campaign resumes."""
     write_runs(runs, file, confidence=CONFIDENCE)
@@ -129,19 +138,19 @@ def store(runs: Iterable[Run], file: Path = PUBLISHED) -> None:
 
 def campaign(
     tools: Iterable[Tool],
-    wanted: Iterable[tuple[str, str, float, int]],
+    wanted: Iterable[tuple[str, str, float]],
     checkouts: Mapping[str, Path],
     say: Callable[[str], None],
     file: Path = PUBLISHED,
 ) -> None:
-    """Run each tool on each combination that has no stored outcome.
+    """Run each tool on each combination that has no stored outcome, with a seed that is drawn.
 
     Parameters
     ----------
     tools : iterable of Tool
         Tools, each in its own environment, which is made if it is missing.
     wanted : iterable of tuple
-        Settings, name of the case, CPU seconds and seed of each run.
+        Settings, name of the case and CPU seconds of each run.
     checkouts : mapping
         Folder with a clone of the repository, by name of the tool, for the tools that the registry
         does not have.
@@ -149,16 +158,25 @@ def campaign(
         Receives one line per run.
     file : Path
         File of the outcomes, written after each run. What was not installed is tried again by the
-        next campaign.
+        next campaign, and so are runs of this project's audit by other code.
     """
-    combinations = list(wanted)
+    combinations, seed = list(wanted), root_seed(None)
     for tool in tools:
-        done = stored(file)
+        done = {key: run for key, run in stored(file).items() if is_current(run)}
+        known = {key[:-1] for key in done}
         keys = [(tool.name, *combination) for combination in combinations]
-        missing = [key for key in keys if key not in done or done[key].state == NOT_INSTALLED]
+        missing = [(*key, seed) for key in keys if key not in known]
         for run in attacks(tool, missing, checkouts, done.values()):
-            store((stored(file) | {run.key: run}).values(), file)
+            store(replaced(stored(file), run).values(), file)
             say(describe(run, tool.title))
+
+
+def replaced(runs: Mapping[Key, Run], new: Run) -> dict[Key, Run]:
+    """Return the runs with a new one, and without the runs of the same tool, settings, case and
+    budget that it makes obsolete.
+    """
+    kept = {key: run for key, run in runs.items() if key[:-1] != new.key[:-1] or is_current(run)}
+    return kept | {new.key: new}
 
 
 def describe(run: Run, title: str) -> str:
@@ -206,7 +224,8 @@ def attacks(
         ) as process:
             assert process.stdout is not None
             for line in filter(lambda text: text.startswith("{"), process.stdout):
-                yield Run(*rest.pop(0), **json.loads(line))
+                code = auditor() if tool.name == OWN else ""
+                yield Run(*rest.pop(0), **json.loads(line), code=code)
         if rest:
             yield Run(
                 *rest.pop(0),

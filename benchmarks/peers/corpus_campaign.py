@@ -13,6 +13,7 @@ import random
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,14 @@ from dpwitness.benchmarks.peers.campaign import (
     Tool,
     attacks,
     describe,
+    is_current,
+    replaced,
 )
 from dpwitness.benchmarks.peers.campaign import tools as all_tools
 from dpwitness.benchmarks.recall import campaign as recall
-from dpwitness.benchmarks.recall.campaign import declared_kind, write_runs
+from dpwitness.benchmarks.recall.campaign import auditor, declared_kind, write_runs
 from dpwitness.benchmarks.recall.corpus import SECOND, THIRD, Entry, corpus
+from dpwitness.benchmarks.table import root_seed
 from dpwitness.core.claims import ApproxDP, parse_claim
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.validation import InvalidArgument, error_text
@@ -220,7 +224,6 @@ PUBLISHED = ROOT / "reports" / "published" / "peers-recall.json"
 # CPU seconds of one attack, with those of the library; more if our audit does not find the bug with
 # fewer
 BUDGETS = (10.0, 60.0)
-SEED = 1
 # multiple of the CPU seconds, with those of the start, after which this project's audit is ended
 _PATIENCE = 2
 _ORDER = 34  # seed of the order of entries
@@ -245,9 +248,7 @@ def stored(file: Path = PUBLISHED) -> dict[Key, Run]:
 def missed(chosen: Iterable[Entry], runs: Mapping[Key, Run], budget: float) -> list[Entry]:
     """Return the entries whose bug our audit does not find with this budget."""
     own = [
-        run
-        for run in runs.values()
-        if run.tool == OWN and run.budget == budget and run.state != NOT_INSTALLED
+        run for run in runs.values() if run.tool == OWN and run.budget == budget and is_current(run)
     ]
     cases = {run.case for run in own if not run.violated}
     return [entry for entry in chosen if entry.name in cases]
@@ -280,9 +281,10 @@ def corpus_campaign(
     """
     others = [tool for tool in tools if tool.name != OWN]
     titles = {name: tool.title for name, tool in all_tools().items()}
+    seed = root_seed(None)
     for entry in chosen:
         wanted = [
-            (tool.name, settings, entry.name, budget, SEED)
+            (tool.name, settings, entry.name, budget, seed)
             for tool in others
             for settings in SETTINGS
         ]
@@ -297,9 +299,9 @@ def corpus_campaign(
             if recording(entry, budget).exists()
         }
         keys = [
-            (tool.name, settings, name, budget, SEED) for settings in SETTINGS for name in recorded
+            (tool.name, settings, name, budget, seed) for settings in SETTINGS for name in recorded
         ]
-        missing = [key for key in keys if key not in known or known[key].state == NOT_INSTALLED]
+        missing = [key for key in keys if not _is_known(known, key)]
         for run in attacks(tool, missing, checkouts, recordings=recorded):
             _keep(run, file)
             say(describe(run, tool.title))
@@ -311,20 +313,27 @@ def _prepared(entry: Entry, wanted: Sequence[Key], file: Path, budget: float) ->
 
     Yields the wanted runs, without running a tool, if the entry has no form in any of them.
     """
-    known, key = stored(file), (OWN, "default", entry.name, budget, SEED)
+    known, key = stored(file), (OWN, "default", entry.name, budget, root_seed(None))
     pairs = _pairs(file)
-    if key not in known or known[key].state == NOT_INSTALLED:
-        own, pairs[entry.name] = _audit(entry, key)
+    if not _is_known(known, key):
+        own, pair = _audit(entry, key)
+        own = replace(own, code=auditor())
+        pairs.setdefault(entry.name, pair)  # the one that stored runs of other tools had
         _keep(None, file, pairs)
         yield own
         if own.state == NOT_INSTALLED:
             return
-    missing = [one for one in wanted if one not in known or known[one].state == NOT_INSTALLED]
+    missing = [one for one in wanted if not _is_known(known, one)]
     if missing and not recording(entry, budget).exists():
         try:
             record(entry, pairs.get(entry.name), budget)
         except NoForm as reason:
             yield from (Run(*one, NOT_EXPRESSIBLE, note=str(reason)) for one in missing)
+
+
+def _is_known(known: Mapping[Key, Run], key: Key) -> bool:
+    """Return whether a run with any seed is stored that need not be made again."""
+    return any(one[:-1] == key[:-1] and is_current(run) for one, run in known.items())
 
 
 def _audit(entry: Entry, key: Key) -> tuple[Run, Any]:
@@ -338,7 +347,7 @@ def _audit(entry: Entry, key: Key) -> tuple[Run, Any]:
         return Run(*key, NOT_INSTALLED, note=str(error)[:300]), None
     python, budget = str(entry.before.environment.interpreter), key[3]
     most = _PATIENCE * budget
-    command = recall.command(entry, python, recall.SHARE * budget)
+    command = recall.command(entry, python, recall.SHARE * budget, key[4])
     texts = _output(command, most)
     if texts is None:
         return Run(
@@ -393,7 +402,7 @@ def _pairs(file: Path) -> dict[str, Any]:
 
 def _keep(run: Run | None, file: Path, pairs: Mapping[str, Any] | None = None) -> None:
     """Write a run, or the pairs, into the file."""
-    runs = stored(file) | ({} if run is None else {run.key: run})
+    runs = stored(file) if run is None else replaced(stored(file), run)
     found = _pairs(file) if pairs is None else dict(pairs)
     write_runs(
         runs.values(), file, confidence=CONFIDENCE, order=_ORDER, pairs=dict(sorted(found.items()))

@@ -24,7 +24,6 @@ from dpwitness.benchmarks.peers.figures import write_page
 from dpwitness.benchmarks.table import Table, format_table
 
 BUDGET = 4.0  # CPU seconds of one attack on a mechanism of the zoo
-SEEDS = (1,)  # more by --seed
 PARTS = ("zoo", "corpus")
 
 
@@ -32,9 +31,7 @@ def measure() -> Table:
     """Run all attacks that are not stored yet, those on bugs of libraries with the smaller budget,
     and return the figures.
     """
-    wanted = [
-        (settings, case, BUDGET, seed) for settings in SETTINGS for case in NAMES for seed in SEEDS
-    ]
+    wanted = [(settings, case, BUDGET) for settings in SETTINGS for case in NAMES]
     zoo.campaign(tools().values(), wanted, {}, _say)
     corpus.corpus_campaign(corpus.entries(), tools().values(), {}, _say)
     return _table(zoo.PUBLISHED, corpus.PUBLISHED)
@@ -73,12 +70,6 @@ def _parser() -> argparse.ArgumentParser:
         help="mechanisms of the zoo, or bugs of the recall corpus; default: both",
     )
     parser.add_argument(
-        "--seed",
-        action="append",
-        type=int,
-        help=f"of the part zoo; default: {', '.join(map(str, SEEDS))}",
-    )
-    parser.add_argument(
         "--entries",
         type=int,
         help="number of entries of the recall corpus, in an order that a seed draws; default: all",
@@ -111,12 +102,8 @@ def _run(args: argparse.Namespace, zoo_file: Path, corpus_file: Path) -> None:
         for name, _, folder in (text.partition("=") for text in args.checkout)
     }
     if args.part != "corpus":
-        wanted = [
-            (settings, case, BUDGET, seed)
-            for seed in args.seed or SEEDS
-            for settings in SETTINGS
-            for case in args.cases or NAMES
-        ]
+        cases = args.cases or NAMES
+        wanted = [(settings, case, BUDGET) for settings in SETTINGS for case in cases]
         zoo.campaign(tools().values(), wanted, checkouts, _say, zoo_file)
     if args.part != "zoo":
         _run_corpus(args.entries, checkouts, corpus_file)

@@ -33,7 +33,7 @@ from dpwitness.auditors.scanning.proposals import Proposal
 from dpwitness.auditors.scanning.scan import audits, scanned
 from dpwitness.benchmarks.installation import Environment, install, pinned_environments
 from dpwitness.benchmarks.scan import first_finding, opendp
-from dpwitness.benchmarks.table import Row, Table, require_parts
+from dpwitness.benchmarks.table import Row, Table, require_parts, root_seed, seed_note
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 
@@ -126,9 +126,9 @@ def listed(file: Path = LISTS) -> list[Listed]:
     return found
 
 
-def measured(found: Listed, *, with_tests: bool) -> Json:
-    """Scan one package, and return its counts: listed, found, right and wrong targets, verdicts,
-    wrong accusations, and seconds.
+def measured(found: Listed, *, with_tests: bool, seed: int) -> Json:
+    """Scan one package with a seed of its audits, and return its counts: listed, found, right and
+    wrong targets, verdicts, wrong accusations, and seconds.
     """
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as place:
@@ -144,7 +144,7 @@ def measured(found: Listed, *, with_tests: bool) -> Json:
         for outcome in audits(
             scan, folder / "targets.py", python=python, folder=folder, memory=0.0,
             # seconds of the audits of one package
-            seconds=40.0, clock="wall", seed=0, progress=lambda line: None,
+            seconds=40.0, clock="wall", seed=seed, progress=lambda line: None,
         ):  # fmt: skip
             verdicts[outcome.verdict] += bool(outcome.verdict)
             if outcome.verdict in ("SUSPECT", "VIOLATED"):
@@ -231,11 +231,13 @@ def is_right(proposal: Proposal, claim: str) -> bool:
     return is_kind and not listed_relations.isdisjoint(proposal.relations)
 
 
-def measure(parts: Sequence[str] = ()) -> Table:
+def measure(seed: int | None = None, parts: Sequence[str] = ()) -> Table:
     """Measure parts of the table.
 
     Parameters
     ----------
+    seed : int or None
+        Seed of the audits. None: drawn from the operating system. The table states it.
     parts : sequence of str
         Among `PARTS`. Default: `DEFAULT_PARTS`.
 
@@ -245,6 +247,7 @@ def measure(parts: Sequence[str] = ()) -> Table:
         If a part is unknown.
     """
     require_parts(parts, PARTS)
+    seed = root_seed(seed)
     chosen, began = parts or DEFAULT_PARTS, first_finding.processor_seconds()
     details, rows = list[Json](), list[Row]()
     for group in (each for each in GROUPS if each in chosen):
@@ -254,7 +257,7 @@ def measure(parts: Sequence[str] = ()) -> Table:
                 {"package": found.package, "group": name, "listed": len(found.mechanisms)}
                 | _attempted(
                     found.package,
-                    lambda: measured(found, with_tests=with_tests),  # noqa: B023
+                    lambda: measured(found, with_tests=with_tests, seed=seed),  # noqa: B023
                 )
                 for found in listed()
                 if found.group == group
@@ -275,6 +278,7 @@ def measure(parts: Sequence[str] = ()) -> Table:
         details += libraries
     minutes = (first_finding.processor_seconds() - began) / 60
     notes = (
+        seed_note("scan", seed),
         *(f"{d['package']}: not scanned: {d['error']}" for d in details if "error" in d),
         "processor time of the benchmark, with all processes that it waited for: "
         f"{minutes:.0f} minutes",

@@ -66,7 +66,7 @@ def _answers(sql, rows, size, rng):
     size=_ROWS,
     user="user",
     per_user=32,
-    relation="add-remove",
+    relation="add-remove:unit=user",
     frame="records",
 )
 def visits_by_place(dataset, size, rng):
@@ -94,7 +94,7 @@ def _gaussian_claim():
     size=_ROWS,
     user="user",
     per_user=10,
-    relation="add-remove",
+    relation="add-remove:unit=user",
     frame="records",
 )
 def total_amount(dataset, size, rng):

@@ -89,7 +89,7 @@ _PARTITIONS = list("abcd")
     size=12,
     user="user",
     per_user=4,
-    relation="add-remove",
+    relation="add-remove:unit=user",
     frame="records",
 )
 def distinct_values(dataset, size, rng):
