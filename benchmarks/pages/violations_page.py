@@ -82,7 +82,14 @@ def audited(published: Path) -> set[tuple[str, str]]:
     found |= {
         (libraries[run["entry"]], run["release"]) for run in recalled if run["outcome"] != "ERROR"
     }
-    return {release for release in found if "dev" not in release[1]}
+    return {release for release in found if _is_release(release[1])}
+
+
+def _is_release(version: str) -> bool:
+    """Return whether a version is that of a release, and not a state of a repository or an
+    algorithm that was rebuilt.
+    """
+    return "dev" not in version and any(map(str.isdigit, version))
 
 
 def _every(published: Path) -> Iterator[tuple[str, str, str, str]]:
@@ -93,7 +100,7 @@ def _every(published: Path) -> Iterator[tuple[str, str, str, str]]:
             yield "third-party", row["library"], row["version"], row["target"]
     libraries = _recall_libraries()
     for run in read_json(published / "recall.json", "publish")["runs"]:
-        if run["outcome"] == "VIOLATED":
+        if run["outcome"] == "VIOLATED" and _is_release(run["release"]):
             yield (
                 "recall",
                 libraries[run["entry"]],
