@@ -356,9 +356,9 @@ def planned_seconds(seconds: float) -> float:
     Examples
     --------
     >>> [round(planned_seconds(seconds), 2) for seconds in (1, 10, 100)]
-    [0.6, 9.0, 92.0]
+    [0.8, 9.0, 92.0]
     """
-    return seconds - max(0.08 * seconds, min(1.0, 0.4 * seconds))
+    return seconds - max(0.08 * seconds, min(1.0, 0.2 * seconds))
 
 
 def price(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -94,7 +93,7 @@ class Sampler:
         self.most_looks = self.most_pairs = sys.maxsize
         # seconds of the budget's clock, runs and batches, by index of the pair
         self.took: dict[int, tuple[float, int, int]] = {}
-        self.started, self.cpu_started = time.perf_counter(), engine.cpu_seconds()
+        self.started, self.cpu_started = engine.read_clock("wall")(), engine.cpu_seconds()
 
     def close(self) -> None:
         """Shut the executor down, unless the user gave it."""
@@ -104,7 +103,7 @@ class Sampler:
     @property
     def elapsed(self) -> float:
         """Duration of the audit so far, in seconds of wall time."""
-        return self.seconds + time.perf_counter() - self.started
+        return self.seconds + engine.read_clock("wall")() - self.started
 
     @property
     def elapsed_cpu(self) -> float:

@@ -29,9 +29,10 @@ class Clock:
 def clock(monkeypatch):
     monkeypatch.setattr(Clock, "now", 0.0)
     monkeypatch.setattr(Clock, "cpu", 0.0)
-    monkeypatch.setattr(
-        options, "read_clock", lambda name: lambda: Clock.cpu if name == "cpu" else Clock.now
-    )
+    for module in (options, engine):
+        monkeypatch.setattr(
+            module, "read_clock", lambda name: lambda: Clock.cpu if name == "cpu" else Clock.now
+        )
     monkeypatch.setattr(chunks, "perf_counter", lambda: Clock.now)
     monkeypatch.setattr(engine, "cpu_seconds", lambda: Clock.cpu)
 
@@ -43,12 +44,12 @@ def slow(dataset, size, rng):
 
 
 def test_a_budget_in_seconds_is_kept_told_and_repeated_by_its_runs():
-    """2.5 s at half a millisecond are 5,000 runs, less those of the measurement and the time to
+    """2 of 2.5 s at half a millisecond are 4,000 runs, less those of the measurement and the time to
     learn an event.
     """
     told = []
     result = audit(slow, seconds=2.5, announce=told.append, seed=1, **HASTE)
-    assert 3000 <= result.requested <= 4800
+    assert 2500 <= result.requested <= 4000
     assert (
         len(told) == 1
         and f"slow: {result.requested:,} runs at " in told[0]
@@ -75,7 +76,7 @@ def test_a_budget_of_cpu_time_gives_the_same_number_of_runs_on_a_busy_machine():
         audit(shared(share), name="m", seconds=2.5, clock="cpu", seed=1, **HASTE)
         for share in (1.0, 0.5)
     )
-    assert quiet.requested == busy.requested >= 3000 and quiet.tally == busy.tally
+    assert quiet.requested == busy.requested >= 2500 and quiet.tally == busy.tally
     assert busy.notes[0].startswith(
         f"time budget 2.5 s of CPU time: {busy.requested:,} runs at 488 us of CPU time each"
     )
