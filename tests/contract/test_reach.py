@@ -122,6 +122,7 @@ def categories(dataset, size, rng):
     return [tuple(row) for row in names[picks].tolist()]
 
 
+@pytest.mark.slow_cases("wide")  # `test_combinations` has numbers
 @pytest.mark.parametrize("mechanism", [wide, categories], ids=lambda each: each.__name__)
 def test_a_leak_that_two_of_many_columns_show_is_found_and_replayed(mechanism):
     found = dpw.audit(mechanism, claim="pure:0.5", pair=PAIR, trials=12_000, seed=1, **PLAIN)
