@@ -13,6 +13,7 @@ import dpwitness as dpw
 from dpwitness import Pair, domains
 from dpwitness import mechanisms as m
 from dpwitness.auditors import MeanBound
+from dpwitness.auditors.workers import chunks
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 PLAIN = {"bits": False, "trace": False, "causes": False}
@@ -38,8 +39,10 @@ def audited(mechanism, claim, pair):
     )
 
 
+@pytest.mark.slow_cases("Renyi")
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_compiled_counting_has_the_counts_of_plain_counting(name):
+def test_compiled_counting_has_the_counts_of_plain_counting(name, monkeypatch):
+    monkeypatch.setattr(chunks, "MIN_KERNEL_ROUNDS", 1_000)  # a million rounds by default
     mechanism, claim = BUILT_IN[name]
     plain = variant(mechanism, sample=lambda self, *given: type(mechanism).sample(self, *given))
     compiled, again = (
