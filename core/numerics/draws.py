@@ -1,5 +1,5 @@
-"""Output laws as compiled kernels with arguments, so that a caller can draw outputs and count them
-in one loop.
+"""Output laws as compiled kernels with arguments, so that a caller can draw outputs and count
+them in blocks.
 """
 
 from __future__ import annotations
