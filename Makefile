@@ -13,8 +13,9 @@ endif
 # One linear algebra thread a process: the tests run on all cores already.
 export OPENBLAS_NUM_THREADS ?= 1
 
-# A file's tests run in one process, in the order of the files: what they share is made once.
-BY_FILE := --dist loadfile --no-loadscope-reorder
+# A file's tests run in one process, in the order of the files: what they share is made once. Three
+# processes for two cores, because tests wait for programs, browsers and time limits.
+BY_FILE := -n $(shell echo $$(( ($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2 ))) --dist loadfile --no-loadscope-reorder
 
 .PHONY: audit test test-all tools lint types site docs proofs release-check clean
 
@@ -23,12 +24,12 @@ audit: $(VENV)/.audit
 
 test:
 	@$(MAKE) --no-print-directory -j2 $(VENV)/.test tools
-	$(VENV)/bin/python -m pytest -n auto $(BY_FILE)
+	$(VENV)/bin/python -m pytest $(BY_FILE)
 
 # Also the tests that are marked as slow; TESTS=FOLDER runs a part.
 test-all:
 	@$(MAKE) --no-print-directory -j2 $(VENV)/.test tools
-	$(VENV)/bin/python -m pytest -n auto $(BY_FILE) -m 'not benchmark' $(TESTS)
+	$(VENV)/bin/python -m pytest $(BY_FILE) -m 'not benchmark' $(TESTS)
 
 # Programs for the tests, installed while Python's packages are.
 tools:

@@ -150,8 +150,8 @@ class CaseOutcome:
         return not self.result.verdict.decided
 
     def line(self, width: int) -> str:
-        """Return one line for the terminal: name, verdict, certified and claimed parameter,
-        low-order bits, right or wrong.
+        """Return one line for the terminal: name, verdict, certified and claimed parameter, float
+        rounding, right or wrong.
         """
         result, exact, bits = self.result, "", ""
         mark = self.why if self.right is None else "right" if self.right else f"WRONG: {self.why}"
@@ -163,11 +163,11 @@ class CaseOutcome:
             interval = f"in [{', '.join(texts)}]" if ends[0] in found else "no density"
             exact = f" {interval:<20}"
         if result.bit_level:
-            bits = f"bits {reports.verdict(result.bit_level.verdict.value).lower()}"
+            bits = f"float rounding {reports.float_rounding(result.bit_level.verdict.value)}"
         return (
             f"{self.case.name:<{width}}  {reports.verdict(result.verdict.value):<12}  "
             f"{result.claim.symbol} > {result.parameter_lower:<8.4g} claim "
-            f"{result.claim!s:<20}{exact} {bits:<16}  "
+            f"{result.claim!s:<20}{exact} {bits:<30}  "
             f"{format_times(result.seconds, result.cpu_seconds):<20}  {mark}"
         ).rstrip()
 

@@ -21,6 +21,7 @@ from .summary import outcome as outcome
 from .summary import replay_command as replay_command
 from .summary import unaccepted_rules as unaccepted_rules
 from .wording import aligned as aligned
+from .wording import float_rounding as float_rounding
 from .wording import line as line
 from .wording import name_cell as name_cell
 from .wording import plain as plain

@@ -31,7 +31,16 @@ from dpwitness.reports.summary import (
     count_verdicts,
     violated_in_bits,
 )
-from dpwitness.reports.wording import code, escaped_markdown, item, line, link, table, verdict
+from dpwitness.reports.wording import (
+    code,
+    escaped_markdown,
+    float_rounding,
+    item,
+    line,
+    link,
+    table,
+    verdict,
+)
 
 
 def card(entry: Entry) -> list[str]:
@@ -349,10 +358,7 @@ def _format_verdict(entry: Entry) -> str:
 
 
 def _format_bits(entry: Entry) -> str:
-    if violated_in_bits(entry.result):
-        return "distinguishable"
-    found = (entry.result.get("bit_level") or {"verdict": "-"})["verdict"]
-    return "nothing found" if found == Verdict.NOT_REFUTED.value else verdict(found)
+    return float_rounding((entry.result.get("bit_level") or {"verdict": "-"})["verdict"])
 
 
 def _detectable(entry: Entry) -> float | None:

@@ -21,7 +21,14 @@ from dpwitness.reports.html_format import page
 from dpwitness.reports.intervals import Interval, intervals
 from dpwitness.reports.report import check_writable
 from dpwitness.reports.summary import acceptance_text, fingerprint, rules_of
-from dpwitness.reports.wording import aligned, code, escaped_markdown, table, verdict
+from dpwitness.reports.wording import (
+    aligned,
+    code,
+    escaped_markdown,
+    float_rounding,
+    table,
+    verdict,
+)
 
 SCHEMA = 1
 CRITERION = (
@@ -390,4 +397,4 @@ def _format_verdicts(found: Json | None) -> str:
     if found is None:
         return "-"
     bits = found["bit_level"]
-    return verdict(found["verdict"]) + (f", bits {verdict(bits).lower()}" if bits else "")
+    return verdict(found["verdict"]) + (f", float rounding {float_rounding(bits)}" if bits else "")

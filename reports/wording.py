@@ -20,6 +20,13 @@ def verdict(value: Any) -> str:
     return str(value).replace("_", " ")
 
 
+def float_rounding(value: Any) -> str:
+    """Return the verdict on the low bits of outputs in the words of every table."""
+    return {"VIOLATED": "distinguishable", "NOT_REFUTED": "nothing found"}.get(
+        value, verdict(value)
+    )
+
+
 def plain(text: str) -> str:
     """Escape control characters and CI job commands, so that a text cannot move the cursor, set
     colors or change text direction.

@@ -1,6 +1,7 @@
 """Fixtures and hooks of all tests."""
 
 import atexit
+import contextlib
 import io
 import logging
 import os
@@ -118,11 +119,11 @@ class Shell:
             command, cwd=self.folder, env=self.environment() | environment, **pipes
         )
 
-    def dpwitness(self, *arguments, **environment):
+    def dpwitness(self, *arguments, piped=None, **environment):
         """Run ``python -m dpwitness`` in a fork of this process, where modules and kernels are
-        already loaded.
+        already loaded; `piped` are the bytes of a pipe at its standard input.
         """
-        return _run_in_fork(arguments, self.folder, self.environment() | environment)
+        return _run_in_fork(arguments, self.folder, self.environment() | environment, piped)
 
     def pytest(self, *arguments):
         """Run pytest with two plugins. If it found them itself, every process would rewrite the
@@ -139,18 +140,27 @@ def shell(tmp_path):
     return Shell(tmp_path)
 
 
-def _run_in_fork(arguments, folder, environment, timeout=300):
+def _run_in_fork(arguments, folder, environment, piped=None, timeout=300):
     """Run the command line in a fork of this process and return a CompletedProcess."""
+    read, write = (None, None) if piped is None else os.pipe()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         child = os.fork()
         if child == 0:
             code = 70
             try:
+                if piped is not None:
+                    os.close(write)
+                    os.dup2(read, 0)
+                    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
                 code = _run_command_line(
                     list(map(str, arguments)), folder, environment, out.fileno(), err.fileno()
                 )
             finally:
                 os._exit(code)
+        if piped is not None:
+            os.close(read)
+            with contextlib.suppress(BrokenPipeError), open(write, "wb") as pipe:
+                pipe.write(piped)
         code = _wait_for_child(child, timeout, arguments)
         texts = []
         for file in (out, err):

@@ -42,7 +42,7 @@ from dpwitness.core.values.json_codec import to_jsonable
 from dpwitness.core.values.json_reader import Json
 
 Guesses = NDArray[np.int8]
-# a compiled function, as those of `kernels`, and its arguments
+# a function of compiled loops, as those of `kernels`, and its arguments
 Kernel = tuple[Callable[..., None], tuple[Any, ...]]
 
 # rounds from which a kernel is used: without a cache on disk, compilation takes one or two seconds

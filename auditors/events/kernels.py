@@ -6,17 +6,18 @@ C-contiguous. A kernel guesses for each row what the event's `guess` method gues
 may be rounded in another order if the event tolerates such differences. Only intervals and
 thresholds have kernels: NumPy counts other events about as fast, or their tests are short.
 
-**Thresholds.** A score becomes flat tables, and is evaluated column by column over a block of rows
-that fits in the processor's cache. Each input number of the score is stored once per row, unchanged
-or standardized. Each block of features then loops over these columns, in loops that the compiler
-can vectorize.
+**Thresholds.** A score is evaluated column by column over a block of rows that fits in the
+processor's cache. Each input number of the score is stored once per row, unchanged or standardized.
+The kernel of each block of features then loops over these columns, in loops that the compiler can
+vectorize. Each class of features is compiled once, whatever the score combines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, singledispatch
+from functools import singledispatch
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,35 +75,24 @@ def _add_counts(table: Columns, rows: int, plus: int, minus: int) -> None:
     table[2] += minus
 
 
-_KINDS = (
-    Levels,
-    Ramps,
-    Affine,
-    SignedLog,
-    Products,
-    Sorted,
-    Distances,
-    WhitenedDistances,
-    ProjectedRamps,
-)
-(_LEVELS, _RAMPS, _AFFINE, _SIGNED_LOG, _PRODUCTS, _SORTED, _DISTANCES, _WHITENED, _PROJECTED) = (
-    range(len(_KINDS))
-)
-_BLOCK_ROWS = 256
+# rows of a block: few enough for the processor's cache, and many for each call of a kernel
+_BLOCK_ROWS = 2048
+# kernel of a block of features, ``kernel(*arguments, x, size, total)``, and its arguments
+_Step = tuple[Callable[..., None], tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _FlatBlock:
-    """Block of features as a kernel reads it.
+    """Block of features as a kernel reads it: ``kernel(at, *numbers, weights, x, size, total)``.
 
     `inputs` are the columns to load, each with its center and scale; a scale of 0 means that the
-    column is not standardized. `integers` follow their indices, and `numbers` precede the weights.
+    column is not standardized. `at` holds their indices, and `absent` after them.
     """
 
-    length: int
+    kernel: Callable[..., None]
     inputs: list[tuple[int, float, float]]
     numbers: Sequence[FloatArray] = ()
-    integers: Sequence[int] = ()
+    absent: Sequence[int] = ()
 
 
 @singledispatch
@@ -115,41 +105,39 @@ def _flat(block: Block) -> _FlatBlock | None:
 
 @_flat.register
 def _(block: Levels) -> _FlatBlock:
-    return _FlatBlock(len(block.keys), [(block.column, 0.0, 0.0)], [block.keys])
+    return _FlatBlock(_levels, [(block.column, 0.0, 0.0)], [block.keys])
 
 
 @_flat.register
 def _(block: Ramps) -> _FlatBlock | None:
     if not _has_finite_slopes(block.knots):
         return None
-    columns = [each for each in (block.column, block.less) if each >= 0]
-    inputs = [(each, 0.0, 0.0) for each in columns]
-    absent = [-1] if block.less < 0 else []
-    return _FlatBlock(len(block.knots) - 1, inputs, [block.knots], absent)
+    inputs = [(each, 0.0, 0.0) for each in (block.column, block.less) if each >= 0]
+    return _FlatBlock(_ramps, inputs, [block.knots], [-1] if block.less < 0 else [])
 
 
 @_flat.register
 def _(block: NumericBlock) -> _FlatBlock:
-    return _FlatBlock(len(block.at), _flat_inputs(block))
+    kernels = {Affine: _affine, SignedLog: _signed_log, Products: _products, Sorted: _sorted}
+    return _FlatBlock(kernels[type(block)], _flat_inputs(block))
 
 
 @_flat.register
 def _(block: ProjectedRamps) -> _FlatBlock | None:
     if not _has_finite_slopes(block.knots):
         return None
-    numbers, size = [block.direction, block.knots], [len(block.knots)]
-    return _FlatBlock(len(block.at), _flat_inputs(block), numbers, size)
+    return _FlatBlock(_projected_ramps, _flat_inputs(block), [block.direction, block.knots])
 
 
 @_flat.register
 def _(block: Distances) -> _FlatBlock:
-    return _FlatBlock(len(block.at), _flat_inputs(block), [block.one, block.zero])
+    return _FlatBlock(_distances, _flat_inputs(block), [block.one, block.zero])
 
 
 @_flat.register
 def _(block: WhitenedDistances) -> _FlatBlock:
     numbers = [block.whitening.T.ravel(), block.one, block.zero]
-    return _FlatBlock(len(block.at), _flat_inputs(block), numbers)
+    return _FlatBlock(_whitened_distances, _flat_inputs(block), numbers)
 
 
 def _flat_inputs(block: NumericBlock) -> list[tuple[int, float, float]]:
@@ -173,142 +161,92 @@ def threshold_kernel(
 ) -> Kernel | None:
     """Return the kernel of a score with two thresholds, on outputs of structure `code`; None if
     some block has no kernel.
-
-    The tables are the columns to load, and for each block its kind, its length, and the offsets of
-    its integers and floats.
     """
     inputs: dict[tuple[int, float, float], int] = {}  # index of each column, center and scale
-    table, integers, real = list[tuple[int, int, int, int]](), list[int](), list[float]()
+    steps: list[_Step] = []
     for block, weights in blocks:
         flat = _flat(block)
         if flat is None:
             return None
-        table.append((_KINDS.index(type(block)), flat.length, len(integers), len(real)))
-        integers += [inputs.setdefault(each, len(inputs)) for each in flat.inputs]
-        integers += flat.integers
-        real += np.concatenate([*flat.numbers, weights]).tolist()
+        at = [inputs.setdefault(each, len(inputs)) for each in flat.inputs]
+        # copies: kernels are compiled for contiguous, writable arrays only
+        numbers = [np.array(each, dtype=np.float64, order="C") for each in (*flat.numbers, weights)]
+        steps.append((flat.kernel, (np.array([*at, *flat.absent], dtype=np.int64), *numbers)))
     loads = np.array(list(inputs) or [(0, 0.0, 0.0)])
-    arguments = (
+    columns = (
         loads[:, 0].astype(np.int64),
         np.ascontiguousarray(loads[:, 1]),
         np.ascontiguousarray(loads[:, 2]),
-        np.array(table, dtype=np.int64).reshape(-1, 4),
-        np.array(integers, dtype=np.int64),
-        np.array(real, dtype=np.float64),
     )
-    count = _compiled_counter(frozenset(kind for kind, _, _, _ in table))
-    return count, (code, *arguments, float(offset), unit, float(low), float(high))
+    return _count_scores, (steps, columns, code, float(offset), unit, float(low), float(high))
 
 
-@cache
-def _compiled_counter(kinds: frozenset[int]) -> Callable[..., None]:
-    """Return the kernel for scores with blocks of these kinds only; compiling all kinds would take
-    seconds.
-    """
-    levels, ramps, affine, signed_log, products, in_order, distances, whitened, projected = (
-        kind in kinds for kind in range(len(_KINDS))
-    )
-
-    @jit
-    def add_block(
-        kind: int,
-        n: int,
-        at: Columns,
-        reals: FloatArray,
-        x: FloatArray,
-        size: int,
-        total: FloatArray,
-    ) -> None:
-        # the flags are compile-time constants, so unused branches are removed
-        if levels and kind == _LEVELS:
-            _levels(reals[:n], reals[n:], x[at[0]], size, total)
-        elif ramps and kind == _RAMPS:
-            _ramps(
-                reals[: n + 1], reals[n + 1 :], x[at[0]], x[max(at[1], 0)], at[1] >= 0, size, total
-            )
-        elif affine and kind == _AFFINE:
-            _affine(at[:n], reals, x, size, total)
-        elif signed_log and kind == _SIGNED_LOG:
-            _signed_log(at[:n], reals, x, size, total)
-        elif products and kind == _PRODUCTS:
-            _products(at[:n], reals, x, size, total)
-        elif in_order and kind == _SORTED:
-            _sorted(at[:n], reals, x, size, total)
-        elif distances and kind == _DISTANCES:
-            _distances(at[:n], reals, x, size, total)
-        elif whitened and kind == _WHITENED:
-            _distances(np.arange(n), reals[n * n :], _mixed(at[:n], reals, n, x, size), size, total)
-        elif projected and kind == _PROJECTED:
-            knots, column = reals[n : n + at[n]], _mixed(at[:n], reals, 1, x, size)[0]
-            _ramps(knots, reals[n + at[n] :], column, column, False, size, total)
-
-    @jit
-    def count_scores(
-        code: float,
-        columns: Columns,
-        centers: FloatArray,
-        scales: FloatArray,
-        blocks: Columns,
-        integers: Columns,
-        real: FloatArray,
-        offset: float,
-        unit: float,
-        low: float,
-        high: float,
-        rows: FloatArray,
-        table: NDArray[np.int64],
-    ) -> None:
-        """Count scores above `high` as D1 and scores below `low` as D0."""
-        x = np.empty((len(columns), _BLOCK_ROWS))
-        total = np.empty(_BLOCK_ROWS)
-        plus, minus = 0, 0
-        for start in range(0, len(rows), _BLOCK_ROWS):
-            size = min(_BLOCK_ROWS, len(rows) - start)
-            for k in range(len(columns)):
-                _load_column(
-                    code, columns[k], centers[k], scales[k], rows[start : start + size], x[k]
-                )
-            for i in range(size):
-                total[i] = offset
-            for b in range(len(blocks)):
-                kind, n, at, reals = (
-                    blocks[b, 0],
-                    blocks[b, 1],
-                    integers[blocks[b, 2] :],
-                    real[blocks[b, 3] :],
-                )
-                add_block(kind, n, at, reals, x, size, total)
-            for i in range(size):
-                score = np.rint(total[i] / unit) * unit
-                plus += (score > high) and not (score < low)
-                minus += (score < low) and not (score > high)
-        _add_counts(table, len(rows), plus, minus)
-
-    return count_scores
+def _count_scores(
+    steps: Sequence[_Step],
+    columns: tuple[Columns, FloatArray, FloatArray],
+    code: float,
+    offset: float,
+    unit: float,
+    low: float,
+    high: float,
+    rows: FloatArray,
+    table: NDArray[np.int64],
+) -> None:
+    """Count scores above `high` as D1 and scores below `low` as D0."""
+    x = np.empty((len(columns[0]), _BLOCK_ROWS))
+    total = np.empty(_BLOCK_ROWS)
+    for start in range(0, len(rows), _BLOCK_ROWS):
+        block = rows[start : start + _BLOCK_ROWS]
+        _load_columns(code, *columns, block, x)
+        total[:] = offset
+        for kernel, arguments in steps:
+            kernel(*arguments, x, len(block), total)
+        _count_beyond(unit, low, high, len(block), total, table)
 
 
 @jit
-def _load_column(
-    code: float, column: int, center: float, scale: float, rows: FloatArray, out: FloatArray
+def _count_beyond(
+    unit: float, low: float, high: float, size: int, total: FloatArray, table: Columns
 ) -> None:
-    """Load one column of the output matrix into `out`, standardized unless `scale` is 0; column 0
-    is the structure code.
+    """Round scores to multiples of `unit`, and count those beyond the thresholds."""
+    plus, minus = 0, 0
+    for i in range(size):
+        score = np.rint(total[i] / unit) * unit
+        plus += (score > high) and not (score < low)
+        minus += (score < low) and not (score > high)
+    _add_counts(table, size, plus, minus)
+
+
+@jit
+def _load_columns(
+    code: float,
+    columns: Columns,
+    centers: FloatArray,
+    scales: FloatArray,
+    rows: FloatArray,
+    x: FloatArray,
+) -> None:
+    """Load columns of the output matrix into the rows of `x`, standardized unless the scale is 0;
+    column 0 is the structure code.
     """
-    for i in range(len(rows)):
-        out[i] = rows[i, column - 1] if column > 0 else code
-    if scale > 0.0:
+    for k in range(len(columns)):
+        out, column, center, scale = x[k], columns[k], centers[k], scales[k]
         for i in range(len(rows)):
-            z = (out[i] - center) / scale
-            z = z if z == z else 0.0
-            z = z if z < 1e100 else 1e100
-            out[i] = z if z > -1e100 else -1e100
+            out[i] = rows[i, column - 1] if column > 0 else code
+        if scale > 0.0:
+            for i in range(len(rows)):
+                z = (out[i] - center) / scale
+                z = z if z == z else 0.0
+                z = z if z < 1e100 else 1e100
+                out[i] = z if z > -1e100 else -1e100
 
 
 @jit
 def _levels(
-    keys: FloatArray, weights: FloatArray, column: FloatArray, size: int, total: FloatArray
+    at: Columns, keys: FloatArray, weights: FloatArray, x: FloatArray, size: int, total: FloatArray
 ) -> None:
     """Add the weights of `Levels` features to the scores in `total`."""
+    column = x[at[0]]
     for k in range(len(keys)):
         key, weight = keys[k], weights[k]
         for i in range(size):
@@ -318,15 +256,12 @@ def _levels(
 
 @jit
 def _ramps(
-    knots: FloatArray,
-    weights: FloatArray,
-    column: FloatArray,
-    less: FloatArray,
-    subtract: bool,
-    size: int,
-    total: FloatArray,
+    at: Columns, knots: FloatArray, weights: FloatArray, x: FloatArray, size: int, total: FloatArray
 ) -> None:
-    """Add the weighted `Ramps` features to the scores in `total`."""
+    """Add the weighted `Ramps` features to the scores in `total`: of the first column, less the
+    second unless its index is -1.
+    """
+    column, less, subtract = x[at[0]], x[max(at[1], 0)], at[1] >= 0
     for k in range(len(knots) - 1):
         left, right = knots[k], knots[k + 1]
         slope = weights[k] / (right - left)
@@ -335,6 +270,20 @@ def _ramps(
             value = value if value > left else left  # also replaces NaN
             value = value if value < right else right
             total[i] += (value - left) * slope
+
+
+@jit
+def _projected_ramps(
+    at: Columns,
+    direction: FloatArray,
+    knots: FloatArray,
+    weights: FloatArray,
+    x: FloatArray,
+    size: int,
+    total: FloatArray,
+) -> None:
+    """Add the weighted `ProjectedRamps` features to the scores in `total`."""
+    _ramps(np.array([0, -1]), knots, weights, _mixed(at, direction, 1, x, size), size, total)
 
 
 @jit
@@ -393,21 +342,43 @@ def _sorted(at: Columns, weights: FloatArray, x: FloatArray, size: int, total: F
 
 
 @jit
-def _distances(at: Columns, real: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
+def _distances(
+    at: Columns,
+    center1: FloatArray,
+    center0: FloatArray,
+    weights: FloatArray,
+    x: FloatArray,
+    size: int,
+    total: FloatArray,
+) -> None:
     """Add the weighted `Distances` features to the scores in `total`."""
-    count = len(at)
     one, zero = np.zeros(size), np.zeros(size)
-    for k in range(count):
-        column, center1, center0 = x[at[k]], real[k], real[count + k]
+    for k in range(len(at)):
+        column = x[at[k]]
         for i in range(size):
-            one[i] += (column[i] - center1) * (column[i] - center1)
-            zero[i] += (column[i] - center0) * (column[i] - center0)
-    weights = real[2 * count :]
+            one[i] += (column[i] - center1[k]) * (column[i] - center1[k])
+            zero[i] += (column[i] - center0[k]) * (column[i] - center0[k])
     for i in range(size):
         first, second = np.sqrt(one[i]), np.sqrt(zero[i])
         total[i] += (first - second) * weights[0]
         total[i] += (np.log(first + 1e-3) - np.log(second + 1e-3)) * weights[1]
         total[i] += np.log1p(first + second) * weights[2]
+
+
+@jit
+def _whitened_distances(
+    at: Columns,
+    mix: FloatArray,
+    center1: FloatArray,
+    center0: FloatArray,
+    weights: FloatArray,
+    x: FloatArray,
+    size: int,
+    total: FloatArray,
+) -> None:
+    """Add the weighted `WhitenedDistances` features to the scores in `total`."""
+    mixed = _mixed(at, mix, len(at), x, size)
+    _distances(np.arange(len(at)), center1, center0, weights, mixed, size, total)
 
 
 @jit

@@ -1,17 +1,15 @@
 """Spans: consecutive chunks that one task runs and counts.
 
-Drawing and counting are fused where both have kernels: one compiled loop of a mechanism's kernel
-and an event's kernel, over a block that fits in the cache. The counts equal those of separate
-sampling and counting: the same outputs from the same stream, and the same rule. Without a cache on
-disk, compiling a loop takes one or two seconds, so the loop is used for tests of at least
-`event.MIN_KERNEL_ROUNDS` rounds.
+Where a mechanism and an event both have kernels, outputs are drawn and counted in blocks that fit
+in the processor's cache. The counts equal those of separate sampling and counting: the same outputs
+from the same stream, and the same rule. Without a cache on disk, compiling a kernel takes a second,
+so the kernels are used for tests of at least `event.MIN_KERNEL_ROUNDS` rounds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from time import perf_counter
 from typing import Any
 
@@ -32,10 +30,12 @@ from dpwitness.auditors.workers.rounds import (
     task_lock,
 )
 from dpwitness.core.numerics.draws import Draws, state_of
-from dpwitness.core.protocols import FloatArray, MechanismFailed
+from dpwitness.core.protocols import MechanismFailed
 from dpwitness.mechanisms.wrappers.recording import global_generators
 
-_BLOCK_ROWS = 256
+_HEAD_ROWS = 256  # outputs of the first rounds, which show the structure of all
+# bytes of a block: small enough for the processor's cache, and many rows for each call of a kernel
+_BLOCK_BYTES = 2**17
 _COMPARED_OUTPUTS = 64  # number of outputs compared with those of `sample`
 
 
@@ -53,14 +53,21 @@ class Counter:
         table = np.zeros(3, dtype=np.int64)
         if size == 0:
             return table, NOTHING
-        head = np.empty((min(size, _BLOCK_ROWS), self.draws.width))
         count, rule = self.kernel
         fill: Callable[..., None] = self.draws.fill
         source: Any = rng
         if self.draws.inlined is not None and (state := state_of(rng)) is not None:
             fill, source = self.draws.inlined, state
-        _fused_loop(fill, count)(self.draws.arguments, rule, size, head, table, source)
-        return table, encode(head, len(head))
+        rows = max(_HEAD_ROWS, _BLOCK_BYTES // (8 * self.draws.width) // 32 * 32)  # see `Draws`
+        block, head = np.empty((min(size, rows), self.draws.width)), NOTHING
+        for start in range(0, size, rows):
+            filled = block[: size - start]
+            fill(*self.draws.arguments, filled, source)
+            count(*rule, filled, table)
+            if start == 0:
+                first = filled[:_HEAD_ROWS].copy()
+                head = encode(first, len(first))
+        return table, head
 
 
 def counter(run: Run, dataset: Any, event: Event) -> Counter | None:
@@ -105,31 +112,6 @@ def _draws_of(run: Run, dataset: Any) -> Draws | None:
         return draws if found == wanted else None
     except Exception:  # the run itself will raise the error and is counted then
         return None
-
-
-@lru_cache(maxsize=64)
-def _fused_loop(fill: Callable[..., None], count: Callable[..., None]) -> Callable[..., None]:
-    """Return the compiled loop of a drawing kernel and a counting kernel."""
-    from dpwitness.core.numerics.jit import jit  # loads Numba
-
-    @jit
-    def loop(
-        arguments: tuple[Any, ...],
-        rule: tuple[Any, ...],
-        size: int,
-        head: FloatArray,
-        table: NDArray[np.int64],
-        rng: Any,
-    ) -> None:
-        fill(*arguments, head, rng)
-        count(*rule, head, table)
-        block = np.empty((_BLOCK_ROWS, head.shape[1]))
-        for start in range(len(head), size, _BLOCK_ROWS):
-            rows = block[: min(_BLOCK_ROWS, size - start)]
-            fill(*arguments, rows, rng)
-            count(*rule, rows, table)
-
-    return loop
 
 
 Tables = list[NDArray[np.int64]]

@@ -1,5 +1,5 @@
-"""Output laws as compiled kernels with arguments, so that a caller can draw outputs and count them
-in one loop.
+"""Output laws as compiled kernels with arguments, so that a caller can draw outputs and count
+them in blocks.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Draws:
     """The law of a mechanism's output on one dataset, as a compiled kernel that draws from the law.
 
     A mechanism that has a method ``draws(dataset) -> Draws`` besides ``sample`` is audited without
-    storing its outputs. One compiled loop draws a few hundred outputs and counts them while they
-    are in the cache. Both methods must give the same outputs, bit for bit: ``sample(dataset, size,
-    rng)`` equals ``draws(dataset).sample(size, rng)``.
+    storing its outputs: they are drawn in blocks, and counted while they are in the cache. Both
+    methods must give the same outputs, bit for bit: ``sample(dataset, size, rng)`` equals
+    ``draws(dataset).sample(size, rng)``.
 
     Parameters
     ----------

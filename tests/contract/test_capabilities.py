@@ -177,6 +177,7 @@ def test_an_event_is_learned_replayed_and_means_the_same_after_json(name):
     assert found.tally.correct + found.tally.wrong <= found.tally.rounds and rare >= 0
 
 
+@pytest.mark.slow_cases("rdp:2,0.2", "gdp:0.5")
 @pytest.mark.parametrize("claim", ["rdp:2,0.2", "zcdp:0.1", "gdp:0.5", "approx:0.5,0.001"])
 def test_a_violation_of_another_notion_is_replayed(claim):
     found = audit(claim=claim, trials=20_000)

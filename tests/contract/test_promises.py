@@ -356,8 +356,7 @@ def test_returned():
 """
 
 
-def test_a_marked_item_that_was_not_audited_fails(tmp_path):
-    (tmp_path / "test_marked.py").write_text(MARKED)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", "."]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+def test_a_marked_item_that_was_not_audited_fails(shell):
+    (shell.folder / "test_marked.py").write_text(MARKED)
+    done = shell.pytest("-q", ".")
     assert done.returncode == 1 and "2 failed" in done.stdout, done.stdout[-2000:]

@@ -13,6 +13,7 @@ import dpwitness as dpw
 from dpwitness import Pair, domains
 from dpwitness import mechanisms as m
 from dpwitness.auditors import MeanBound
+from dpwitness.auditors.workers import chunks
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 PLAIN = {"bits": False, "trace": False, "causes": False}
@@ -38,8 +39,10 @@ def audited(mechanism, claim, pair):
     )
 
 
+@pytest.mark.slow_cases("Renyi")
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_compiled_counting_has_the_counts_of_plain_counting(name):
+def test_compiled_counting_has_the_counts_of_plain_counting(name, monkeypatch):
+    monkeypatch.setattr(chunks, "MIN_KERNEL_ROUNDS", 1_000)  # a million rounds by default
     mechanism, claim = BUILT_IN[name]
     plain = variant(mechanism, sample=lambda self, *given: type(mechanism).sample(self, *given))
     compiled, again = (
@@ -122,6 +125,7 @@ def categories(dataset, size, rng):
     return [tuple(row) for row in names[picks].tolist()]
 
 
+@pytest.mark.slow_cases("wide")  # `test_combinations` has numbers
 @pytest.mark.parametrize("mechanism", [wide, categories], ids=lambda each: each.__name__)
 def test_a_leak_that_two_of_many_columns_show_is_found_and_replayed(mechanism):
     found = dpw.audit(mechanism, claim="pure:0.5", pair=PAIR, trials=12_000, seed=1, **PLAIN)

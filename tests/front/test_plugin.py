@@ -4,7 +4,6 @@ any number of workers.
 
 import json
 import re
-import sys
 
 import pytest
 
@@ -413,6 +412,6 @@ def test_claim_and_accepted_findings_of_the_project(shell):
     entry = 'name = "known"\nclaim = "pure:1"\nreason = "a test"\nexpires = 2999-01-01\n'
     (shell.folder / "known.toml").write_text(f"[[accepted]]\n{entry}")
     shell.folder = shell.folder / "tests"
-    found = shell.run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    found = shell.pytest("-q")
     assert "1 failed, 2 passed" in found.stdout
     assert "PrivacyViolation: VIOLATED: epsilon > 1." in found.stdout

@@ -209,7 +209,10 @@ CLIPPINGS = {
 }
 
 
-@pytest.mark.slow_cases("the right norm", "the largest entry", "the l1 norm", "an upper limit")
+@pytest.mark.slow_cases(
+    "the right norm", "the largest entry", "the l1 norm", "an upper limit", "each block",
+    "all but the first block",
+)  # fmt: skip
 @pytest.mark.parametrize("clipping", CLIPPINGS)
 def test_clipping_by_parts_is_found_on_the_worst_pair(clipping):
     """The density of the right step is another one, so that `certify` ends in an ERROR; the right

@@ -23,6 +23,7 @@ def bound(run, trials, seed=1):
     ).epsilon_lower
 
 
+@pytest.mark.slow_cases("6000")
 @pytest.mark.parametrize("trials", [3_000, 6_000])
 def test_answers_that_go_together_are_found(trials):
     """Each column alone has the same law on both datasets; the sign of one agrees with that of the

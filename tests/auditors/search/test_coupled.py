@@ -65,15 +65,16 @@ FAULTS = {"literals": (two_literals, PEOPLE), "equal values": (three_equal, SHAR
 @pytest.mark.slow_cases("literals", "equal values", "a scaled value", "more rows than usual")
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_on_few_datasets_is_found_from_the_domain(name):
-    found = audit(*FAULTS[name], trials=1_250_000 if name == "literals" else 100_000)
+    trials = {"literals": 1_250_000, "number of rows": 30_000}.get(name, 100_000)
+    found = audit(*FAULTS[name], trials=trials)
     assert found.verdict.value == "VIOLATED", found.headline()
     assert found.pair.why == "found by coupled runs"
-    without = audit(*FAULTS[name], pair=pairs_for(FAULTS[name][1]))
+    without = audit(*FAULTS[name], pair=pairs_for(FAULTS[name][1]), trials=min(trials, 100_000))
     assert without.verdict.value == "NOT_REFUTED"
 
 
 def test_a_result_says_which_sizes_were_tried():
-    found = audit(above_a_threshold, OF_ANY_SIZE)
+    found = audit(above_a_threshold, OF_ANY_SIZE, trials=30_000)
     assert any("pairs of up to 200 rows were tried" in note for note in found.notes)
     assert max(len(found.pair.d0), len(found.pair.d1)) == 12  # the pair is shrunk
     assert not any("no size" in note for note in audit(len, PEOPLE, trials=2_000).notes)
@@ -183,7 +184,7 @@ def test_queries_noise_and_texts_are_searched(name):
         mechanism,
         claim="pure:1",
         domain=domain,
-        trials=150_000,
+        trials=50_000,
         seed=1,
         bits=False,
         causes=False,

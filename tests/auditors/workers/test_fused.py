@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.random import SFC64, Generator
 
-from dpwitness.auditors.events import rules
+from dpwitness.auditors.events import kernels, rules
 from dpwitness.auditors.events.features import (
     Affine,
     Distances,
@@ -24,6 +24,7 @@ from dpwitness.auditors.events.features import (
     WhitenedDistances,
 )
 from dpwitness.auditors.events.rules import Intervals, Threshold, WeightedScore
+from dpwitness.auditors.workers import chunks
 from dpwitness.auditors.workers.chunks import counter
 from dpwitness.auditors.workers.rounds import batch
 from dpwitness.mechanisms.textbook.zoo import paper_zoo, zoo
@@ -75,6 +76,15 @@ def both_ways(run, dataset, event, size, seed=1):
     assert head.codes.tolist() == stored.codes[:256].tolist()
     assert found.dtype == np.int64
     return found.tolist(), event.tabulate(stored).tolist()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_blocks():
+    """Make blocks of 256 rows, so that tests of a thousand rows have several."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunks, "_BLOCK_BYTES", 0)
+        patch.setattr(kernels, "_BLOCK_ROWS", 256)
+        yield
 
 
 def middle(mechanism, dataset):

@@ -3,7 +3,6 @@ before the run, and files from standard input.
 """
 
 import json
-import sys
 
 import pytest
 
@@ -54,8 +53,7 @@ def test_a_dash_is_standard_input_where_a_file_is_read(shell, witness):
     """Pipes too; the target of the witness is looked for in the current folder."""
 
     def piped(file, *arguments):
-        command = f'cat {file} | "$0" -m dpwitness "$@"'
-        return shell.run("bash", "-c", command, sys.executable, *arguments)
+        return shell.dpwitness(*arguments, piped=(shell.folder / file).read_bytes())
 
     (shell.folder / "scores.csv").write_text("score,included\n" + "3,1\n-3,0\n" * 100)
     (witness.parent / "mine.py").write_bytes((shell.folder / "mine.py").read_bytes())
