@@ -28,9 +28,7 @@ def chain(row):
 
 def frame(row):
     """Return the finding of a query's exact results on both inputs."""
-    allowed = frames.claim(frames.query(row, frames.SCALE), row["distance_in"])
-    fits = frames.fits(row, row["distance_in"], *row["inputs"])
-    return frames.judged(row, [(row["distance_in"], allowed, row["inputs"])] if fits else [])
+    return frames.again(row, row["distance_in"], row["inputs"])
 
 
 def truncation(row):

@@ -283,7 +283,9 @@ def tried(call, *arguments):
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a panic of Polars is not an Exception
-        return "error", (getattr(error, "message", None) or str(error))[:300]
+        text = getattr(error, "message", None) or str(error)
+        # of the trace of a function in Python, the last line has the error
+        return "error", (text.strip().splitlines()[-1] if "Traceback" in text else text)[:300]
 
 
 def value_of(call, *arguments):
@@ -295,6 +297,10 @@ def value_of(call, *arguments):
 def varies(outcome, rows, known, times=40):
     """Return whether a dataset has another outcome than `known` in one of several calls."""
     return any(repr(outcome(rows)) != repr(known) for _ in range(times))
+
+
+# what `difference` adds to the description of a program
+FINDING = ("kind", "distance_in", "allowed", "found", "inputs", "outcomes")
 
 
 def difference(description, trials, outcome, excess, confirmed):

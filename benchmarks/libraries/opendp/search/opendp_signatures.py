@@ -75,6 +75,25 @@ def metric_of(metric):
     return _METRICS.get(str(metric).partition("(")[0])
 
 
+def metric_source(metric):
+    """Return Python source of a metric."""
+    dtype = re.search(r"\((\w+)\)|$", str(metric))[1]
+    name = metric_of(metric).replace("-", "_")
+    return f"dp.{name}_distance({f'T={dtype!r}' if dtype else ''})"
+
+
+def source_of(domain):
+    """Return Python source of a domain that `space_of` can read."""
+    space = space_of(domain)
+    dtype, bounds = space["dtype"], space["bounds"]
+    atom = f"T={('String' if dtype == 'str' else dtype)!r}"
+    atom += f", bounds={_literal(tuple(bounds))}" if bounds else ""
+    atom += f", nan={space['nan']}" if dtype in ("f32", "f64") else ""
+    size = f", size={space['size']}" if space.get("size") else ""
+    text = f"dp.atom_domain({atom})"
+    return f"dp.vector_domain({text}{size})" if space["type"] == "vector" else text
+
+
 def _literal(value):
     """Return Python source of a value, where repr does not do (infinities)."""
     if isinstance(value, float) and not math.isfinite(value):
