@@ -132,7 +132,7 @@ def audited(library: str, python: str, seconds: float, seed: int) -> Json:
                     outcome["error"] = without_paths(f"{type(error).__name__}: {error}")[:300]
             found.append({"target": name} | entry.get("finding", {}) | outcome)
             print(f"{entry['why']}: {'; '.join(filter(None, outcome.values()))}", file=sys.stderr)
-        tried = next((line["tried"] for line in lines if "tried" in line), {})
+        tried: Json = next((line["tried"] for line in lines if "tried" in line), {})
         return {
             "date": datetime.now(UTC).date().isoformat(),
             "seed": seed,
@@ -151,6 +151,11 @@ def _audit(target: Target, declaration: Json, seed: int) -> Result:
         return audit(target, seconds=5.0, clock="cpu", seed=seed)
     (result,) = DECLARED[declaration["kind"]].of(target).audit(seconds=4.0, seed=seed)
     return result
+
+
+def without_verdict(found: Sequence[Json]) -> list[Json]:
+    """Return the findings whose audit failed, or could compare nothing."""
+    return [each for each in found if each["verdict"] in ("", "ERROR")]
 
 
 def without_paths(text: str) -> str:
@@ -273,7 +278,7 @@ def rows() -> tuple[tuple[Row, ...], Json]:
     python, total, seed = str(environment.interpreter), len(findings()), root_seed(None)
     new, holding = audited("opendp", python, 600.0, seed), replayed(python)
     violated = sum(each["verdict"] == "VIOLATED" for each in new["findings"])
-    lost, count = sum("error" in each for each in new["findings"]), len(new["findings"])
+    lost, count = len(without_verdict(new["findings"])), len(new["findings"])
     chains, false = search_sound_chains(python, 3600.0, seed)
     spent = new["cpu seconds"]
     return (

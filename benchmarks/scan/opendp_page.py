@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.benchmarks.pages.bench_pages import read_table
-from dpwitness.benchmarks.scan.opendp import findings, issues, unnamed
+from dpwitness.benchmarks.scan.opendp import findings, issues, unnamed, without_verdict
 from dpwitness.core.values.atomic_files import write_json, write_text
 from dpwitness.core.values.json_reader import Json, read_json
 from dpwitness.core.values.wording import figure
@@ -164,7 +164,7 @@ def _new_search(search: Json) -> list[str]:
         **{key: spent[key] for key in ("search", "audits")},
         tried=", ".join(f"{n:,} {part}" for part, n in search["tried"].items() if n),
         verdicts=", ".join(f"{n} {verdict}" for verdict, n in verdicts.most_common()),
-        lost=sum(not each["verdict"] for each in shown),
+        lost=len(without_verdict(shown)),
         count=len(shown),
     )
     rows = [

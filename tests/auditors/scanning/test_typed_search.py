@@ -5,6 +5,7 @@ the audit decides.
 import sys
 
 from dpwitness.benchmarks.scan import opendp as typed_search
+from dpwitness.benchmarks.scan.opendp_page import page
 
 PROGRAM = """
 import json
@@ -33,3 +34,24 @@ def test_a_finding_counts_only_if_the_audit_confirms_it(tmp_path, monkeypatch):
     assert verdicts == {"make_sum_0": "NOT_REFUTED", "make_sum_1": "VIOLATED", "make_sum_2": ""}
     assert "epsilon must be positive" in found["findings"][2]["error"]
     assert (found["seed"], found["tried"]) == (5, {"chains": 1234})
+
+
+def test_the_page_states_a_new_search_and_its_lost_findings():
+    shown = {
+        "program": "q.select(x)",
+        "inputs": ["[1]", "[]"],
+        "allowed": "0",
+        "shown": "distance 1",
+    }
+    found = [shown | {"verdict": verdict} for verdict in ("", "VIOLATED", "ERROR")]
+    search = {
+        "release": "0.16.0",
+        "date": "2026-11-29",
+        "seed": 7,
+        "tried": {"frames": 1200, "arrays": 0},
+    }
+    search |= {"cpu seconds": {"search": 301, "audits": 40}, "findings": found}
+    text = page(typed_search.findings(), typed_search.issues(), search)
+    assert "seed 7, tried 1,200 frames in 301 s of CPU time" in text
+    assert "2 of the 3 findings have no verdict" in text
+    assert "| `q.select(x)` | `[1] / []` | 0 | distance 1 | VIOLATED |" in text
