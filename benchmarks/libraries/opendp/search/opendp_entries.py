@@ -60,7 +60,7 @@ def described(found):
         "program": shortened(found.get("plan") or found["build"], 300),
         "inputs": [shortened(each, 300) for each in found["inputs"]],
         "distance in": shortened(found["distance_in"], 100),
-        "allowed": shortened(found["allowed"], 120),
+        "allowed": "no abort" if found["allowed"] is None else shortened(found["allowed"], 120),
         "shown": shown.strip(),
     }
 
