@@ -57,10 +57,10 @@ _NEW = (
     "{search} s of CPU time, the library's processes included. The table has one query for each "
     "kind of finding and set of calls, the smallest one that shows the finding; several queries "
     "can have one cause, and many causes are those of frozen findings. An audit of each finding, "
-    "{audits} s of CPU time together, decides: {verdicts}. {lost} of the {count} findings have no "
-    "verdict. A privacy map of 0 is audited as a stability map of 0: the outputs of both inputs "
-    "must have equal laws. INCONCLUSIVE is an error on one input only; NOT_REFUTED is an excess "
-    "that the audit did not find, for example one by rounding."
+    "{audits} s of CPU time together, decides: {verdicts}. Without a verdict: {lost} of the "
+    "{count} findings. A privacy map of 0 is audited as a stability map of 0: the outputs of both "
+    "inputs must have equal laws. INCONCLUSIVE is an error on one input only; NOT_REFUTED is an "
+    "excess that the audit did not find, for example one by rounding."
 )
 _MOST = 18  # findings of a new search that the page shows
 _CLAIMS = {  # finding: why the claim is the library's claim, confirmed in the source of the release
@@ -157,20 +157,20 @@ def page(
 
 def _new_search(search: Json) -> list[str]:
     """Return the section on a new search: its budget, its counts, and its first findings."""
-    shown, spent = search["findings"], search["cpu seconds"]
+    shown, spent, tried = search["findings"], search["cpu seconds"], search["tried"]
     verdicts = Counter(each["verdict"] for each in shown if each["verdict"])
     text = _NEW.format(
         **{key: search[key] for key in ("release", "date", "seed")},
         **{key: spent[key] for key in ("search", "audits")},
-        tried=", ".join(f"{n:,} {part}" for part, n in search["tried"].items() if n),
+        tried=", ".join(f"{n:,} {part}" for part, n in tried.items() if n and part != "findings"),
         verdicts=", ".join(f"{n} {verdict}" for verdict, n in verdicts.most_common()),
         lost=len(without_verdict(shown)),
         count=len(shown),
     )
     rows = [
         (
-            code(truncated_line(each["program"], 120)),
-            code(truncated_line(" / ".join(each["inputs"]), 80)),
+            code(_middle_out(each["program"], 120)),
+            code(_middle_out(" / ".join(each["inputs"]), 90)),
             escaped_markdown(truncated_line(each["allowed"], 40)),
             escaped_markdown(truncated_line(each["shown"], 60)),
             each["verdict"] or "none",
@@ -180,6 +180,11 @@ def _new_search(search: Json) -> list[str]:
     head = ("query", "inputs", "map allows", "found", "verdict")
     rest = f"[All {len(shown)} findings](library-scans.json), with the headlines of the audits."
     return ["", "### A new search", "", text, "", *table(head, rows), "", rest]
+
+
+def _middle_out(text: str, most: int) -> str:
+    """Return a text of which the middle is left out if it is long."""
+    return text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 2 :]}"
 
 
 def _counts(

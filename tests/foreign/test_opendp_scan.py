@@ -69,6 +69,14 @@ def test_only_a_certain_excess_counts(adapter, metric, found, allowed, expected)
     assert adapter("opendp_inputs").exceeds(metric, found, allowed) is expected
 
 
+def test_values_of_32_bit_floats_are_32_bit_floats(adapter):
+    inputs = adapter("opendp_inputs")
+    space = {"type": "vector", "dtype": "f32", "bounds": [inputs.single(0.1), 1.0], "nan": False}
+    moved = inputs.shifted_numbers([inputs.single(0.1)], space, "l1", 0.3)
+    found = [*inputs.values(space), *inputs.values({"dtype": "f32"}), *(row[0] for row in moved)]
+    assert len(found) > 15 and all(value == inputs.single(value) for value in found)
+
+
 def test_a_chain_that_shifts_rows_is_found(library):
     chains = library("opendp_chains")
     source = (

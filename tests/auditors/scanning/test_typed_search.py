@@ -53,5 +53,5 @@ def test_the_page_states_a_new_search_and_its_lost_findings():
     search |= {"cpu seconds": {"search": 301, "audits": 40}, "findings": found}
     text = page(typed_search.findings(), typed_search.issues(), search)
     assert "seed 7, tried 1,200 frames in 301 s of CPU time" in text
-    assert "2 of the 3 findings have no verdict" in text
+    assert "Without a verdict: 2 of the 3 findings" in text
     assert "| `q.select(x)` | `[1] / []` | 0 | distance 1 | VIOLATED |" in text

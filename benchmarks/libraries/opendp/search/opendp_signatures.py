@@ -8,7 +8,7 @@ import math
 import re
 
 import opendp.prelude as dp
-from opendp_inputs import INTEGERS, integer_range, values
+from opendp_inputs import INTEGERS, integer_range, single, values
 
 # constructors that take code, and those of data frames
 SKIPPED = re.compile(r"user_|lazyframe|_expr\b")
@@ -52,7 +52,7 @@ def _atom(text):
     if not found or found[4] not in TYPES:
         return None
     dtype = TYPES[found[4]]
-    read = int if dtype in INTEGERS else float
+    read = int if dtype in INTEGERS else single if dtype == "f32" else float
     bounds = [read(found[1]), read(found[2])] if found[1] is not None else None
     return {"dtype": dtype, "bounds": bounds, "nan": bool(found[3]), "nullable": bool(inner)}
 
