@@ -167,19 +167,21 @@ def _new_search(search: Json) -> list[str]:
         lost=len(without_verdict(shown)),
         count=len(shown),
     )
-    rows = [
-        (
-            code(_middle_out(each["program"], 120)),
-            code(_middle_out(" / ".join(each["inputs"]), 90)),
-            escaped_markdown(truncated_line(each["allowed"], 40)),
-            escaped_markdown(truncated_line(each["shown"], 60)),
-            each["verdict"] or "none",
-        )
-        for each in sorted(shown, key=lambda each: each["verdict"] != "VIOLATED")[:_MOST]
-    ]
+    worst_first = sorted(shown, key=lambda each: each["verdict"] != "VIOLATED")
+    rows = map(_new_finding, worst_first[:_MOST])
     head = ("query", "inputs", "map allows", "found", "verdict")
     rest = f"[All {len(shown)} findings](library-scans.json), with the headlines of the audits."
     return ["", "### A new search", "", text, "", *table(head, rows), "", rest]
+
+
+def _new_finding(found: Json) -> tuple[str, ...]:
+    return (
+        code(_middle_out(found["program"], 120)),
+        code(_middle_out(" / ".join(found["inputs"]), 90)),
+        escaped_markdown(truncated_line(found["allowed"], 40)),
+        escaped_markdown(truncated_line(found["shown"], 60)),
+        found["verdict"] or "none",
+    )
 
 
 def _middle_out(text: str, most: int) -> str:
