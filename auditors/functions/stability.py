@@ -465,7 +465,7 @@ def audit_stability(
     seconds : float
         Time limit of the search.
     inputs : sequence of datasets, optional
-        Datasets of an InputSpace that the search tries first.
+        Datasets of an InputSpace that the search tries first, also as pairs.
     seed : int, optional
         Seed of the search. Default: 0.
     name : str, optional

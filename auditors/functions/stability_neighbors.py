@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import chain, cycle, islice, product
+from itertools import chain, combinations, cycle, islice, product
 from typing import Any
 
 import numpy as np
@@ -64,7 +64,7 @@ class Neighbors(ABC):
 
     @abstractmethod
     def adversarial(self, inputs: Sequence[Any]) -> Iterator[Group]:
-        """Yield adversarial groups, those around `inputs` first."""
+        """Yield adversarial groups: first the pairs of `inputs`, then those around `inputs`."""
 
     @abstractmethod
     def drawn(self, rng: random.Random, start: Any) -> Group | None:
@@ -207,6 +207,10 @@ class RowEdits(Neighbors):
     # -- neighbors
 
     def adversarial(self, inputs: Sequence[Any]) -> Iterator[Group]:
+        for first, second in combinations(inputs, 2):
+            within = self.within(first, second)
+            if within is not None:
+                yield Group([first, second], [(0, 1, within)])
         later = []
         for base in chain(map(self.space.rows, inputs), self.bases()):
             groups = self.around(base)

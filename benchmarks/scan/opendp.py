@@ -14,24 +14,26 @@ findings had been frozen.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
+from dpwitness.auditors.audit.audit import audit
 from dpwitness.auditors.functions.declared_targets import DECLARED
 from dpwitness.auditors.scanning.calls import LONGEST_LINE, Script
-from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.auditors.witnesses.result import Result
+from dpwitness.auditors.workers.engine import cpu_seconds
 from dpwitness.benchmarks.installation import install, pinned_environments
-from dpwitness.benchmarks.table import Row
-from dpwitness.core.protocols import MechanismFailed
+from dpwitness.benchmarks.table import Row, root_seed
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.environments import FOLDER
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.programs.worker_process import WorkerDied
-
-_MOST = 80  # entries of a search that are audited
 
 
 def search_program(library: str) -> Path:
@@ -39,7 +41,7 @@ def search_program(library: str) -> Path:
     return FOLDER / library / "search" / "search.py"
 
 
-def search(program: Path, python: str, folder: Path, seconds: float) -> list[Json]:
+def search(program: Path, python: str, folder: Path, seconds: float, seed: int) -> list[Json]:
     """Run a search program, and return the lines that it prints.
 
     Parameters
@@ -51,14 +53,17 @@ def search(program: Path, python: str, folder: Path, seconds: float) -> list[Jso
     folder : Path
         The only folder that the program may write to.
     seconds : float
-        Time of the search. A search that ends early, or late, keeps the lines so far.
+        CPU time of the search. A search that ends early, or hangs, keeps the lines so far.
+    seed : int
+        Seed of the search.
 
     Raises
     ------
     InvalidArgument
         If the program ends before its first line.
     """
-    process = Script(python, str(folder), 0, (str(program), "--seconds", f"{seconds:g}")).start(0.0)
+    command = (str(program), "--seconds", f"{seconds:g}", "--seed", str(seed))
+    process = Script(python, str(folder), 0, command).start(0.0)
     lines = list[Json]()
 
     def read() -> None:
@@ -68,8 +73,8 @@ def search(program: Path, python: str, folder: Path, seconds: float) -> list[Jso
                 lines.append(json.loads(line))
 
     try:
-        # seconds after the search in which its process must end
-        process.within(seconds + 30.0, read)
+        # a machine with other work gives the program a part of one core
+        process.within(20 * seconds + 60.0, read)
     except (ValueError, WorkerDied):
         if not lines:
             raise InvalidArgument(f"{program} must print entries: it {process.ended()}") from None
@@ -79,41 +84,92 @@ def search(program: Path, python: str, folder: Path, seconds: float) -> list[Jso
 
 
 def target_file(lines: Sequence[Json]) -> tuple[str, dict[str, Json]]:
-    """Return a target file of the entries in the lines of a search, and its declarations by
-    name.
-    """
-    parts, declared = ["import numpy as np\nfrom math import inf, nan"], dict[str, Json]()
+    """Return a target file of the entries in the lines of a search, and the entries by name."""
+    parts, entries = ["import numpy as np\nfrom math import inf, nan"], dict[str, Json]()
     for line in lines:
         parts += line.get("header", ())
-    for number, entry in enumerate([line["entry"] for line in lines if "entry" in line][:_MOST]):
+    for number, entry in enumerate(line["entry"] for line in lines if "entry" in line):
         name = f"{entry['constructors'][-1]}_{number}"
         parts += [f"\n\n# {name}: {entry['why']}"]
         parts += [text.replace("{name}", name) for text in entry["source"]]
         # names of functions contain the name of the target
-        declared[name] = {
+        declaration = {
             key: value.replace("{name}", name) if isinstance(value, str) else value
-            for key, value in entry["declaration"].items()
+            for key, value in entry.get("declaration", {}).items()
         }
-    return "\n".join([*parts, "", "", f"TARGETS = {declared!r}", ""]), declared
+        entries[name] = entry | {"declaration": declaration}
+    declared = {name: each["declaration"] for name, each in entries.items() if each["declaration"]}
+    return "\n".join([*parts, "", "", f"TARGETS = {declared!r}", ""]), entries
 
 
-def violations(library: str, python: str, seconds: float) -> int:
-    """Search a library and audit the findings, and return how many violate the library's
-    own map.
+def audited(library: str, python: str, seconds: float, seed: int) -> Json:
+    """Search a library and audit the findings, each with half of the CPU time.
+
+    Returns
+    -------
+    dict
+        The seed, the CPU time of the search and of the audits, the numbers of programs that were
+        tried, and the findings: each with its query, its inputs, the verdict of the audit and its
+        headline, or the error of an audit that failed.
     """
-    with tempfile.TemporaryDirectory() as name:
-        file, found = Path(name, "typed.py"), 0
-        lines = search(search_program(library), python, Path(name), seconds / 2)
-        text, declared = target_file(lines)
+    with tempfile.TemporaryDirectory() as folder:
+        lines = search(search_program(library), python, Path(folder), seconds / 2, seed)
+        text, entries = target_file(lines)
+        file, found, began = Path(folder, "typed.py"), list[Json](), cpu_seconds()
         file.write_text(text, encoding="utf-8")
-        for each, declaration in declared.items():
-            kind, target = DECLARED[declaration["kind"]], Target(str(file), each, python, {}, 60.0)
-            try:
-                (result,) = kind.of(target).audit(seconds=2.0)
-            except (InvalidArgument, MechanismFailed):
-                continue
-            found += result.verdict is Verdict.VIOLATED
-        return found
+        for name, entry in entries.items():
+            target, outcome = Target(str(file), name, python, {}, 60.0), {"verdict": ""}
+            if cpu_seconds() - began > seconds / 2:
+                outcome["error"] = "not audited: the CPU time of the audits is over"
+            else:
+                try:
+                    result = _audit(target, entry["declaration"], seed)
+                    outcome = {
+                        "verdict": result.verdict.value,
+                        "headline": without_paths(result.headline()),
+                    }
+                except Exception as error:
+                    outcome["error"] = without_paths(f"{type(error).__name__}: {error}")[:300]
+            found.append({"target": name} | entry.get("finding", {}) | outcome)
+            print(f"{entry['why']}: {'; '.join(filter(None, outcome.values()))}", file=sys.stderr)
+        tried: Json = next((line["tried"] for line in lines if "tried" in line), {})
+        return {
+            "date": datetime.now(UTC).date().isoformat(),
+            "seed": seed,
+            "cpu seconds": {"search": tried.pop("cpu seconds", None)}
+            | {"audits": round(cpu_seconds() - began), "budget of each": seconds / 2},
+            "tried": tried,
+            "findings": found,
+        }
+
+
+def _audit(target: Target, declaration: Json, seed: int) -> Result:
+    """Return the result of a declared transformation, or of a mechanism with a claim; their search
+    starts with the inputs of the finding, and ends soon.
+    """
+    if not declaration:
+        return audit(target, seconds=5.0, clock="cpu", seed=seed)
+    (result,) = DECLARED[declaration["kind"]].of(target).audit(seconds=4.0, seed=seed)
+    return result
+
+
+def without_verdict(found: Sequence[Json]) -> list[Json]:
+    """Return the findings whose audit failed, or could compare nothing."""
+    return [each for each in found if each["verdict"] in ("", "ERROR")]
+
+
+def without_paths(text: str) -> str:
+    """Return a text without the absolute paths in parentheses that import errors name, and without
+    the folders of others.
+
+    Examples
+    --------
+    >>> without_paths("cannot import name 'A' from 'b' (/b.py)")
+    "cannot import name 'A' from 'b'"
+    >>> without_paths("can't open file '/a/b/c.py'")
+    "can't open file 'c.py'"
+    """
+    return re.sub(r" \(/[^)]*\)|(/[\w.+-]+)+/", "", text)
 
 
 FINDINGS = Path(__file__).with_name("opendp_findings.json")
@@ -182,11 +238,11 @@ def replayed(python: str) -> int:
     return sum(shown.get(row["name"]) == row["kind"] for row in findings())
 
 
-def search_sound_chains(python: str, seconds: float) -> tuple[int, int]:
-    """Return the number of chains of sound constructors that were searched, at most 10,000, and the
-    number of findings, all of them false.
+def search_sound_chains(python: str, seconds: float, seed: int) -> tuple[int, int]:
+    """Return the number of chains of sound constructors that were searched within the CPU time, at
+    most 10,000, and the number of findings, all of them false.
     """
-    lines = _run(python, "opendp_sound.py", str(seconds), "0")
+    lines = _run(python, "opendp_sound.py", str(seconds), str(seed))
     return sum(line.get("sound", 0) for line in lines), sum("finding" in line for line in lines)
 
 
@@ -204,10 +260,13 @@ def _run(python: str, script: str, *arguments: str) -> list[Json]:
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
-def rows() -> Sequence[Row]:
-    """Return the rows of the scan: causes with a witness that holds, findings in sound chains, and
-    issues of the tracker. The environment ``opendp`` is made if it is missing. The search of sound
-    chains ends at 10,000 chains, or after an hour; a quiet machine needs about 5 minutes.
+def rows() -> tuple[tuple[Row, ...], Json]:
+    """Return the rows of the scan, and its search with all findings.
+
+    The rows count violated claims and lost findings of a new search, causes with a witness that
+    holds, findings in sound chains, and issues of the tracker. The environment ``opendp`` is made
+    if it is missing. The search of sound chains ends at 10,000 chains, or after an hour of CPU
+    time; about 5 minutes are enough. Its seed and that of the new search are drawn in each run.
 
     Raises
     ------
@@ -216,15 +275,27 @@ def rows() -> Sequence[Row]:
     """
     environment = pinned_environments()["opendp"]
     install(environment)
-    python, total = str(environment.interpreter), len(findings())
-    violated, holding = violations("opendp", python, 600.0), replayed(python)
-    chains, false = search_sound_chains(python, 3600.0)
+    python, total, seed = str(environment.interpreter), len(findings()), root_seed(None)
+    new, holding = audited("opendp", python, 600.0, seed), replayed(python)
+    violated = sum(each["verdict"] == "VIOLATED" for each in new["findings"])
+    lost, count = len(without_verdict(new["findings"])), len(new["findings"])
+    chains, false = search_sound_chains(python, 3600.0, seed)
+    spent = new["cpu seconds"]
     return (
         Row(
-            "opendp 0.16.0: violated claims in a scan of ten minutes",
+            f"opendp 0.16.0: violated claims in a scan of ten minutes of CPU time (search "
+            f"{spent['search']} s, audits {spent['audits']} s, seed {seed})",
             VIOLATIONS,
             violated,
             "claims",
+        ),
+        Row(
+            "opendp 0.16.0: findings of this scan without a verdict",
+            0,
+            lost,
+            "findings",
+            at_most=True,
+            counts=(lost, count),
         ),
         Row("opendp 0.16.0: causes with a witness that holds", REQUIRED, holding, "causes"),
         Row(
@@ -234,7 +305,7 @@ def rows() -> Sequence[Row]:
             "witnesses",
             at_most=True,
         ),
-        Row("opendp 0.16.0: sound chains searched", SOUND, chains, "chains"),
+        Row(f"opendp 0.16.0: sound chains searched (seed {seed})", SOUND, chains, "chains"),
         Row(
             "opendp 0.16.0: findings in sound chains",
             0,
@@ -244,4 +315,4 @@ def rows() -> Sequence[Row]:
             counts=(false, chains),
         ),
         *tracker_rows(),
-    )
+    ), {"package": "opendp", "group": "opendp", "release": "0.16.0"} | new

@@ -1,19 +1,23 @@
 """Page that compares the frozen findings of library scans with the issues of the libraries'
 trackers.
 
-``python -m dpwitness.benchmarks.pages library-scans FOLDER`` writes ``library-scans.md``. All
-numbers come from the two JSON files.
+``python -m dpwitness.benchmarks.pages library-scans FOLDER [SCAN.json]`` writes
+``library-scans.md``. The JSON of `dpwitness bench scan`, if given, has a new search, which becomes
+``library-scans.json``. All numbers come from the JSON files.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from dpwitness.benchmarks.scan.opendp import findings, issues, unnamed
-from dpwitness.core.values.atomic_files import write_text
+from dpwitness.benchmarks.pages.bench_pages import read_table
+from dpwitness.benchmarks.scan.opendp import findings, issues, unnamed, without_verdict
+from dpwitness.core.values.atomic_files import write_json, write_text
+from dpwitness.core.values.json_reader import Json, read_json
 from dpwitness.core.values.wording import figure
 from dpwitness.reports.wording import code, escaped_markdown, table, truncated_line
 
@@ -48,6 +52,17 @@ _ABSENCE = (
     "user share the list of expressions that "
     "OpenDP takes for infallible, and three joins share one function."
 )
+_NEW = (
+    "A new search of release {release} on {date}, with the drawn seed {seed}, tried {tried} in "
+    "{search} s of CPU time, the library's processes included. The table has one query for each "
+    "kind of finding and set of calls, the smallest one that shows the finding; several queries "
+    "can have one cause, and many causes are those of frozen findings. An audit of each finding, "
+    "{audits} s of CPU time together, decides: {verdicts}. Without a verdict: {lost} of the "
+    "{count} findings. A privacy map of 0 is audited as a stability map of 0: the outputs of both "
+    "inputs must have equal laws. INCONCLUSIVE is an error on one input only; NOT_REFUTED is an "
+    "excess that the audit did not find, for example one by rounding."
+)
+_MOST = 18  # findings of a new search that the page shows
 _CLAIMS = {  # finding: why the claim is the library's claim, confirmed in the source of the release
     "join-on-part-of-keys": (
         "A join with public keys replaces the protection of the keys: the proof in the "
@@ -93,8 +108,14 @@ _CLAIMS = {  # finding: why the claim is the library's claim, confirmed in the s
 }
 
 
-def page(found: Sequence[Mapping[str, Any]], tracker: Sequence[Mapping[str, Any]]) -> str:
-    """Return the markdown of the page from the frozen findings and the issues of the tracker."""
+def page(
+    found: Sequence[Mapping[str, Any]],
+    tracker: Sequence[Mapping[str, Any]],
+    search: Json | None = None,
+) -> str:
+    """Return the markdown of the page from the frozen findings, the issues of the tracker, and a
+    new search.
+    """
     new, dates = unnamed(), [row["date"] for row in tracker]
     lines = [
         "# Scans of libraries",
@@ -130,7 +151,42 @@ def page(found: Sequence[Mapping[str, Any]], tracker: Sequence[Mapping[str, Any]
         for name, text in _CLAIMS.items()
         if name in {row["name"] for row in new}
     ]
+    lines += _new_search(search) if search else []
     return "\n".join([*lines, ""])
+
+
+def _new_search(search: Json) -> list[str]:
+    """Return the section on a new search: its budget, its counts, and its first findings."""
+    shown, spent, tried = search["findings"], search["cpu seconds"], search["tried"]
+    verdicts = Counter(each["verdict"] for each in shown if each["verdict"])
+    text = _NEW.format(
+        **{key: search[key] for key in ("release", "date", "seed")},
+        **{key: spent[key] for key in ("search", "audits")},
+        tried=", ".join(f"{n:,} {part}" for part, n in tried.items() if n and part != "findings"),
+        verdicts=", ".join(f"{n} {verdict}" for verdict, n in verdicts.most_common()),
+        lost=len(without_verdict(shown)),
+        count=len(shown),
+    )
+    worst_first = sorted(shown, key=lambda each: each["verdict"] != "VIOLATED")
+    rows = map(_new_finding, worst_first[:_MOST])
+    head = ("query", "inputs", "map allows", "found", "verdict")
+    rest = f"[All {len(shown)} findings](library-scans.json), with the headlines of the audits."
+    return ["", "### A new search", "", text, "", *table(head, rows), "", rest]
+
+
+def _new_finding(found: Json) -> tuple[str, ...]:
+    return (
+        code(_middle_out(found["program"], 120)),
+        code(_middle_out(" / ".join(found["inputs"]), 90)),
+        escaped_markdown(truncated_line(found["allowed"], 40)),
+        escaped_markdown(truncated_line(found["shown"], 60)),
+        found["verdict"] or "none",
+    )
+
+
+def _middle_out(text: str, most: int) -> str:
+    """Return a text of which the middle is left out if it is long."""
+    return text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 2 :]}"
 
 
 def _counts(
@@ -193,6 +249,13 @@ def _number(text: Any) -> str:
         return "infinite" if text == "inf" else escaped_markdown(str(text))
 
 
-def write(folder: Path) -> None:
-    """Write ``library-scans.md`` into a folder."""
-    write_text(folder / "library-scans.md", page(findings(), issues()))
+def write(folder: Path, file: str = "") -> None:
+    """Write ``library-scans.md`` into a folder, and ``library-scans.json`` if a file has a new
+    search.
+    """
+    place = folder / "library-scans.json"
+    for detail in read_table(file, "scan").details if file else ():
+        if "findings" in detail:
+            write_json(place, detail)
+    search = read_json(place) if place.exists() else None
+    write_text(folder / "library-scans.md", page(findings(), issues(), search))

@@ -164,7 +164,7 @@ def measured(found: Listed, *, with_tests: bool, seed: int) -> Json:
                 {name for name, _ in outcomes}
                 - {name for name, what in outcomes if what == "right"}
             ),
-            "remarks": [without_paths(remark) for remark in scan.remarks[:3]],
+            "remarks": [opendp.without_paths(remark) for remark in scan.remarks[:3]],
         }
 
 
@@ -178,20 +178,6 @@ def is_faulty(found: Listed, path: str) -> bool:
     """Return whether the function or the class of a dotted name is listed as faulty."""
     names = path.split(".")[-2:]
     return any(fnmatch.fnmatchcase(name, known) for name in names for known in found.faulty)
-
-
-def without_paths(text: str) -> str:
-    """Return a remark without the absolute paths in parentheses that import errors name, and
-    without the folders of others.
-
-    Examples
-    --------
-    >>> without_paths("cannot import name 'A' from 'b' (/b.py)")
-    "cannot import name 'A' from 'b'"
-    >>> without_paths("can't open file '/a/b/c.py'")
-    "can't open file 'c.py'"
-    """
-    return re.sub(r" \(/[^)]*\)|(/[\w.+-]+)+/", "", text)
 
 
 def mechanism_outcomes(found: Listed, proposals: Sequence[Proposal]) -> Iterator[tuple[str, str]]:
@@ -265,9 +251,11 @@ def measure(seed: int | None = None, parts: Sequence[str] = ()) -> Table:
             rows += _rows(name, scans, with_tests=with_tests)
             details += scans
     if "opendp" in chosen:
-        own = _attempted("scan of opendp", lambda: {"rows": opendp.rows()})
+        own = _attempted(
+            "scan of opendp", lambda: dict(zip(("rows", "found"), opendp.rows(), strict=True))
+        )
         rows += own.pop("rows", ())
-        details += [{"package": "opendp", "group": "opendp"} | own] if own else []
+        details.append(own.pop("found", {"package": "opendp", "group": "opendp"} | own))
     if "first" in chosen:
         libraries = [
             {"package": name, "group": "first"}

@@ -3,6 +3,7 @@ searches with a known result.
 """
 
 import importlib
+import json
 import math
 import random
 from fractions import Fraction
@@ -25,7 +26,10 @@ def library(adapter):
     enabled.
     """
     dp = pytest.importorskip("opendp.prelude", reason="OpenDP is not installed")
-    pytest.importorskip("polars")
+    polars = pytest.importorskip("polars")
+    needed = importlib.import_module("opendp.mod")._EXPECTED_POLARS_VERSION
+    if polars.__version__ != needed:
+        pytest.skip(f"OpenDP needs Polars {needed}, got {polars.__version__}")
     dp.enable_features("contrib", "honest-but-curious")
     return adapter
 
@@ -65,6 +69,14 @@ def test_only_a_certain_excess_counts(adapter, metric, found, allowed, expected)
     assert adapter("opendp_inputs").exceeds(metric, found, allowed) is expected
 
 
+def test_values_of_32_bit_floats_are_32_bit_floats(adapter):
+    inputs = adapter("opendp_inputs")
+    space = {"type": "vector", "dtype": "f32", "bounds": [inputs.single(0.1), 1.0], "nan": False}
+    moved = inputs.shifted_numbers([inputs.single(0.1)], space, "l1", 0.3)
+    found = [*inputs.values(space), *inputs.values({"dtype": "f32"}), *(row[0] for row in moved)]
+    assert len(found) > 15 and all(value == inputs.single(value) for value in found)
+
+
 def test_a_chain_that_shifts_rows_is_found(library):
     chains = library("opendp_chains")
     source = (
@@ -99,3 +111,54 @@ def test_a_query_is_judged_by_its_exact_result(library, expression, kind):
     entry = frames.entry(frames.columns_of("i64", False, False), "select-sized", expression)
     found = frames.search(entry, random.Random(0))
     assert (found and found["kind"]) == kind
+
+
+@pytest.mark.parametrize(
+    ("scene", "expression", "expected"),
+    [
+        (
+            "select-sized",
+            "(1 + (pl.lit(5) % pl.col('x')) * 2).dp.count(1.0, signed=True)",
+            "(pl.lit(5) % pl.col('x')).dp.count(1.0, signed=True)",
+        ),
+        ("joined-part", "(1 + pl.col('x')).dp.count(1.0, signed=True)", "dp.len(1.0, signed=True)"),
+    ],
+)
+def test_a_finding_shrinks_to_the_expression_or_scene_at_fault(
+    library, scene, expression, expected
+):
+    frames, search = library("opendp_frames"), library("search")
+    entry = frames.entry(frames.columns_of("i64", False, False), scene, expression)
+    found = frames.search(entry, random.Random(0))
+    smallest = search.smallest(found)
+    assert smallest["expression"] == expected and expected in smallest["plan"]
+    assert search.nature(smallest) == search.nature(found)
+    assert smallest["inputs"] == found["inputs"]
+
+
+def test_a_chain_shrinks_to_its_last_constructor(library):
+    chains = library("opendp_chains")
+    source = (
+        "dp.t.make_cast_default(dp.vector_domain(dp.atom_domain(T='i32'), size=3), "
+        "dp.insert_delete_distance(), TOA='i64') >> dp.t.then_metric_bounded()"
+    )
+    made = chains.build(source)
+    found = chains.search(chains.describe(source, made), made, random.Random(0), pairs=400)
+    alone = chains.alone(found)
+    assert (alone["kind"], alone["found"]) == (found["kind"], found["found"])
+    assert alone["build"] == (
+        "dp.t.make_metric_bounded(dp.vector_domain(dp.atom_domain(T='i64'), size=3), "
+        "dp.insert_delete_distance())"
+    )
+
+
+def test_a_claim_of_zero_is_a_stability_map_of_zero(library):
+    entries, measurements = library("opendp_entries"), library("opendp_measurements")
+    found = next(each for each in measurements.thresholds() if each["allowed"] == "(0.0, 0.0)")
+    entry = entries.entry(json.loads(json.dumps(found)))
+    assert "{'a': 0} and {} within distance [1, 0, 0]" in entry["why"]
+    names = {}
+    source = "\n".join(["import numpy as np", *entries.HEADER, *entry["source"]])
+    exec(source.replace("{name}", "key"), names)
+    outputs = [[names["key"](side) for _ in range(20)] for side in (0, 1)]
+    assert names["key_map"](1) == 0 and set(outputs[1]) == {0} and max(outputs[0]) > 0

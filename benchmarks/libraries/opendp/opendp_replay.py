@@ -12,6 +12,7 @@ sys.path.insert(0, sys.argv[1])
 
 import opendp_arrays as arrays
 import opendp_chains as chains
+import opendp_entries as entries
 import opendp_frames as frames
 import opendp_measurements as measurements
 import opendp_truncations as truncations
@@ -28,9 +29,7 @@ def chain(row):
 
 def frame(row):
     """Return the finding of a query's exact results on both inputs."""
-    allowed = frames.claim(frames.query(row, frames.SCALE), row["distance_in"])
-    fits = frames.fits(row, row["distance_in"], *row["inputs"])
-    return frames.judged(row, [(row["distance_in"], allowed, row["inputs"])] if fits else [])
+    return frames.again(row, row["distance_in"], row["inputs"])
 
 
 def truncation(row):
@@ -74,13 +73,15 @@ PARTS = {
 
 
 def replay(row):
-    """Return the name of a row, and the finding of its witness when run again."""
+    """Return the name of a row, and the finding of its witness when run again: the query, both
+    inputs, the bound of the map and the distance, as texts; without a finding, the kind is None.
+    """
     try:
         found = (abort if row["kind"] == "abort" else PARTS[row["part"]])(row)
     except Exception as error:
         return {"name": row["name"], "kind": None, "error": str(error)[:300]}
-    shown = {key: str(found[key]) for key in ("kind", "allowed", "found")} if found else {}
-    return {"name": row["name"], "kind": None} | shown
+    shown = entries.described(row | (found or {}))
+    return {"name": row["name"]} | shown | {"kind": found and found["kind"]}
 
 
 def main():

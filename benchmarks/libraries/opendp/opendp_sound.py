@@ -28,8 +28,8 @@ sized_bounded_int_monotonic_sum sized_bounded_int_ordered_sum sized_bounded_int_
 
 
 def main():
-    """Search until the time is over or enough chains were searched; print each finding, which is a
-    false one, and the number of chains.
+    """Search until the CPU time is over or enough chains were searched; print each finding, which
+    is a false one, and the number of chains.
     """
     seconds, seed = float(sys.argv[2]), int(sys.argv[3])
     rng, tried, names = random.Random(seed), 0, re.compile(r"(?:make|then)_([a-z_]+)\(")

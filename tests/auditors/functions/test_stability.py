@@ -28,6 +28,17 @@ def test_a_sum_below_its_bound_is_violated_by_the_smallest_witness():
     )
 
 
+def test_given_inputs_are_compared_with_each_other():
+    space = VectorOf(Atom("i32"), 3)
+    heights = {(71, 502, 9): 1.0, (8, 502, -64): -1.0}
+    options = {"d_in": [2], "seconds": 1.0, "inputs": [list(key) for key in heights]}
+    found = audit_stability(
+        lambda rows: heights.get(tuple(rows), 0.0), lambda d: 1.5, space, "hamming", "absolute",
+        **options,
+    )  # fmt: skip
+    assert (found.verdict.value, float(found.measured)) == ("VIOLATED", 2.0)
+
+
 def test_a_tight_sum_is_not_refuted_and_its_ratio_is_one():
     found = audit(sum, lambda d: 10 * d, INTS, "symmetric", "absolute")
     assert (

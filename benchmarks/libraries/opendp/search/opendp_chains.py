@@ -8,7 +8,16 @@ from functools import partial
 
 import opendp.prelude as dp
 import opendp_inputs as inputs
-from opendp_signatures import NAMESPACE, calls, constructors, metric_of, space_of, start_spaces
+from opendp_signatures import (
+    NAMESPACE,
+    calls,
+    constructors,
+    metric_of,
+    metric_source,
+    source_of,
+    space_of,
+    start_spaces,
+)
 
 LARGE = (2**16, 2**31 - 1, 2**31, 2**32 - 1)  # distances at which integers of 32 bits overflow
 ROW = inputs.ROW_METRICS
@@ -85,20 +94,20 @@ def extensions(source, transformation, rng, most=6):
         )
 
 
-def candidates(seconds, seed=0, spoiled=()):
-    """Yield entries with their transformations until the time is over: single constructors, and
-    random chains of them.
+def candidates(seconds, seed, spoiled=()):
+    """Yield entries with their transformations until the CPU time is over: single constructors,
+    and random chains of them.
 
     Chains that start with a member of `spoiled` are not continued; the caller may add members
     during the iteration.
     """
-    rng, deadline, level = random.Random(seed), time.monotonic() + seconds, []
+    rng, deadline, level = random.Random(seed), time.process_time() + seconds, []
     starts = rng.sample(found := list(start_spaces()), len(found))
     single = (pair for start in starts for pair in stages(*start, rng, 2))
     types = ("i32", "i64", "u8", "f64", "f32")
     plain = applied(lambda name, given: f"dp.t.{name}({given})", types, False, rng, 3)
     for source, made in _alternate(single, plain, _chains(level, rng, spoiled)):
-        if time.monotonic() > deadline:
+        if time.process_time() > deadline:
             return
         if source.count(">>") < 4 and (">>" not in source or rng.random() < 0.2):
             level.append((source, made))
@@ -217,6 +226,22 @@ def judged(entry, transformation, trials):
         return None if random_sides else kind
 
     return inputs.difference(entry, trials, run, excess, confirmed)
+
+
+def alone(found):
+    """Return the finding of the last constructor of a chain, on the outputs of those before it;
+    None if they have no finding there.
+    """
+    before, _, last = found["build"].rpartition(" >> ")
+    first = build(before)
+    name, _, arguments = last.partition("(")
+    space = source_of(first.output_domain), metric_source(first.output_metric)
+    given = ", ".join(filter(None, [*space, arguments[:-1]]))
+    source = f"{name.replace('.then_', '.make_')}({given})"
+    made, d_in = build(source), first.map(found["distance_in"])
+    return judged(
+        describe(source, made), made, [(d_in, made.map(d_in), [first(x) for x in found["inputs"]])]
+    )
 
 
 def _within(entry, transformation, first, second, d_in):

@@ -1,11 +1,14 @@
 """Entries of a target file for findings in OpenDP: the library's own map is the claim.
 
-An entry has the source of its functions and its declaration. The source uses
+An entry has the finding in words, the source of its functions and its declaration. The source uses
 the library only, so that a person can read and run it.
 """
 
+import ast
 import re
+from fractions import Fraction
 
+import numpy as np
 import opendp_arrays as arrays
 import opendp_frames as frames
 
@@ -28,11 +31,44 @@ def constructors(found):
 
 
 def entry(found):
-    """Return the entry of a finding; None for a finding that no transformation can show."""
-    made = _MAKERS[found["part"]](found)
-    text = found.get("expression") or found.get("plan") or found["build"]
-    about = {"constructors": constructors(found), "why": " ".join(str(text).split())[:300]}
-    return None if made is None else about | made
+    """Return the entry of a finding: its parts as texts, the source of its target, and its
+    declaration; that of a mechanism is the claim in its source.
+    """
+    shown = described(found)
+    why = (
+        f"{shown['program']}: {shown['shown']}, the map allows {shown['allowed']}, for inputs "
+        f"{' and '.join(shown['inputs'])} within distance {shown['distance in']}"
+    )
+    about = {"constructors": constructors(found), "why": why, "finding": shown}
+    return about | _MAKERS[found["part"]](found)
+
+
+def described(found):
+    """Return the parts of a finding as short texts: the program, both inputs and their distance,
+    the bound of the map, and the distance of the outputs or the error of one input.
+    """
+    measured = found.get("found")
+    if found.get("output_metric") == "l2" and measured != "inf":  # its square is exact
+        measured = float(Fraction(measured)) ** 0.5
+    errors = [text for how, text in found.get("outcomes", ()) if how == "error"]
+    shown = f"{found['kind']} {shortened(measured, 120)}"
+    if found["kind"] in ("error", "abort"):
+        shown = f"{found['kind']} on one input only: {shortened(''.join(errors), 160)}".rstrip(": ")
+    return {
+        "part": found["part"],
+        "kind": found["kind"],
+        "program": shortened(found.get("plan") or found["build"], 300),
+        "inputs": [shortened(each, 300) for each in found["inputs"]],
+        "distance in": shortened(found["distance_in"], 100),
+        "allowed": "no abort" if found["allowed"] is None else shortened(found["allowed"], 120),
+        "shown": shown.strip(),
+    }
+
+
+def shortened(value, most):
+    """Return a value as one line of text, of which the middle is left out if it is long."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 2 :]}"
 
 
 def _transformation(lines, **declaration):
@@ -41,10 +77,6 @@ def _transformation(lines, **declaration):
 
 
 def _chain(found):
-    if found.get("kind") == "support":
-        return None  # a random transformation has no exact output
-    if found["input"]["type"] == "scalar" and found["input_metric"] not in ("absolute", "discrete"):
-        return None  # a text whose parts are the rows
     lines = [
         f"_{{name}} = {found['build']}",
         "",
@@ -56,10 +88,11 @@ def _chain(found):
         "def {name}_map(d_in):",
         "    return _{name}.map(d_in)",
     ]
-    declared = {key: found[key] for key in ("input", "input_metric", "output_metric", "d_in")}
-    if "inputs" in found:
-        declared |= {"d_in": [found["distance_in"]], "inputs": found["inputs"]}
-    return _transformation(lines, **declared)
+    if found["input"]["type"] == "scalar" and found["input_metric"] not in ("absolute", "discrete"):
+        # a text whose parts are the rows
+        return _two(lines, found["inputs"], found["distance_in"], found["output_metric"])
+    declared = {key: found[key] for key in ("input", "input_metric", "output_metric", "inputs")}
+    return _transformation(lines, d_in=[found["distance_in"]], **declared)
 
 
 def _frame(found):
@@ -147,21 +180,20 @@ def _two(lines, pair, d_in, metric):
 
 
 def _truncation(found):
-    """Return the entry of a frame-to-frame query for the bound that is exceeded."""
-    at, columns = 0, []
-    if found["kind"] == "bound":
-        exceeded = (
-            i
-            for i, bound in enumerate(found["allowed"])
-            if found["found"].startswith(f"per_group by {bound['by']}:")
-        )
-        at = next(exceeded, None)
-        if at is None:
-            return None  # the number of groups is exceeded
-        columns = re.findall(r'col\("(\w+)"\)', " ".join(found["allowed"][at]["by"]))
-        if len(columns) > 1:
-            return None
-    metric = "symmetric" if not columns else f"by:{columns[0]}:symmetric"
+    """Return the entry of a frame-to-frame query for the bound that is exceeded, or for the first
+    bound: rows with the key of their group, or, for a number of groups, the rows of each group.
+    """
+    at, limit = next(
+        (at, limit)
+        for at, bound in enumerate(found["allowed"])
+        for limit in ("per_group", "num_groups")
+        if bound[limit] is not None
+        and (found["kind"] != "bound" or found["found"].startswith(f"{limit} by {bound['by']}:"))
+    )
+    result, metric = "{'group': keys, 'row': rows}", "by:group:symmetric"
+    if limit == "num_groups":
+        groups = "sorted(row for group, row in zip(keys, rows) if group == key)"
+        result, metric = f"{{key: {groups} for key in keys}}", "per-group-sum:discrete"
     lines = [
         "",
         "",
@@ -173,15 +205,19 @@ def _truncation(found):
         "",
         "",
         "_{name} = _{name}_query()",
+        f"_{{name}}_bound_of = _{{name}}.map({found['d_in']})[{at}]  # bounds are an expression",
         "",
         "",
         "def {name}(dataset):",
-        f"    return _{{name}}(pl.LazyFrame(dataset, "
-        f"schema={found['schema']})).collect().to_dict(as_series=False)",
+        f"    table = _{{name}}(pl.LazyFrame(dataset, schema={found['schema']})).collect()",
+        "    by = [each.alias(f'key{i}') for i, each in enumerate(_{name}_bound_of.by)]",
+        "    keys = list(map(repr, table.select(by).rows())) if by else ['all'] * table.height",
+        "    rows = list(map(repr, table.rows()))",
+        f"    return {result}",
         "",
         "",
         "def {name}_map(d_in):",
-        f"    return _{{name}}.map({found['d_in']})[{at}].per_group",  # bounds are an expression
+        f"    return _{{name}}_bound_of.{limit}",
     ]
     return _two(lines, _columns(found), 1, metric)
 
@@ -215,4 +251,63 @@ def _array(found):
     return _two(lines, found["inputs"], found["distance_in"], metric)
 
 
-_MAKERS = {"chains": _chain, "frames": _frame, "truncations": _truncation, "arrays": _array}
+RUNS = 20  # independent releases in one output, where a map claims a loss of zero
+
+
+def _measurement(found):
+    """Return the entry of a measurement on two inputs.
+
+    A privacy loss of zero means that both laws of outputs are equal, also those of many releases
+    together: a stability map of zero, which the audit of a random transformation tests. Any other
+    value of the map is the claim of a mechanism.
+    """
+    lines = [f"_{{name}} = {found['build']}"]
+    spent, d_in = ast.literal_eval(found["allowed"]), found["distance_in"]
+    # JSON has no tuples, which the maps of thresholds need
+    d_in = tuple(d_in) if isinstance(d_in, list) else d_in
+    if not np.any(spent):
+        lines += [
+            "",
+            "",
+            "def {name}(data):",
+            f"    return sum({found['release']} for _ in range({RUNS}))",
+            "",
+            "",
+            "def {name}_map(d_in):",
+            "    return float(np.max(_{name}.map(d_in)))",
+        ]
+        return _two(lines, found["inputs"], d_in, "absolute")
+    numbers = "spent" if isinstance(spent, tuple) else "[spent]"
+    lines += [
+        f"_{{name}}_datasets = {found['inputs']!r}  # at distance {d_in}",
+        "",
+        "",
+        "def {name}(dataset, size, rng):",
+        "    data = _{name}_datasets[int(dataset[0])]",
+        f"    return [{found['release']} for _ in range(size)]",
+        "",
+        "",
+        f"spent = _{{name}}.map({d_in!r})",
+        f"{{name}}.claim = {'approx:' if isinstance(spent, tuple) else 'pure:'!r} + "
+        f"','.join(map(repr, {numbers}))",
+        f"{{name}}.domain = {_TWO_RECORDS!r}",
+        "{name}.seeded = False",
+    ]
+    return {"source": lines}
+
+
+_TWO_RECORDS = {
+    "kind": "Records",
+    "size": 1,
+    "low": 0,
+    "high": 1,
+    "categories": True,
+    "relation": "replace-one",
+}
+_MAKERS = {
+    "chains": _chain,
+    "frames": _frame,
+    "truncations": _truncation,
+    "arrays": _array,
+    "measurements": _measurement,
+}

@@ -486,6 +486,12 @@ def search(description, rng, most=12):
     return judged(description, trials)
 
 
+def again(description, d_in, pair):
+    """Return the finding of a query on one pair of datasets, or None."""
+    allowed = claim(query(description, SCALE), d_in)
+    return judged(description, [(d_in, allowed, pair)] if fits(description, d_in, *pair) else [])
+
+
 def judged(description, trials):
     """Return the first finding of a query in `trials`, or None."""
     exact, keys, cache = query(description, 0.0), key_columns(description), {}

@@ -9,6 +9,7 @@ A space is a dictionary in the JSON form of dpwitness's input spaces: `{"type": 
 import collections
 import itertools
 import math
+import struct
 from fractions import Fraction
 
 INTEGERS = {f"{sign}{bits}": bits for sign in "iu" for bits in (8, 16, 32, 64, 128)} | {"usize": 64}
@@ -18,6 +19,11 @@ def integer_range(dtype):
     """Return the smallest and the largest integer of a type."""
     bits = INTEGERS[dtype]
     return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if dtype.startswith("i") else (0, 2**bits - 1)
+
+
+def single(value):
+    """Return the nearest float of 32 bits to a number or its text."""
+    return struct.unpack("f", struct.pack("f", float(value)))[0]
 
 
 def _numbers(dtype):
@@ -78,9 +84,12 @@ def values(atom):
     """
     dtype, bounds = atom["dtype"], atom.get("bounds")
     found = list(atom.get("categories") or _OTHER.get(dtype) or _numbers(dtype))
+    if dtype == "f32":  # the library would round other floats, and their distances
+        found = list(map(single, found))
     if bounds:
         low, high = bounds
         middle = (low + high) // 2 if dtype in INTEGERS else low / 2 + high / 2
+        middle = single(middle) if dtype == "f32" else middle
         # the middle of infinite bounds is NaN
         inside = [v for v in (high, low, middle, *found) if low <= v <= high]
         found = list(dict.fromkeys(inside))
@@ -260,18 +269,22 @@ def shifted_numbers(base, space, metric, d_in):
     dtype, bounds = space["dtype"], space.get("bounds")
     low, high = bounds or (integer_range(dtype) if dtype in INTEGERS else (-math.inf, math.inf))
     places = range(len(base)) if isinstance(base, list) else (None,)
+
+    def add(value, step):
+        return single(value + step) if dtype == "f32" else value + step
+
     for step in (d_in, -d_in):
         for place in places:
-            moved = list(base) if place is not None else base + step
+            moved = list(base) if place is not None else add(base, step)
             if place is not None:
-                moved[place] += step
+                moved[place] = add(moved[place], step)
             if low <= (moved[place] if place is not None else moved) <= high:
                 yield moved
         if isinstance(base, list) and metric in ("linf", "l2"):
             root = math.isqrt(len(base)) if metric == "l2" else 1
             part = step // root if dtype in INTEGERS else step / root
             count = root * root if metric == "l2" else len(base)
-            moved = [v + part if i < count else v for i, v in enumerate(base)]
+            moved = [add(v, part) if i < count else v for i, v in enumerate(base)]
             if all(low <= v <= high for v in moved):
                 yield moved
 
@@ -283,7 +296,9 @@ def tried(call, *arguments):
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a panic of Polars is not an Exception
-        return "error", (getattr(error, "message", None) or str(error))[:300]
+        text = getattr(error, "message", None) or str(error)
+        # of the trace of a function in Python, the last line has the error
+        return "error", (text.strip().splitlines()[-1] if "Traceback" in text else text)[:300]
 
 
 def value_of(call, *arguments):
@@ -295,6 +310,10 @@ def value_of(call, *arguments):
 def varies(outcome, rows, known, times=40):
     """Return whether a dataset has another outcome than `known` in one of several calls."""
     return any(repr(outcome(rows)) != repr(known) for _ in range(times))
+
+
+# what `difference` adds to the description of a program
+FINDING = ("kind", "distance_in", "allowed", "found", "inputs", "outcomes")
 
 
 def difference(description, trials, outcome, excess, confirmed):

@@ -51,8 +51,10 @@ def gaussian_tail(scale, t):
     return sum((m[0] for m in mass[t:]), Decimal(0)) / total
 
 
-def finding(source, kind, d_in, claim, exact, inputs, note):
-    """Return a finding of this part."""
+def finding(source, kind, d_in, claim, exact, inputs, note, release="_{name}(data)"):
+    """Return a finding of this part; `release` is the source of one output of the measurement
+    `_{name}` for `data`, as a number.
+    """
     content = {
         "build": source,
         "kind": kind,
@@ -60,7 +62,8 @@ def finding(source, kind, d_in, claim, exact, inputs, note):
         "allowed": str(claim),
         "found": str(exact)[:40],
     }
-    return {**content, "inputs": inputs, "note": note, "part": "measurements"}
+    about = {"inputs": inputs, "note": note, "release": release, "part": "measurements"}
+    return content | about
 
 
 def thresholds():
@@ -85,7 +88,8 @@ def thresholds():
             if Decimal(claim[1]) < probability:
                 kind = "delta of an absent key" if value else "key with the value zero"
                 note = "the output holds 'a' with this probability; without the key it never does"
-                yield finding(source, kind, d_in, claim, probability, [{"a": value}, {}], note)
+                release, pair = "len(_{name}(data))", [{"a": value}, {}]
+                yield finding(source, kind, d_in, claim, probability, pair, note, release)
 
 
 def randomized_response():
@@ -106,7 +110,7 @@ def randomized_response():
                 "epsilon of a ratio",
                 1,
                 claim,
-                float(ratio) - 1,
+                float(ratio - 1),
                 [0, 1],
                 "found: largest ratio of probabilities, minus 1",
             )
@@ -125,14 +129,16 @@ def compositions():
         if claim is None or math.isnan(claim):
             continue
         query = "dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), scale=scale)"
-        spent, queryable = Fraction(0), compositor(0)
+        spent, answered, queryable = Fraction(0), [], compositor(0)
         for budget in budgets:
             scale = 1 / budget if budget > 0 else None
             laplace = scale and value_of(eval, query, NAMESPACE | {"scale": scale})
             if tried(queryable, laplace)[0] == "error":
                 break
             spent += Fraction(budget)
+            answered.append(scale)
         if Fraction(claim) < spent:
+            each = f"queryable({query}) for queryable in [_{{name}}(data)] for scale in {answered}"
             yield finding(
                 source,
                 "budget",
@@ -141,6 +147,7 @@ def compositions():
                 spent,
                 [0, 1],
                 "the compositor answered queries of this total loss",
+                f"sum({each})",
             )
 
 
@@ -164,6 +171,7 @@ def shapes(runs=40):
                 lengths,
                 ["01", "0100"],
                 "members of the domain, one change apart by the metric",
+                "len(_{name}(bytes.fromhex(data)))",
             )
 
 

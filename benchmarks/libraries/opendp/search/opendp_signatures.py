@@ -8,7 +8,7 @@ import math
 import re
 
 import opendp.prelude as dp
-from opendp_inputs import INTEGERS, integer_range, values
+from opendp_inputs import INTEGERS, integer_range, single, values
 
 # constructors that take code, and those of data frames
 SKIPPED = re.compile(r"user_|lazyframe|_expr\b")
@@ -52,7 +52,7 @@ def _atom(text):
     if not found or found[4] not in TYPES:
         return None
     dtype = TYPES[found[4]]
-    read = int if dtype in INTEGERS else float
+    read = int if dtype in INTEGERS else single if dtype == "f32" else float
     bounds = [read(found[1]), read(found[2])] if found[1] is not None else None
     return {"dtype": dtype, "bounds": bounds, "nan": bool(found[3]), "nullable": bool(inner)}
 
@@ -73,6 +73,25 @@ _METRICS = {
 def metric_of(metric):
     """Return a metric's name in dpwitness; None for one that it does not have."""
     return _METRICS.get(str(metric).partition("(")[0])
+
+
+def metric_source(metric):
+    """Return Python source of a metric."""
+    dtype = re.search(r"\((\w+)\)|$", str(metric))[1]
+    name = metric_of(metric).replace("-", "_")
+    return f"dp.{name}_distance({f'T={dtype!r}' if dtype else ''})"
+
+
+def source_of(domain):
+    """Return Python source of a domain that `space_of` can read."""
+    space = space_of(domain)
+    dtype, bounds = space["dtype"], space["bounds"]
+    atom = f"T={('String' if dtype == 'str' else dtype)!r}"
+    atom += f", bounds={_literal(tuple(bounds))}" if bounds else ""
+    atom += f", nan={space['nan']}" if dtype in ("f32", "f64") else ""
+    size = f", size={space['size']}" if space.get("size") else ""
+    text = f"dp.atom_domain({atom})"
+    return f"dp.vector_domain({text}{size})" if space["type"] == "vector" else text
 
 
 def _literal(value):
