@@ -261,7 +261,7 @@ def _change(one: Outputs, zero: Outputs) -> FloatArray | None:
         moved = a - b
     moved[(a == b) | (np.isnan(a) & np.isnan(b))] = 0.0
     moved[np.isnan(moved)] = math.inf
-    return moved
+    return np.asarray(moved)
 
 
 def _spread(rows: FloatArray) -> FloatArray:

@@ -115,7 +115,8 @@ class Drafts:
     def pair(self, draft: Draft) -> Pair | None:
         """Return the pair of a draft; None if it is not a pair of the domain."""
         d0, d1, remark = self.sides(draft)
-        return self.domain.pair(d0, d1, f"found by coupled runs{remark}")
+        found: Pair | None = self.domain.pair(d0, d1, f"found by coupled runs{remark}")
+        return found
 
     def sides(self, draft: Draft) -> tuple[Any, Any, str]:
         """Return the datasets of a draft, which need not be a pair of the domain: it takes longer
@@ -125,7 +126,8 @@ class Drafts:
         base = insert_record(draft.crowd, draft.before, place) if self.replaced else draft.crowd
         more = insert_record(draft.crowd, draft.after, place)
         if not isinstance(self.domain, Tabular):
-            return self.domain.frames(base, more, draft.style)
+            found: tuple[Any, Any, str] = self.domain.frames(base, more, draft.style)
+            return found
         return self.inner.dataset(base), self.inner.dataset(more), ""
 
     def cell(self, column: int, size: int) -> float:

@@ -68,11 +68,9 @@ def read_table(path: Path | str, name: str) -> Table:
 
 def joined(parts: Sequence[Table]) -> Table:
     """Return one table of the parts of a benchmark."""
-    fields = ([entry for part in parts for entry in getattr(part, name)] for name in _JOINED)
-    return Table(parts[0].name, *map(tuple, fields))
-
-
-_JOINED = ("rows", "notes", "details")
+    rows = tuple(row for part in parts for row in part.rows)
+    notes = tuple(note for part in parts for note in part.notes)
+    return Table(parts[0].name, rows, notes, tuple(d for part in parts for d in part.details))
 
 
 def direction(row: Row) -> str:

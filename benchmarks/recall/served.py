@@ -34,7 +34,7 @@ def hello(entry: Entry, target: Target) -> Json:
             f"entry must be that of a mechanism with a claim and a domain, got {entry.name!r}, "
             f"whose target is a function of another kind: see {entry.target}"
         )
-    domain = target.domain
+    domain: Any = target.domain
     return {
         "protocol": 1,
         "name": entry.name,
@@ -43,7 +43,7 @@ def hello(entry: Entry, target: Target) -> Json:
         "outputs": ["json"],
         "claim": target.claim.identity,
         "domain": {"kind": type(domain).__name__}
-        | {field.name: getattr(domain, field.name) for field in fields(domain) if field.init},
+        | {each.name: getattr(domain, each.name) for each in fields(domain) if each.init},
     }
 
 
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps([asdict(entry) for entry in known.values()], indent=1, default=str))
         return 0
     entry = known.get(args.name or "")
-    release = entry and (entry.after if args.after else entry.before)
+    release = None if entry is None else entry.after if args.after else entry.before
     if entry is None or release is None or release.environment is None or not entry.runnable:
         what = did_you_mean(args.name or "", known)
         parser.error(f"NAME must be an entry with a release that installs, got {args.name}{what}")
