@@ -138,7 +138,7 @@ CALLS = {  # name: command, exit code, a text of its answer
     "list, no such list": ("list nothing", 2, "nothing"),
     "more": ("more", 0, "plan"),
     "no such command": ("audti", 2, "audti"),
-    "version": ("--version", 0, "0.1.0"),
+    "version": ("--version", 0, "0.2.0"),
 }  # fmt: skip
 
 
