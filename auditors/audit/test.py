@@ -314,7 +314,9 @@ def _count(
                 break
         if sampler.overdue and test.basis is not None:
             sampler.pace.stopped, test = True, replace(test, stopped=True, planned=looked)
-            sampler.note("the time was over before the planned runs: the bound is that of the last look")
+            sampler.note(
+                "the time was over before the planned runs: the bound is that of the last look"
+            )
             break
     lost = test.parts[-1].lost
     if binned and not test.stopped and not lost:  # cell counts cannot account for lost rounds

@@ -92,6 +92,8 @@ def test_a_violation_and_its_witness_are_written(shell):
         ),
         (("audit", "nowhere.to.be:found", "--claim", "pure:1", *PAIR), "no module named 'nowhere'"),
         (("audit", "mine", "--claim", "pure:1", *PAIR), "target must have the form MODULE:NAME"),
+        (("audit", "mine.py"), "as in mine.py:leaky, got 'mine.py', which has leaky, "),
+        (("audit", "gone.py:"), "target must name an existing file, got 'gone.py'"),
         (
             ("audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": -1}'),
             "Laplace: epsilon must be positive and finite, got -1",
@@ -195,7 +197,7 @@ def test_the_example_of_init_is_audited_and_tested(tmp_path, monkeypatch, capsys
     short = [*shlex.split(command)[1:], "--in-process"]
     short[short.index("--trials") + 1] = "1000"
     assert main(short) == 0
-    assert main(["init"]) == 2 and "already exist" in capsys.readouterr().err
+    assert main(["init"]) == 2 and "run init in another folder" in capsys.readouterr().err
 
 
 def test_what_the_users_file_raises_is_shown_without_our_frames(shell):
