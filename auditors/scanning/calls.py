@@ -21,6 +21,7 @@ from dpwitness.auditors.scanning.noise_map import (
 from dpwitness.auditors.scanning.promises import SCORES, privacy_parameters
 from dpwitness.auditors.scanning.ranges import data_range, stated_bounds, values_of
 from dpwitness.core.values.json_reader import Json
+from dpwitness.mechanisms.wrappers.arguments import SEEDS
 from dpwitness.mechanisms.wrappers.programs.inside.function_calls import GENERATOR, LISTS, SEED
 from dpwitness.mechanisms.wrappers.programs.worker_pool import LAUNCHER, launch_of
 from dpwitness.mechanisms.wrappers.programs.worker_process import (
@@ -29,6 +30,7 @@ from dpwitness.mechanisms.wrappers.programs.worker_process import (
     WorkerDied,
     WorkerTimeout,
 )
+from dpwitness.mechanisms.wrappers.recognition import SIZES
 
 LONGEST_LINE = 2**24  # bytes of a line
 # forms of data of a parameter without a telling type hint, in the order of trial
@@ -302,6 +304,9 @@ def _choices(
     lists, if one does.
     """
     known = _object_of(found, parameter) or _known(parameter)
+    names = [each.name for each in function.parameters]
+    if names[1:2] == [parameter.name] and parameter.name in SIZES and {*names[2:3]} & {*SEEDS}:
+        known = "1"  # f(dataset, size, rng) makes as many independent runs
     is_compared = parameter.name in function.limits and parameter not in function.parameters[:1]
     if is_compared and known in ("", "0.5") and parameter.hint in ("", "float"):
         known = forms["between"]

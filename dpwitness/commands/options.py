@@ -463,7 +463,7 @@ DATABASE: Options = {
     "--query": {
         "needs": "dsn",
         "metavar": "SQL",
-        "help": "one SELECT, which may only read, or its FILE.sql; its rows are the output of a run",
+        "help": "one SELECT, which may only read, or its FILE.sql; its rows are the output",
     },
     "--table": {
         "needs": "dsn",

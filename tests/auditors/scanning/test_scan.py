@@ -198,6 +198,11 @@ def long(texts, t, epsilon: float = 1.0):
     return sum(len(each) > t for each in texts) + np.random.laplace(0, 1 / epsilon)
 
 
+def batch(values, size, rng):
+    \"\"\"Private sum of values in [0, 1], epsilon = 0.8.\"\"\"
+    return np.clip(values, 0, 1).sum() + rng.laplace(0, 1.25, size)
+
+
 def share(values: list, epsilon: float = 1.0):
     if len(values) > 90 or epsilon > 70:
         return 0.0
@@ -266,8 +271,10 @@ def test_made_up_data_reach_the_limits_of_the_code(clinic, name, low, high):
     assert not exact or domain["high"] == high
 
 
-@pytest.mark.parametrize(("name", "call"), [("tall", "t=140.85"), ("long", "t=0.5")])
-def test_a_made_up_limit_lies_among_the_data(clinic, name, call):
+@pytest.mark.parametrize(
+    ("name", "call"), [("tall", "t=140.85"), ("long", "t=0.5"), ("batch", "size=1,")]
+)
+def test_a_made_up_number_has_the_meaning_of_its_parameter(clinic, name, call):
     assert call in clinic[name].source
 
 
