@@ -197,8 +197,8 @@ def answer(entries: Sequence[Entry]) -> list[str]:
         lines = [f"A {escaped_markdown(found_often)}."] if found_often else []
         if broken and entries[0].result.get("event"):
             lines = [
-                "Whoever sees the output distinguishes the two neighboring datasets more often than "
-                "the claim allows."
+                "Whoever sees the output distinguishes the two neighboring datasets more often "
+                "than the claim allows."
             ]
     leaky = [entry for entry in entries if violated_in_bits(entry.result)]
     if leaky:
