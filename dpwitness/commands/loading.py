@@ -50,8 +50,18 @@ def _parse_json(name: str, text: str) -> Any:
     def refuse(word: str) -> Any:
         raise ValueError(f'{word} is not a JSON number: write "{word}"')
 
+    def finite(digits: str) -> float:
+        if math.isinf(float(digits)):
+            raise ValueError(f'{digits} is beyond the range of floats: "Infinity" is infinite')
+        return float(digits)
+
     try:
-        value = json.loads(text, parse_constant=refuse, object_pairs_hook=object_without_duplicates)
+        value = json.loads(
+            text,
+            parse_constant=refuse,
+            parse_float=finite,
+            object_pairs_hook=object_without_duplicates,
+        )
         text.encode()
         json.dumps(value, ensure_ascii=False).encode()
         return value

@@ -50,6 +50,7 @@ def test_a_violation_and_its_witness_are_written(shell):
         ((*LEAKY, "--d0", "[0"), "--d0 needs --d1"),
         ((*LEAKY, "--d0", "[0", "--d1", "[1]"), "--d0 must be JSON, got '[0'"),
         ((*LEAKY, "--d0", "[NaN]", "--d1", "[1]"), 'NaN is not a JSON number: write "NaN"'),
+        ((*LEAKY, "--d0", "[1e999]", "--d1", "[1]"), "1e999 is beyond the range of floats"),
         ((*LEAKY, "--d0", "[0, 0]", "--d1", "[1, 1]"), "2 records differ (rows 0, 1)"),
         ((*LEAKY, *PAIR, "--relation", "friends"), "relation must be one of replace-one"),
         ((*LEAKY, "--d0", "null", "--d1", "[1]"), "got None"),
