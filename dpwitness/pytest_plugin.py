@@ -317,7 +317,7 @@ class _MergedReport:
         if written is not None:
             broken = sum(data["verdict"] == "VIOLATED" for data in merged)
             violated = f", {broken} violated" if broken else ""
-            self.summary = f"{len(merged)} audits{cut}{violated}; report: {self.place}"
+            self.summary = f"audits: {len(merged)}{cut}{violated}; report: {self.place}"
         if write_failed and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
         file = reports.summary_file()

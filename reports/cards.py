@@ -204,6 +204,11 @@ def answer(entries: Sequence[Entry]) -> list[str]:
         first, _, found_often = line(entries[0].result["headline"]).partition("; a ")
         first = escaped_markdown(first)
         lines = [f"A {escaped_markdown(found_often)}."] if found_often else []
+        if broken and entries[0].result.get("event"):
+            lines = [
+                "Whoever sees the output distinguishes the two neighboring datasets more often "
+                "than the claim allows."
+            ]
     leaky = [entry for entry in entries if violated_in_bits(entry.result)]
     if leaky:
         lines.append(

@@ -85,7 +85,8 @@ def _read_npz(file: BinaryIO) -> dict[str, Any]:
 
 def _read_csv(file: BinaryIO) -> dict[str, Any]:
     """Return the columns of a .csv file. Raise InvalidArgument if a column occurs twice."""
-    names, *rows = filter(None, csv.reader(io.TextIOWrapper(file, encoding="utf-8", newline="")))
+    lines = csv.reader(io.TextIOWrapper(file, encoding="utf-8", newline=""))
+    names, *rows = [*filter(None, lines)] or [[]]
     require_that(
         len(set(names)) == len(names),
         f"each column must occur once, got {', '.join(names)}: rename one",

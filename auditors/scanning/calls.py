@@ -21,6 +21,7 @@ from dpwitness.auditors.scanning.noise_map import (
 from dpwitness.auditors.scanning.promises import SCORES, privacy_parameters
 from dpwitness.auditors.scanning.ranges import data_range, stated_bounds, values_of
 from dpwitness.core.values.json_reader import Json
+from dpwitness.mechanisms.wrappers.arguments import SEEDS
 from dpwitness.mechanisms.wrappers.programs.inside.function_calls import GENERATOR, LISTS, SEED
 from dpwitness.mechanisms.wrappers.programs.worker_pool import LAUNCHER, launch_of
 from dpwitness.mechanisms.wrappers.programs.worker_process import (
@@ -29,6 +30,7 @@ from dpwitness.mechanisms.wrappers.programs.worker_process import (
     WorkerDied,
     WorkerTimeout,
 )
+from dpwitness.mechanisms.wrappers.recognition import SIZES
 
 LONGEST_LINE = 2**24  # bytes of a line
 # forms of data of a parameter without a telling type hint, in the order of trial
@@ -59,7 +61,7 @@ _VALUES = (
     (r"(l[12]_?)?sens\w*|\w*sensitivity|clip\w*|cap|max_norm|\w*_norm|bound|radius", "1.0"),
     (r"bounds?|range|limits|clip_range|data_range", "(0.0, 1.0)"),
     (r"sigma|noise_multiplier|scale|noise_scale|std|stddev|noise_std", "1.0"),
-    (r"threshold|tau|alpha|beta|gamma|p|q|prob\w*|fraction|rate", "0.5"),
+    (r"threshold|t|tau|alpha|beta|gamma|p|q|prob\w*|fraction|rate", "0.5"),
     (r"n|k|d|m|size|num_\w+|n_\w+|bins|count_\w+|steps|rounds|epochs|iterations", "3"),
     (r"random_state|seed|random_seed|rng_seed", SEED),
     (r"rng|generator|prng|gen", GENERATOR),
@@ -73,6 +75,7 @@ _VALUES = (
 _SINGLE = re.compile(
     r"(\w+_)?(value|val|answer|count|result|number|total|item|statistic|bit|response|query)|x|v"
 )
+_TEXTS = re.compile(r"(\w+_)?(texts|words|sentences|documents|messages|strings)")
 _FRAME = re.compile(r"df|data_?frame|frame")
 _TELLING = re.compile(r"list|List|^(int|float|bool|str)$")
 _BOUNDS = re.compile(r"lower\w*|upper\w*|low|high|bounds?|range|min|max|\w+_(min|max)")
@@ -261,6 +264,7 @@ def _forms(found: NoiseMap, function: Function) -> dict[str, str]:
     columns = function.columns or dict.fromkeys(words, False)
     frame = {name: labels if is_label else numbers for name, is_label in columns.items()}
     return {
+        "between": f"{low + 0.45 * (high - low):g}",
         "array": f"numpy.array({numbers})",
         "list": str(numbers),
         "series": f"pandas.Series({numbers})",
@@ -299,7 +303,14 @@ def _choices(
     """Return the values to try for a parameter. Data are among the categories that another argument
     lists, if one does.
     """
-    if known := _object_of(found, parameter) or _known(parameter):
+    known = _object_of(found, parameter) or _known(parameter)
+    names = [each.name for each in function.parameters]
+    if names[1:2] == [parameter.name] and parameter.name in SIZES and {*names[2:3]} & {*SEEDS}:
+        known = "1"  # f(dataset, size, rng) makes as many independent runs
+    is_compared = parameter.name in function.limits and parameter not in function.parameters[:1]
+    if is_compared and known in ("", "0.5") and parameter.hint in ("", "float"):
+        known = forms["between"]
+    if known:
         return [known]
     if categorical and SCORES.fullmatch(parameter.name):  # as many as `_VALUES` has categories
         return ["[3.0, 1.0, 0.0]", "numpy.array([3.0, 1.0, 0.0])"]
@@ -333,6 +344,7 @@ def _data_tried(parameter: FunctionParameter, forms: Mapping[str, str]) -> Seque
         ),
         (parts, (f"list(zip({columns}))",)),
         (re.fullmatch(r"X(_\w+)?|features", name), ("matrix", *_FORMS)),
+        (_TEXTS.fullmatch(name) and not hint, ("texts", *_FORMS)),
         (True, hinted or (*_FORMS, "frame", "series")),
     )
     return next(tried for applies, tried in rules if applies)

@@ -26,6 +26,7 @@ PRIVACY = re.compile(
     re.I,
 )
 _GAUSSIAN = re.compile(r"\bGDP\b|gaussian differential(ly)? priva", re.I)
+_STATED = re.compile(r"\b(epsilon|delta|rho)\s*(?:=|is|of)\s*(\d+(?:\.\d+)?(?:e-?\d+)?)")
 _METRIC = re.compile(r"metric.?(priv|dp)|geo.?indist|\bd_x\b|planar laplace", re.I)
 _PURE = re.compile(r"\bpure[- ]", re.I)
 _ADD_REMOVE = re.compile(
@@ -94,26 +95,29 @@ def promise_of(
     if len(epsilons) > 1:
         return Promise("", f"which of {', '.join(epsilons)} is the claim")
     numbers = {notion: values[name] for notion, name in known.items() if name in values}
+    stated_by = f"parameter {', '.join(known.values())}"
+    told = {(notion, float(value)) for notion, value in _STATED.findall(doc)}
+    if not known and told and len(dict(told)) == len(told):  # each notion has one value
+        numbers, stated_by = dict(told), "the docstring"
     gaussian = "gaussian" in laws and not {"laplace", "geometric", "exponential"} & {*laws}
-    words = f"parameter {', '.join(known.values())}"
     noise = [name for name in names if NOISE.fullmatch(name.lower())]
     epsilon, delta, rho, mu = (numbers.get(name, 0.0) for name in ("epsilon", "delta", "rho", "mu"))
     approximate = delta > 0 and (gaussian or not _PURE.search(doc))
     stated = "epsilon" in numbers
     rules = (  # whether the rule applies, the claim, the words that state it or what is missing
-        (not stated and "rho" in numbers, f"zcdp:{rho:g}", words),
-        (not stated and "mu" in numbers, f"gdp:{mu:g}", words),
+        (not stated and "rho" in numbers, f"zcdp:{rho:g}", stated_by),
+        (not stated and "mu" in numbers, f"gdp:{mu:g}", stated_by),
         (not stated and noise, "", f"the claim: {', '.join(noise[:1])} is a scale of noise"),
         (not stated, "", "the claim"),
         (epsilon < 1e-4, "", f"the claim: epsilon = {epsilon:g} is a tolerance"),
         (
             _METRIC.search(doc),
             f"metric:{epsilon:g}",
-            f"{words}, and the docstring speaks of a metric",
+            f"{stated_by}, and the docstring speaks of a metric",
         ),
-        (approximate, f"approx:{epsilon:g},{delta:g}", words),
+        (approximate, f"approx:{epsilon:g},{delta:g}", stated_by),
         (gaussian, "", "the delta of its Gaussian noise"),
-        (True, f"pure:{epsilon:g}", words),
+        (True, f"pure:{epsilon:g}", stated_by),
     )
     return next(Promise(claim, because) for applies, claim, because in rules if applies)
 

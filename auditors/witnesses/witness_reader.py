@@ -79,6 +79,8 @@ def load_json(source: str | Path | Json) -> tuple[Json, str]:
     with naming_file(name):
         if not isinstance(data, dict) or "schema_version" not in data:
             raise InvalidArgument("this is not a witness: it has no schema_version")
+        if "results" in data:
+            raise InvalidArgument("this is a report: name one of its files witness-*.json")
         schema = integer(1)(data["schema_version"], "schema_version")
         if schema > SCHEMA:
             raise InvalidArgument(

@@ -200,11 +200,12 @@ def _replay_mutants(seed: int, count: int, tally: Tally) -> None:
     line = audit(
         Laplace(1.0, arithmetic="grid", noise_multiplier=0.3), trials=10_000, seed=seed, bits=False
     )
-    trees = audit(
-        signs, claim="pure:1", pair=Pair([0.0], [1.0]), trials=20_000, seed=seed, bits=False
-    )
+    asked: Any = {"claim": "pure:1", "pair": Pair([0.0], [1.0]), "trials": 20_000, "bits": False}
+    # about every second seed learns a score with trees
+    learned = (audit(signs, seed=seed + turn, **asked) for turn in range(30))
+    trees = next(result for result in learned if result.method == "trees")
     for number, result in enumerate((line, trees)):
-        assert result.witness is not None and (number == 0 or result.method == "trees")
+        assert result.witness is not None
         for mutant in mutants(
             json.loads(json.dumps(result.witness)), (count + number) // 2, seed + number
         ):

@@ -59,7 +59,7 @@ class Claim(ABC):
     form: ClassVar[str]  # text of the claims, such as "approx:EPSILON,DELTA"
     notion: ClassVar[str]  # name of the notion in reports
     aliases: ClassVar[tuple[str, ...]] = ()  # words that people write instead of `kind`
-    symbol: ClassVar[str]  # name of the free parameter
+    symbol: ClassVar[str]  # name of the free parameter, which is a field
     # whether the parameter is the epsilon of (epsilon, delta)-DP at `delta_budget`
     bounds_epsilon: ClassVar[bool] = False
     # whether the notion bounds Renyi divergences, at the orders of `orders_among`

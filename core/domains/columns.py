@@ -199,7 +199,7 @@ _TYPES: dict[type, tuple[str, Any, str, str, str]] = {
     int: ("i8", 0, "Int64", "Int64", "int64"),
     bool: ("?", False, "boolean", "Boolean", "bool"),
     str: ("U", "", "", "String", "string"),
-    datetime.date: ("M8[us]", np.datetime64("NaT"), "", "Date", "date32[day]"),
+    datetime.date: ("M8[us]", np.datetime64("NaT", "us"), "", "Date", "date32[day]"),
 }
 FORMS = ("pandas", "polars", "arrow", "dict", "records")
 

@@ -132,7 +132,7 @@ def init(args: argparse.Namespace) -> int:
     existing = [name for name in FILES if Path(name).exists()]
     if existing:
         raise InvalidArgument(
-            f"{', '.join(existing)} already exist, nothing was written: run init in another folder"
+            f"init writes new files only, but found {', '.join(existing)}: run init in another folder"
         )
     for name, text in FILES.items():
         Path(name).write_text(text, encoding="utf-8")
@@ -186,20 +186,25 @@ def _zoo_rows() -> Iterator[Json]:
         }
 
 
+def _summary(kind: type) -> str:
+    """Return the summary of a class: the first paragraph of its docstring in one line."""
+    text = " ".join((inspect.getdoc(kind) or "").partition("\n\n")[0].split())
+    return text.replace("`", "")
+
+
 def _mechanism_rows() -> Iterator[Json]:
     """Yield the concrete classes of mechanisms by their public names."""
     for name, kind in inspect.getmembers(mechanisms, inspect.isclass):
         is_concrete = not getattr(kind, "_is_protocol", False)
         if is_concrete and hasattr(kind, "sample") and hasattr(kind, "claim"):
-            yield {"name": name, "text": (inspect.getdoc(kind) or "").partition("\n")[0]}
+            yield {"name": name, "text": _summary(kind)}
 
 
 def _domain_rows() -> Iterator[Json]:
     """Yield the kinds of domains, each followed by its keys in target files."""
     for name, kind in domain_kinds().items():
-        text = " ".join((inspect.getdoc(kind) or "").partition("\n\n")[0].split())
         keys = field_texts(kind)
-        yield {"name": name, "text": text.replace("`", ""), "keys": keys}
+        yield {"name": name, "text": _summary(kind), "keys": keys}
         yield from ({"name": f"  {key}", "text": words} for key, words in keys.items())
 
 

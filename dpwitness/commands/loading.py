@@ -9,6 +9,7 @@ import argparse
 import functools
 import json
 import math
+import re
 import shlex
 import sys
 import traceback
@@ -49,8 +50,18 @@ def _parse_json(name: str, text: str) -> Any:
     def refuse(word: str) -> Any:
         raise ValueError(f'{word} is not a JSON number: write "{word}"')
 
+    def finite(digits: str) -> float:
+        if math.isinf(float(digits)):
+            raise ValueError(f'{digits} is beyond the range of floats: "Infinity" is infinite')
+        return float(digits)
+
     try:
-        value = json.loads(text, parse_constant=refuse, object_pairs_hook=object_without_duplicates)
+        value = json.loads(
+            text,
+            parse_constant=refuse,
+            parse_float=finite,
+            object_pairs_hook=object_without_duplicates,
+        )
         text.encode()
         json.dumps(value, ensure_ascii=False).encode()
         return value
@@ -281,6 +292,8 @@ def load_mechanism(args: argparse.Namespace, **options: bool) -> tuple[Any, str,
         raise InvalidArgument(
             "a target is needed: MODULE:NAME, FILE.py:NAME, or a program with --command"
         )
+    if args.target.endswith((".py", ".py:")):
+        _refuse_file(args.target.rstrip(":"))
     return load(
         args.target,
         keywords(args.kwargs),
@@ -293,10 +306,29 @@ def load_mechanism(args: argparse.Namespace, **options: bool) -> tuple[Any, str,
     )
 
 
+def _refuse_file(file: str) -> None:
+    """Raise InvalidArgument for a file in place of a target; the message lists its functions and
+    classes.
+    """
+    path = Path(file).expanduser()
+    if not path.is_file():
+        raise InvalidArgument(f"target must name an existing file, got {file!r}")
+    text = path.read_text(encoding="utf-8", errors="replace")
+    names = re.findall(r"^(?:async )?(?:def|class) ([^\W_]\w*)", text, re.MULTILINE)
+    listed = ", ".join(names[:20]) or "neither functions nor classes"
+    raise InvalidArgument(
+        f"target must name an object of the file, as in {file}:{names[0] if names else 'NAME'}, "
+        f"got {file!r}, which has {listed}"
+    )
+
+
 def _load_query(args: argparse.Namespace) -> tuple[Any, str, Json]:
     """Return a database query that runs in worker processes of this interpreter."""
     names = ("dsn", "query", "table", "setup")
     kwargs = {key: getattr(args, key) for key in names if getattr(args, key) is not None}
+    for key in ("query", "setup"):
+        if re.fullmatch(r"\S+\.sql", kwargs.get(key, "")):
+            kwargs[key] = _sql_of(f"--{key}", kwargs[key])
     if args.domain is not None:
         kwargs["domain"] = keywords(args.domain, "--domain")
     place, _, name = QUERY.partition(":")
@@ -304,6 +336,16 @@ def _load_query(args: argparse.Namespace) -> tuple[Any, str, Json]:
     with printed_traceback():
         found.describe()
     return found, "query", {"target": QUERY, "kwargs": kwargs}
+
+
+def _sql_of(option: str, file: str) -> str:
+    """Return the statements in a file. Raise InvalidArgument if it cannot be read."""
+    try:
+        return Path(file).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument(
+            f"{option} must be SQL, or a file that can be read, got {file!r}: {error_text(error)}"
+        ) from None
 
 
 def _load_program(args: argparse.Namespace) -> tuple[Any, str, Json]:

@@ -463,7 +463,7 @@ DATABASE: Options = {
     "--query": {
         "needs": "dsn",
         "metavar": "SQL",
-        "help": "one SELECT, which may only read; its rows are the output of a run",
+        "help": "one SELECT, which may only read, or its FILE.sql; its rows are the output",
     },
     "--table": {
         "needs": "dsn",
@@ -473,7 +473,7 @@ DATABASE: Options = {
     "--setup": {
         "needs": "dsn",
         "metavar": "SQL",
-        "help": "statements to run before the query: views, parameters",
+        "help": "statements to run before the query, or a file FILE.sql: views, parameters",
     },
     "--domain": {
         "excludes": ("white_box",),

@@ -11,7 +11,6 @@ import re
 import sys
 import tempfile
 import threading
-import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -77,7 +76,10 @@ def scan(args: argparse.Namespace) -> int:
     outcomes = list[ScanOutcome]()
     with tempfile.TemporaryDirectory(prefix="dpwitness-scan-") as folder, redirected_stdout():
         line = Line(sys.stderr)
-        begin = time.process_time() if args.clock == "cpu" else time.perf_counter()
+        from dpwitness.auditors.workers.engine import read_clock
+
+        now = read_clock(args.clock)
+        begin = now()
         # the audit takes half a second to import, which is spent while the calls run
         threading.Thread(
             target=importlib.import_module, args=("dpwitness.auditors.audit.audit",)
@@ -95,9 +97,6 @@ def scan(args: argparse.Namespace) -> int:
             seconds=max(0.5 * args.seconds, 60.0), tests=args.tests, scripts=args.script,
             kept=_kept(args.calls),
         )  # fmt: skip
-        from dpwitness.auditors.workers.engine import read_clock
-
-        now = read_clock(args.clock)
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
             for outcome in audits(
@@ -162,8 +161,8 @@ def _print_map(
     for remark in found.remarks:
         print(reports.plain(f"note: {remark}"))
     print(
-        f"{len(rows)} places draw noise; {len(functions)} {'' if of_one else 'public '}"
-        "functions reach them"
+        f"places that draw noise: {len(rows)}; {'' if of_one else 'public '}functions that reach "
+        f"them: {len(functions)}"
     )
     return OK
 
@@ -246,8 +245,8 @@ def _print(
         print(reports.plain(line))
     counts = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in verdicts.items()) or "none"
     print(
-        f"{len(scan.found.sites)} places draw noise; {len(scan.proposals)} functions promise "
-        f"privacy; audited {sum(verdicts.values())}: {counts}; {len(waiting)} need you"
+        f"places that draw noise: {len(scan.found.sites)}; functions that promise privacy: "
+        f"{len(scan.proposals)}; audited: {counts}; waiting for you: {len(waiting)}"
     )
 
 

@@ -91,6 +91,7 @@ CALLS = {  # name: command, exit code, a text of its answer
     "canaries, sound": ("canaries scores.csv --claim pure:20", 0, "NOT REFUTED: "),
     "canaries, no claim": ("canaries scores.csv", 2, "--claim"),
     "canaries, no file": ("canaries none.csv --claim pure:1", 2, "none.csv"),
+    "canaries, empty file": ("canaries empty.csv --claim pure:1", 2, "got nothing"),
     "canaries, columns": ("canaries accepted.toml --claim pure:1", 2, "accepted.toml"),
     "check, passed": ("check noisy.py:sound -k shape --trials 2000", 0, "1 passed"),
     "check, failed": ("check noisy.py:weak -k claim --trials 8000", 1, "VIOLATED"),
@@ -138,7 +139,7 @@ CALLS = {  # name: command, exit code, a text of its answer
     "list, no such list": ("list nothing", 2, "nothing"),
     "more": ("more", 0, "plan"),
     "no such command": ("audti", 2, "audti"),
-    "version": ("--version", 0, "0.1.0"),
+    "version": ("--version", 0, "0.2.0"),
 }  # fmt: skip
 
 
@@ -151,6 +152,7 @@ def folder(tmp_path_factory):
     (place / "pack" / "__init__.py").write_text(PACKAGE)
     shutil.copy(DOCS / "loops.py", place)
     rows = [f"{k % 7 + 9.0 * (k % 2)},{k % 2}" for k in range(600)]
+    (place / "empty.csv").write_text("")
     (place / "scores.csv").write_text("\n".join(["score,included", *rows]) + "\n")
     for name, year in (("accepted", 2999), ("expired", 2001)):
         entry = f'name = "Laplace"\nclaim = "pure:1"\nreason = "a test"\nexpires = {year}-01-01\n'

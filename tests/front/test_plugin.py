@@ -117,7 +117,7 @@ def test_one_report_for_any_number_of_workers(suite):
             *extra,
         )
         assert counts(ran.stdout) == ("3", "4"), ran.stdout
-        assert "6 audits, 1 violated; report: out/audit.md" in ran.stdout
+        assert "audits: 6, 1 violated; report: out/audit.md" in ran.stdout
         runs[name] = [
             (suite.folder / "out" / f"audit.{kind}").read_text() for kind in ("md", "json")
         ]

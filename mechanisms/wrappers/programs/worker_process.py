@@ -177,7 +177,10 @@ class Process:
             errors="replace"
         )
         lines = [line.strip() for line in text.splitlines()]
-        lines = [line for line in lines if line and not any(part in line for part in self.noise)]
+        # the marks below a line of a traceback say nothing alone
+        lines = [
+            line for line in lines if line.strip("^~ ") and not any(map(line.count, self.noise))
+        ]
         lines = list(dict.fromkeys(lines))  # each run of a program may print the same
         output = " | ".join(lines[-6:])
         if len(output) > _MAX_OUTPUT:

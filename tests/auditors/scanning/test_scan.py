@@ -189,6 +189,20 @@ def guarded(ages: list, epsilon: float = 1.0):
     return sum(min(a, 100) for a in ages) + np.random.laplace(0, 100 / epsilon)
 
 
+def tall(heights, t, epsilon: float = 1.0):
+    heights = [h for h in heights if h < 250]
+    return sum(h > t for h in heights) + np.random.laplace(0, 1 / epsilon)
+
+
+def long(texts, t, epsilon: float = 1.0):
+    return sum(len(each) > t for each in texts) + np.random.laplace(0, 1 / epsilon)
+
+
+def batch(values, size, rng):
+    \"\"\"Private sum of values in [0, 1], epsilon = 0.8.\"\"\"
+    return np.clip(values, 0, 1).sum() + rng.laplace(0, 1.25, size)
+
+
 def share(values: list, epsilon: float = 1.0):
     if len(values) > 90 or epsilon > 70:
         return 0.0
@@ -255,6 +269,13 @@ def test_made_up_data_reach_the_limits_of_the_code(clinic, name, low, high):
     assert domain["low"] >= low and domain["high"] >= high
     exact = name in ("stays", "mean", "guarded")
     assert not exact or domain["high"] == high
+
+
+@pytest.mark.parametrize(
+    ("name", "call"), [("tall", "t=140.85"), ("long", "t=0.5"), ("batch", "size=1,")]
+)
+def test_a_made_up_number_has_the_meaning_of_its_parameter(clinic, name, call):
+    assert call in clinic[name].source
 
 
 @pytest.mark.slow
@@ -385,6 +406,10 @@ def test_a_call_has_its_law(call, root, law):
         (["x", "epsilon_1", "epsilon_2"], {"epsilon_1": 1.0}, ["laplace"], "", ""),
         (["x", "epsilon"], {"epsilon": 1e-8}, ["uniform"], "", ""),
         (["x", "epsilon"], {"epsilon": 1.0}, ["laplace"], "geo-indistinguishable", "metric:1"),
+        (["x"], {}, ["laplace"], "A sum that is private with epsilon = 0.5.", "pure:0.5"),
+        (["x"], {}, ["gaussian"], "epsilon = 1, delta = 1e-6", "approx:1,1e-06"),
+        (["x"], {}, ["laplace"], "epsilon is 1 by day; epsilon is 2 by night", ""),
+        (["x", "epsilon"], {}, ["laplace"], "epsilon of 2 for most uses", ""),
     ],
 )
 def test_a_promise_is_read_from_standard_words(names, values, laws, doc, claim):

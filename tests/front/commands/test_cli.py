@@ -50,6 +50,7 @@ def test_a_violation_and_its_witness_are_written(shell):
         ((*LEAKY, "--d0", "[0"), "--d0 needs --d1"),
         ((*LEAKY, "--d0", "[0", "--d1", "[1]"), "--d0 must be JSON, got '[0'"),
         ((*LEAKY, "--d0", "[NaN]", "--d1", "[1]"), 'NaN is not a JSON number: write "NaN"'),
+        ((*LEAKY, "--d0", "[1e999]", "--d1", "[1]"), "1e999 is beyond the range of floats"),
         ((*LEAKY, "--d0", "[0, 0]", "--d1", "[1, 1]"), "2 records differ (rows 0, 1)"),
         ((*LEAKY, *PAIR, "--relation", "friends"), "relation must be one of replace-one"),
         ((*LEAKY, "--d0", "null", "--d1", "[1]"), "got None"),
@@ -92,6 +93,8 @@ def test_a_violation_and_its_witness_are_written(shell):
         ),
         (("audit", "nowhere.to.be:found", "--claim", "pure:1", *PAIR), "no module named 'nowhere'"),
         (("audit", "mine", "--claim", "pure:1", *PAIR), "target must have the form MODULE:NAME"),
+        (("audit", "mine.py"), "as in mine.py:leaky, got 'mine.py', which has leaky, "),
+        (("audit", "gone.py:"), "target must name an existing file, got 'gone.py'"),
         (
             ("audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": -1}'),
             "Laplace: epsilon must be positive and finite, got -1",
@@ -195,7 +198,7 @@ def test_the_example_of_init_is_audited_and_tested(tmp_path, monkeypatch, capsys
     short = [*shlex.split(command)[1:], "--in-process"]
     short[short.index("--trials") + 1] = "1000"
     assert main(short) == 0
-    assert main(["init"]) == 2 and "already exist" in capsys.readouterr().err
+    assert main(["init"]) == 2 and "run init in another folder" in capsys.readouterr().err
 
 
 def test_what_the_users_file_raises_is_shown_without_our_frames(shell):

@@ -149,3 +149,12 @@ def test_neighbours_in_json(d0, d1, relation):
 def test_values_that_json_has_no_word_for_are_numbers():
     found = dataset("d0", '[{"$type": "float", "value": "nan"}, 1]')
     assert found.dtype == np.float64 and np.isnan(found[0])
+
+
+def test_the_query_of_a_file_is_audited(tmp_path, capsys):
+    (tmp_path / "count.sql").write_text("SELECT count(*) FROM data")
+    pair = ["--d0", '{"age": [1]}', "--d1", '{"age": [1, 2]}', "--relation", "add-remove"]
+    asked = ["audit", "--dsn", "sqlite:///:memory:", "--claim", "pure:1", "--trials", "1000", *pair]
+    assert cli.main([*asked, "--query", "count.sql"]) == 1
+    assert cli.main([*asked, "--query", "gone.sql"]) == 2
+    assert "--query must be SQL, or a file that can be read" in capsys.readouterr().err

@@ -47,7 +47,7 @@ def test_a_wrong_count_is_suspected_with_its_place_and_inputs(folder, capsys):
     assert main(["scan", "src/mine.py", "--seconds", "3", "--report", "out"]) == 3
     out = capsys.readouterr().out
     assert re.search(r"mine\.py:7 mine\.noisy_count: SUSPECT: epsilon > [12]\.", out)
-    assert "    on [" in out and "audited 1: 1 SUSPECT; 0 need you" in out
+    assert "    on [" in out and "audited: 1 SUSPECT; waiting for you: 0" in out
     found = json.loads((folder / "out" / "audit.json").read_text())
     assert found["results"][0]["verdict"] == "SUSPECT"
     targets = folder / "out" / "mine_targets.py"
@@ -73,7 +73,7 @@ def test_a_dry_run_lists_where_noise_is_drawn_and_writes_nothing(folder, capsys)
     assert main(["scan", "src", "--dry-run"]) == 0
     out = capsys.readouterr().out
     assert "mine.py:7  numpy.random.laplace (laplace, scale 0.4 / epsilon)" in out
-    assert "1 places draw noise; 1 public functions reach them" in out
+    assert "places that draw noise: 1; public functions that reach them: 1" in out
     assert main(["scan", "src", "--dry-run", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["reached by"] == ["mine.noisy_count"]
     assert not (folder / "out").exists()
