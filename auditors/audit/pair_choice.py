@@ -66,6 +66,8 @@ from dpwitness.mechanisms.wrappers.single_runs import PerRun
 _LOOK_SPACING = 2**16  # looks use this many indices each in the keys of their random streams
 _PSEUDO_COUNT = 0.5  # added to each count before a log-ratio
 _MAX_DISTANCE = 100.0  # cap of the distance of two medians, in units of the spread
+# shares of a time budget that may be spent when pairs are compared by few runs, and ranked
+_COMPARED, _RANKED = 0.3, 0.55
 # maximum number of columns that are compared: those that vary most between datasets
 _MAX_COLUMNS = 512
 
@@ -88,14 +90,10 @@ def screen(sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair], most:
         first = room // 2 if room < len(pairs) else room
         others = np.linspace(first, len(pairs) - 1, room - first).astype(int).tolist()
         looked = [*range(first), *others]
-        ranked = _halve(sampler, options, pairs, looked, most)
+        ranked, count = _halve(sampler, options, pairs, looked, most)
         order = list(dict.fromkeys([*traced_pairs(sampler, options, pairs, "all"), *ranked]))[:most]
         # where the mechanism fails on all pairs, the probe reports it
-        return {
-            "order": order or looked[:most],
-            "looked": len(looked),
-            "runs": sampler.done - before,
-        }
+        return {"order": order or looked[:most], "looked": count, "runs": sampler.done - before}
 
     if len(pairs) <= most:
         return list(pairs)
@@ -297,9 +295,10 @@ def _look_size(planned: int) -> tuple[float, int]:
 
 def _halve(
     sampler: Sampler, options: AuditOptions, pairs: Sequence[Pair], left: list[int], most: int
-) -> list[int]:
+) -> tuple[list[int], int]:
     """Return the best `most` pairs among `left`, best first: each look keeps at least half of its
-    pairs. A pair on which the mechanism fails is left out, with a note.
+    pairs. A pair on which the mechanism fails is left out, with a note. The second value is the
+    number of pairs in the first look.
     """
     outputs: dict[str, list[Outputs]] = {}  # of all looks so far, by dataset
     keys = {  # of the datasets of each pair
@@ -310,14 +309,15 @@ def _halve(
     lost = 0.0  # seconds of looks that failed
     looks = max(1, math.ceil(math.log2(len(left) / most)))
     share, least = _look_size(sampler.planned)
-    budget = share * sampler.planned / looks
+    budget, compared = share * sampler.planned / looks, 0
     for look in range(looks):
         # more than 512 rounds of a pair would not change its rank
         rounds = int(min(max(budget / len(left), least), 512))
         usable: list[int] = []
-        for k in left:
+        for k in sampler.within(_COMPARED, f"compared {look}", left):
             index = (look + 1) * _LOOK_SPACING + k % _LOOK_SPACING
             stage = sampler.stage(pairs[k], Phase.PILOT, index, rounds, max(rounds // 4, least))
+            compared += look == 0
             began = time.monotonic()
             try:
                 for found in sampler.outputs(stage, recorded=False):
@@ -333,7 +333,7 @@ def _halve(
                     raise
                 sampler.note(f"pair ({pairs[k].why}) was left out: {error}")
         if not usable:
-            return []
+            return [], compared
         scores = _scores(
             {k: keys[k] for k in usable},
             outputs,
@@ -342,7 +342,7 @@ def _halve(
         )
         kept = max(most, -(-len(left) // 2)) if look < looks - 1 else most
         left = sorted(usable, key=lambda k: -scores[k])[:kept]
-    return left
+    return left, compared
 
 
 def _scores(
@@ -569,7 +569,7 @@ def _rank(
         )
         finalists = max(_FINALISTS, -(-len(left) // 2)) if rounds < _FEW_ROUNDS else _FINALISTS
         best = -math.inf
-        for index in left:
+        for index in sampler.within(_RANKED, f"ranked {phase}", left):
             with sampler.timing(index):
                 sides = training_outputs(sampler, options, pairs[index], phase, rounds)
             known[index] = [*known.get(index, ()), sides]
@@ -582,7 +582,7 @@ def _rank(
             }
             if scores[index] > best:
                 best, found = scores[index], here
-        ranked = sorted(left, key=lambda i: -scores[i])
+        ranked = sorted((i for i in left if i in scores), key=lambda i: -scores[i])
         left = ranked[:finalists] + [i for i in ranked[finalists:] if i in head]
     order = left + sorted(set(scores) - set(left), key=lambda i: -scores[i])
     return {i: scores[i] for i in order}, found, every

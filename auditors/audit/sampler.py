@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -128,6 +128,26 @@ class Sampler:
         if seconds is None or self.request.find is not None:
             return False
         return self.spent > (seconds + planned_seconds(seconds)) / 2
+
+    def is_past(self, share: float) -> bool:
+        """Return whether more than a share of the planned time is spent; false without a time
+        budget.
+        """
+        seconds = self.request.seconds
+        return seconds is not None and self.spent > share * planned_seconds(seconds)
+
+    def within(self, share: float, key: str, items: Iterable[T]) -> Iterator[T]:
+        """Yield items until a share of the planned time is spent, at least one. Their number is
+        stored under `key`, because a resumed audit must use as many.
+        """
+        known = None if self.ledger is None else self.ledger.value(key, None)
+        count = 0
+        for item in items:
+            if count and (self.is_past(share) if known is None else count == known):
+                break
+            count += 1
+            yield item
+        self.settled(key, lambda: count)
 
     @property
     def remaining(self) -> int:

@@ -9,11 +9,16 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dpwitness.benchmarks.pages import bench_pages, third_party_page, trust_page, violations_page
+from dpwitness.benchmarks.pages import (
+    bench_pages,
+    opendp_page,
+    third_party_page,
+    trust_page,
+    violations_page,
+)
 from dpwitness.benchmarks.pages.campaign import write_feet
 from dpwitness.benchmarks.pages.frame import page
 from dpwitness.benchmarks.pages.papers import claims_page
-from dpwitness.benchmarks.scan import opendp_page
 from dpwitness.core.values.atomic_files import atomic_folder, write_json, write_text
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.core.values.wording import figure, number

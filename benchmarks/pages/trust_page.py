@@ -243,8 +243,6 @@ _HEADINGS = {
     "sequential": "Sequential audits",
     "white-box": "Proofs from densities",
     "scale": "Workers and clusters",
-    "planted": "Planted bugs",
-    "own": "Own modules",
 }
 _SECTION_WRITERS: Mapping[str, Callable[[Table], list[str]]] = {
     "calibration": _calibration_section,
@@ -265,8 +263,7 @@ def write(folder: Path, *files: str) -> None:
 
 _OTHERS = (
     "What the documentation says of the run lengths of sequential audits, of proofs from densities "
-    "and of several workers, and how many bugs an audit finds in functions and modules that were "
-    "written for it. [measurements.json](measurements.json) has every row."
+    "and of several workers. [measurements.json](measurements.json) has every row."
 )
 
 

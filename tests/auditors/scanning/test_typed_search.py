@@ -4,8 +4,8 @@ the audit decides.
 
 import sys
 
+from dpwitness.benchmarks.pages.opendp_page import page
 from dpwitness.benchmarks.scan import opendp as typed_search
-from dpwitness.benchmarks.scan.opendp_page import page
 
 PROGRAM = """
 import json
