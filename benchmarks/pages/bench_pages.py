@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from dpwitness.auditors.witnesses.verdicts import strict
 from dpwitness.benchmarks.pictures import drawing
 from dpwitness.benchmarks.scan.run import TEXTS, first_scans
 from dpwitness.benchmarks.table import Row, Table
@@ -213,7 +214,7 @@ def write_canaries(folder: Path, file: str = "") -> None:
     a file, from the published data.
     """
     found = read_table(file or folder / "canaries.json", "canaries")
-    write_json(folder / "canaries.json", [asdict(found)])
+    write_json(folder / "canaries.json", strict([asdict(found)]))
     plot_canaries(found.details, folder / "canaries.svg")
     write_text(folder / "canaries.md", canaries_page(found, "canaries.svg"))
 
@@ -425,7 +426,7 @@ def write_power(folder: Path, *files: str) -> None:
     may be in several files; without files, from the published data.
     """
     found = joined([t for file in files or [folder / "power.json"] for t in read_tables(file)])
-    write_json(folder / "power.json", [asdict(found)])
+    write_json(folder / "power.json", strict([asdict(found)]))
     plot_power(found.details, folder / "power.svg")
     write_text(folder / "power.md", power_page(found, "power.svg"))
 
@@ -581,5 +582,5 @@ def write_scan(folder: Path, file: str = "") -> None:
     published data.
     """
     found = read_table(file or folder / "scan.json", "scan")
-    write_json(folder / "scan.json", [asdict(found)])
+    write_json(folder / "scan.json", strict([asdict(found)]))
     write_text(folder / "scan.md", scan_page(found))

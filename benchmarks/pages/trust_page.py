@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from dpwitness.auditors.witnesses.verdicts import strict
 from dpwitness.benchmarks.pages.bench_pages import direction, read_tables, required, sentences
 from dpwitness.benchmarks.table import Row, Table, interval
 from dpwitness.core.values.atomic_files import write_json, write_text
@@ -257,7 +258,7 @@ def write(folder: Path, *files: str) -> None:
     published = folder / "trust.json"
     tables = [entry for file in files or [published] for entry in read_tables(file)]
     if files:
-        write_json(published, [asdict(entry) for entry in tables])
+        write_json(published, strict([asdict(entry) for entry in tables]))
     write_text(folder / "trust.md", page(tables))
 
 
@@ -274,7 +275,7 @@ def write_measurements(folder: Path, *files: str) -> None:
     published = folder / "measurements.json"
     found = [entry for file in files or [published] for entry in read_tables(file)]
     if files:
-        write_json(published, [asdict(entry) for entry in found])
+        write_json(published, strict([asdict(entry) for entry in found]))
     rows = [row for entry in found for row in entry.rows]
     title = f"# Measurements: {sum(row.met for row in rows)} of {len(rows)} as asked"
     lines = [title, "", _OTHERS, "", *_summary(found)]
