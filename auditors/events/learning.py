@@ -246,6 +246,9 @@ _RANK_ROWS = 2**14  # maximum number of outputs used to rank pairs
 _FEW_ROWS = 2**12
 # outputs needed to decide whether a model of one number beats a threshold on the number
 _SUBSET_ROWS = 2**14
+# outputs beyond a threshold from which their share is compared with that of the final scores, and
+# the part of the share that these must reach
+_LEAST_BEYOND, _REACHED = 20, 0.7
 
 
 @cache
@@ -582,8 +585,26 @@ def _scored_candidate(
     """
     scores = scorer.score(data.matrix) if held_out is None else held_out
     choice, table = _choose_thresholds(scores, data.label, goal, rng)
-    event = scorer.event(table.threshold(choice.lower), table.threshold(choice.upper))
-    return _Candidate(method, choice, event, scorer.event, scorer, table)
+    low, high = table.threshold(choice.lower), table.threshold(choice.upper)
+    if held_out is not None:
+        few = data.rows(np.arange(0, len(scores), max(1, len(scores) // _SUBSET_ROWS)))
+        own = scorer.score(few.matrix)
+        high = _within_reach(high, held_out, own)
+        low = -_within_reach(-low, -held_out, -own)
+    return _Candidate(method, choice, scorer.event(low, high), scorer.event, scorer, table)
+
+
+def _within_reach(high: float, held_out: FloatArray, own: FloatArray) -> float:
+    """Return an upper threshold that the scorer's own scores exceed as often as the held-out ones.
+
+    A loss may have a plateau, such as that of Laplace noise, on which many scores are nearly equal.
+    The scorers of the folds have it at slightly different heights, so that a threshold just below
+    one may lie above that of the final scorer, which no output would exceed.
+    """
+    share = float(np.mean(held_out > high))
+    if share * len(own) < _LEAST_BEYOND or np.mean(own > high) > _REACHED * share:
+        return high
+    return float(np.quantile(own, 1 - share))
 
 
 def _choose_thresholds(
