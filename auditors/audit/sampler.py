@@ -124,17 +124,15 @@ class Sampler:
     @property
     def overdue(self) -> bool:
         """Whether a time budget is used up, although the planned runs are not over."""
+        seconds = self.request.seconds or 0.0
+        return self.is_past((1 + seconds / planned_seconds(seconds)) / 2 if seconds else 1.0)
+
+    def is_past(self, share: float) -> bool:
+        """Return whether more than a share of the planned time is spent; false without a plan."""
         seconds = self.request.seconds
         if seconds is None or self.request.find is not None:
             return False
-        return self.spent > (seconds + planned_seconds(seconds)) / 2
-
-    def is_past(self, share: float) -> bool:
-        """Return whether more than a share of the planned time is spent; false without a time
-        budget.
-        """
-        seconds = self.request.seconds
-        return seconds is not None and self.spent > share * planned_seconds(seconds)
+        return self.spent > share * planned_seconds(seconds)
 
     def within(self, share: float, key: str, items: Iterable[T]) -> Iterator[T]:
         """Yield items until a share of the planned time is spent, at least one. Their number is
