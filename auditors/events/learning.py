@@ -587,7 +587,7 @@ def _scored_candidate(
     choice, table = _choose_thresholds(scores, data.label, goal, rng)
     low, high = table.threshold(choice.lower), table.threshold(choice.upper)
     if held_out is not None:
-        few = data.rows(np.arange(0, len(scores), max(1, len(scores) // _SUBSET_ROWS)))
+        few = data.rows(np.arange(len(scores)) % max(1, len(scores) // _SUBSET_ROWS) == 0)
         own = scorer.score(few.matrix)
         high = _within_reach(high, held_out, own)
         low = -_within_reach(-low, -held_out, -own)
