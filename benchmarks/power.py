@@ -111,14 +111,19 @@ def specimens(only: str = "", papers: bool = True) -> Iterator[Specimen]:
 
 
 def power_at(
-    trials: int, seeds: Sequence[int], found: Sequence[Specimen], workers: int | None = None
+    trials: int, seed: int, count: int, found: Sequence[Specimen], workers: int | None = None
 ) -> list[Measured]:
-    """Return certified bounds over the limit for audits with `trials` runs, one audit for each
-    seed; specimens with a tiny limit are skipped.
+    """Return certified bounds over the limit for `count` audits with `trials` runs of each
+    specimen, each with a seed of its own that the root seed gives; specimens with a tiny limit are
+    skipped.
 
     `workers` is the number of processes, by default that of the cores; 1 runs all audits here.
     """
-    tasks = [(trials, seeds, specimen) for specimen in found]
+    roots = np.random.SeedSequence(seed).spawn(len(found))
+    tasks = [
+        (trials, list(map(int, root.generate_state(count))), specimen)
+        for root, specimen in zip(roots, found, strict=True)
+    ]
     if workers == 1:
         return [each for task in tasks if (each := _measured(*task)) is not None]
     with pool(workers or os.cpu_count() or 1) as executor:
@@ -165,14 +170,13 @@ def family_rows(
     """Yield a row for each family of mechanisms and each budget: the median over random members of
     certified / limit.
     """
-    seeds = _drawn(seed, FAMILY_SEEDS)
     for family in FAMILIES:
         found = [
             Specimen(name, member, member.pair, law)
             for name, member, law in members(family, count, seed)
         ]
         for trials, required in budgets:
-            ratio = median(m.ratio for m in power_at(trials, seeds, found))
+            ratio = median(m.ratio for m in power_at(trials, seed, FAMILY_SEEDS, found))
             yield Row(
                 f"family: {family.__name__.replace('_', ' ')}, certified / limit at "
                 f"{trials:,} trials",
@@ -258,11 +262,6 @@ def _tested_rounds(result: AuditResult) -> int:
     )
 
 
-def _drawn(seed: int, count: int) -> list[int]:
-    """Return the first seeds of audits that the root seed gives."""
-    return np.random.SeedSequence(seed).generate_state(count).tolist()  # type: ignore[no-any-return]
-
-
 def measure(
     seed: int | None = None,
     parts: Sequence[str] = (),
@@ -305,7 +304,7 @@ def measure(
     for budget in budgets:
         if parts and str(budget.trials) not in parts:
             continue
-        measured = power_at(budget.trials, _drawn(seed, budget.seeds), found, workers)
+        measured = power_at(budget.trials, seed, budget.seeds, found, workers)
         rows += _budget_rows(budget, [each.ratio for each in measured])
         oracle = oracle_at(budget.trials, budget.seeds, found)
         notes.append(_budget_note(budget, measured, oracle))
