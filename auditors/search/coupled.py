@@ -179,8 +179,8 @@ class CoupledRuns:
             one = self.output(d1, seed, _SPREAD_RUNS)
         zero = self.output(d0, seed, _SPREAD_RUNS)
         rarer = _log_ratio(one.codes, zero.codes)
-        code = np.bincount(np.unique(zero.codes, return_inverse=True)[1]).argmax()
-        common = np.unique(zero.codes)[code]
+        codes, counts = np.unique(zero.codes, return_counts=True)
+        common = codes[counts.argmax()]
         sides = [side.values[side.codes == common] for side in (one, zero)]
         if rarer > _RARER or min(map(len, sides)) < _FEWEST_RUNS:
             return STRUCTURE, rarer

@@ -9,6 +9,7 @@ the command that was interrupted; ``--list`` prints what it would run.
 from __future__ import annotations
 
 import argparse
+import os
 import secrets
 import shlex
 import subprocess
@@ -134,7 +135,9 @@ def run(folder: Path, out: Path, chosen: Iterable[Step]) -> None:
     for step in chosen:
         file = place / f"{step.name}.done.json"  # the seed, and the minutes of each command
         done = read_json(file, "resume") if file.is_file() else {"seed": secrets.randbits(32)}
-        names = {"out": str(place), "published": str(folder), "seed": done["seed"]}
+        # relative to the clone, because reports state the command that made them
+        measured, published = (os.path.relpath(each, ROOT) for each in (place, folder))
+        names = {"out": measured, "published": published, "seed": done["seed"]}
         for command in step.measure:
             if command not in done:
                 done[command] = _minutes(command.format(**names))
@@ -162,7 +165,7 @@ def _minutes(command: str) -> float:
     if done.returncode not in _FINISHED:
         raise InvalidArgument(f"{text} must end, it ended with code {done.returncode}")
     if file:
-        write_text(Path(file), done.stdout)
+        write_text(ROOT / file, done.stdout)
     return round((time.monotonic() - begin) / 60, 2)
 
 
