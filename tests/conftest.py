@@ -25,12 +25,14 @@ for finder in sys.meta_path:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark the cases that `slow_cases` names as slow: `make test` skips slow tests, and `make
-    test-all` runs them.
+    """Mark the cases that `slow_cases` names, and those that `quick_cases` does not name, as slow:
+    `make test` skips slow tests, and `make test-all` runs them.
     """
     for item in items:
-        cases = item.get_closest_marker("slow_cases")
-        if cases is not None and item.callspec.id in cases.args:
+        slow, quick = map(item.get_closest_marker, ("slow_cases", "quick_cases"))
+        if (slow is not None and item.callspec.id in slow.args) or (
+            quick is not None and item.callspec.id not in quick.args
+        ):
             item.add_marker(pytest.mark.slow)
 
 

@@ -390,40 +390,91 @@ class Expansion:
         """Return the model with these groups, and the precisions that maximize its evidence, by
         MacKay's fixed point.
         """
-        at = np.append(0, np.flatnonzero(np.isin(self.group, chosen)) + 1)
-        place = np.searchsorted(np.array(chosen), self.group[at[1:] - 1])
-        curvature, linear, size = (
-            self.fit.information[np.ix_(at, at)],
-            self._linear[at],
-            np.bincount(place, minlength=len(chosen)),
+        value, number, weights, found = _maximize(
+            self.fit.information,
+            self._linear,
+            self._offset,
+            self.group,
+            np.array(chosen, dtype=np.intp),
+            np.asarray(precision, dtype=float),
+            rounds,
         )
-        found = list[tuple[float, FloatArray, FloatArray, float]]()
-        for _ in range(rounds):
-            prior = np.append(CONSTANT_PRECISION, precision[place])
-            posterior = curvature + np.diag(prior)
-            inverse = np.linalg.inv(posterior)
-            weights = inverse @ linear
-            log_determinant = float(np.linalg.slogdet(posterior)[1] - np.log(prior).sum())
-            value = (
-                self._offset
-                + 0.5 * float(linear @ weights)
-                - 0.5 * log_determinant
-                # log prior odds against each group
-                - 2.0 * len(chosen)
-            )
-            determined = np.maximum(
-                size - precision * np.bincount(place, np.diag(inverse)[1:], len(chosen)), 0.0
-            )
-            found.append((value, precision, weights, float(determined.sum())))
-            square = np.bincount(place, weights[1:] ** 2, len(chosen))
-            new = np.clip((determined + 0.02) / (square + 2e-6), MIN_PRECISION, MAX_PRECISION)
-            if np.max(np.abs(np.log(new / precision)), initial=0.0) < 0.2:
-                break
-            precision = new
-        value, precision, weights, number = max(found, key=lambda each: each[0])
-        everywhere = np.zeros(len(self._linear))
-        everywhere[at] = weights
-        return Model(everywhere, value, number), precision
+        return Model(weights, value, number), found
+
+
+@jit
+def _maximize(
+    information: FloatArray,
+    linear: FloatArray,
+    offset: float,
+    group: NDArray[np.intp],
+    chosen: NDArray[np.intp],
+    precision: FloatArray,
+    rounds: int,
+) -> tuple[float, float, FloatArray, FloatArray]:
+    """Return the largest evidence of an expansion with the chosen groups, the number of weights
+    that the data determine, all weights, and the precisions there.
+    """
+    # the weights of the chosen groups: places in the fit, and in `chosen`; the constant is first
+    at, place = [0], [-1]
+    for i in range(len(group)):
+        for k in range(len(chosen)):
+            if group[i] == chosen[k]:
+                at.append(i + 1)
+                place.append(k)
+    size, known = np.zeros(len(chosen)), np.empty((len(at), len(at)))
+    for i in range(len(at)):
+        for j in range(len(at)):
+            known[i, j] = information[at[i], at[j]]
+        if i > 0:
+            size[place[i]] += 1.0
+    prior, factor = np.full(len(at), CONSTANT_PRECISION), np.zeros((len(at), len(at)))
+    weights, column = np.empty(len(at)), np.empty(len(at))
+    best, number, best_precision = -np.inf, 0.0, precision
+    everywhere = np.zeros(len(linear))
+    for _ in range(rounds):
+        value = offset - 2.0 * len(chosen)  # log prior odds against each group
+        for i in range(len(at)):
+            weights[i] = linear[at[i]]
+            if i > 0:
+                prior[i] = precision[place[i]]
+        _factorize(known, prior, factor)
+        _solve(factor, weights)
+        determined, square = size.copy(), np.zeros(len(chosen))
+        for i in range(len(at)):
+            value += 0.5 * linear[at[i]] * weights[i] + 0.5 * math.log(prior[i])
+            value -= math.log(factor[i, i])
+            if i > 0:
+                determined[place[i]] -= prior[i] * _variance(factor, i, column)
+                square[place[i]] += weights[i] * weights[i]
+        total, change, new = 0.0, 0.0, np.empty(len(chosen))
+        for k in range(len(chosen)):
+            determined[k] = max(determined[k], 0.0)
+            total += determined[k]
+            ratio = (determined[k] + 0.02) / (square[k] + 2e-6)
+            new[k] = min(max(ratio, MIN_PRECISION), MAX_PRECISION)
+            change = max(change, abs(math.log(new[k] / precision[k])))
+        if value > best:
+            best, number, best_precision = value, total, precision
+            for i in range(len(at)):
+                everywhere[at[i]] = weights[i]
+        if change < 0.2:
+            break
+        precision = new
+    return best, number, everywhere, best_precision
+
+
+@jit
+def _variance(factor: FloatArray, at: int, column: FloatArray) -> float:
+    """Return the diagonal entry of the inverse of L L^T; `column` is overwritten."""
+    variance = 0.0
+    for i in range(at, len(factor)):
+        rest = 1.0 if i == at else 0.0
+        for k in range(at, i):
+            rest -= factor[i, k] * column[k]
+        column[i] = rest / factor[i, i]
+        variance += column[i] * column[i]
+    return variance
 
 
 @jit

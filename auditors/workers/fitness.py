@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from scipy.special import bdtrc
 
 from dpwitness.auditors.events.event import Event
-from dpwitness.auditors.events.outputs import Outputs, row_keys
+from dpwitness.auditors.events.outputs import Outputs, concatenate, row_keys
 from dpwitness.auditors.statistics.anytime import log_dependence, mean_evidence, total_evidence
 from dpwitness.core.protocols import MechanismFailed
 from dpwitness.core.values.object_tree import text_of
@@ -76,13 +76,16 @@ def check_training(chunks: Sequence[tuple[Outputs, Outputs]]) -> None:
     for side, name in enumerate(("D1", "D0")):
         batches = [chunk[side] for chunk in chunks if len(chunk[side]) > 1]
         check_structure(batches, name)
-        # equal rows have equal keys only at equal width
-        width = max((batch.values.shape[1] for batch in batches), default=1)
-        keys = [row_keys(batch.matrix(width)) for batch in batches]
+        if not batches:
+            continue
+        ends = np.cumsum([len(batch) for batch in batches])
+        keys = np.split(row_keys(concatenate(batches).matrix()), ends[:-1])
         for first, second in pairwise(keys):
             n = min(len(first), len(second))
-            varied = n - np.unique(first[:n], return_counts=True)[1].max() >= 8
-            if varied and np.array_equal(first[:n], second[:n]):
+            if (
+                np.array_equal(first[:n], second[:n])
+                and n - np.unique(first[:n], return_counts=True)[1].max() >= 8
+            ):
                 raise Unfit(
                     f"mechanism ignores rng: two calls on {name} with different streams "
                     "returned identical outputs"
@@ -116,7 +119,7 @@ def _check_serial(
     The tested signal is whether an output is the most frequent one; if few outputs are equal, it is
     the rank of the first number.
     """
-    flat = np.concatenate(keys)[: 2**17] if keys else np.empty(0, dtype=np.uint64)
+    flat = np.concatenate(keys)[: 2**17]
     values, counts = np.unique(flat, return_counts=True)
     # If outputs are independent and their number is Poisson, an output that occurs has a given
     # number of occurrences above 1 with probability below 0.33, whatever its probability: the

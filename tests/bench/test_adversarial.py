@@ -44,6 +44,7 @@ def test_names_are_unique_and_every_rate_of_a_claim_has_400_runs():
     )
 
 
+@pytest.mark.slow
 def test_optional_stopping_is_found_where_extensions_are_pooled(monkeypatch):
     """Exact: at alpha 1e-9 the best length of one extension errs with 1.6 alpha where 1.5 alpha is
     stated, if counts are pooled.

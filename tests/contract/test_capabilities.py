@@ -105,6 +105,7 @@ OUTPUTS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow_cases("levels", "columns of a frame in another order", "order of categories")
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_every_part_of_an_output_is_audited(name):
     zero, one = OUTPUTS[name]
@@ -164,6 +165,7 @@ EVENTS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow_cases("interaction", "ball", "spread")
 @pytest.mark.parametrize("name", EVENTS)
 def test_an_event_is_learned_replayed_and_means_the_same_after_json(name):
     mechanism = EVENTS[name]
@@ -177,7 +179,7 @@ def test_an_event_is_learned_replayed_and_means_the_same_after_json(name):
     assert found.tally.correct + found.tally.wrong <= found.tally.rounds and rare >= 0
 
 
-@pytest.mark.slow_cases("rdp:2,0.2", "gdp:0.5")
+@pytest.mark.slow_cases("rdp:2,0.2", "gdp:0.5", "zcdp:0.1")
 @pytest.mark.parametrize("claim", ["rdp:2,0.2", "zcdp:0.1", "gdp:0.5", "approx:0.5,0.001"])
 def test_a_violation_of_another_notion_is_replayed(claim):
     found = audit(claim=claim, trials=20_000)
@@ -268,6 +270,7 @@ def test_an_interrupted_audit_goes_on_with_the_same_counts(tmp_path):
     assert resumed.tally == whole.tally and resumed.parameter_lower == whole.parameter_lower
 
 
+@pytest.mark.slow_cases("True")
 @pytest.mark.parametrize("visible", [True, False])
 def test_a_mechanism_without_a_seed_is_stored_and_compared(tmp_path, monkeypatch, visible):
     def unseeded(dataset, size, rng):
@@ -307,6 +310,7 @@ def test_a_plan_finds_what_it_promises():
     assert found.count("VIOLATED") >= 3
 
 
+@pytest.mark.slow
 def test_a_plan_of_a_known_law_needs_fewer_runs_for_more():
     needed = [
         dpw.plan("pure:1", find=find, mechanism=m.Laplace(1.0), pair=PAIR).needed
@@ -322,6 +326,7 @@ def total(data, size, rng):
     return data["x"].sum() + rng.laplace(0.0, 0.5, size)
 
 
+@pytest.mark.slow_cases("threads:2")
 @pytest.mark.parametrize("where", ["threads:2", "processes:2"])
 def test_an_executor_changes_no_count(where):
     frame = pd.DataFrame({"x": np.arange(2_000.0) / 2_000})
@@ -422,6 +427,7 @@ def test_a_measured_bound_is_refuted_where_it_is_too_small(kind):
     assert found.witness is not None and kept.witness is None
 
 
+@pytest.mark.slow
 def test_a_large_frame_of_a_witness_is_a_file_beside_it(tmp_path):
     pytest.importorskip("pyarrow")
     from dpwitness.cli import main

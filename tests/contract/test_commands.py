@@ -165,7 +165,15 @@ def folder(tmp_path_factory):
     return place
 
 
-@pytest.mark.slow_cases("scan, guessed")
+@pytest.mark.slow_cases(
+    "scan, guessed",
+    "audit, sound",
+    "prove, refuted",
+    "audit, empty",
+    "watch, violated",
+    "check, broken, outputs",
+    "audit, broken",
+)
 @pytest.mark.parametrize("name", CALLS)
 def test_a_command_ends_with_its_exit_code_and_says_why(folder, name):
     line, expected, text = CALLS[name]

@@ -119,6 +119,7 @@ def test_a_relation_is_suggested_only_if_it_fits(first, second, suggested, answe
 # ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_cases("row {}: 0x{:x}")
 @pytest.mark.parametrize("form", ["{}", "row {}: 0x{:x}"])
 def test_numbers_in_texts_are_read_in_their_base(form):
     """A text that holds the answer, plus noise, as a decimal or hexadecimal number."""
@@ -173,6 +174,7 @@ def test_causes_of_a_violation_are_judged_apart():
     assert {cause.verdict.value for cause in both.causes} == {"VIOLATED"}
 
 
+@pytest.mark.slow
 def test_a_class_of_exceptions_shows_where_no_text_repeats():
     def run(dataset, size, rng):
         if rng.random() < 0.4:
@@ -208,6 +210,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_report_with_causes_is_read_back(folder):
     code, _, _ = run(*f"audit mine.py:raises {HERE} --trials 2000 --report out".split())
     data = json.loads((folder / "out" / "audit.json").read_text())
@@ -302,6 +305,7 @@ def test_a_gross_violation_shows_long_before_the_end():
     assert 1 < bound <= found.parameter_lower and runs < 0.5 * found.trials
 
 
+@pytest.mark.slow_cases("1")
 @pytest.mark.parametrize("batch", [64, 1])
 def test_a_batch_that_raises_is_run_again_one_by_one(batch):
     def run(dataset, size, rng):
@@ -381,6 +385,7 @@ def test_a_curve_states_what_a_test_proves_on_either_side(rates, proved):
     assert response_curve(1.0).parameter_at(*rates) == pytest.approx(math.exp(proved), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_canaries_certify_a_part_of_a_curve_that_is_kept():
     rng = np.random.default_rng(1)
     scores = rng.normal(1.0, 1.0, 2_000), rng.normal(0.0, 1.0, 2_000)
@@ -455,6 +460,7 @@ def test_a_result_is_shown_by_its_name_and_headline():
     assert len(long.headline()) > 1_000 and len(repr(long)) < 600
 
 
+@pytest.mark.slow
 def test_watch_says_what_is_new_and_nothing_more(folder):
     command = f"watch mine.py:sound {HERE} --store w.db --trials 1500"
     code, out, err = run(*command.split())

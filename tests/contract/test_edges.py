@@ -55,6 +55,7 @@ LEAVES = {
 LEAVES["attribute of a frame"][1].attrs["source"] = "x"
 
 
+@pytest.mark.slow_cases("attribute of a frame", "name of an index", "name of a column")
 @pytest.mark.parametrize("leaf", LEAVES)
 def test_a_leaf_that_differs_is_a_violation(leaf):
     zero, one = LEAVES[leaf]
@@ -147,6 +148,7 @@ def test_datasets_that_are_no_neighbors_are_refused(which):
         NOT_NEIGHBORS[which]()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "domain",
     [domains.Records(3, low=1, high=2), domains.Records(2, low=0.5, high=3.7, integer=True)],

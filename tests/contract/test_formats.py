@@ -103,6 +103,7 @@ def document(folder, kind):
     return json.loads((reported(folder, kind) / "audit.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow_cases("sequential", "trace", "certified", "error")
 def test_every_kind_has_every_format_with_its_verdict(folder, kind, tmp_path):
     verdict = KINDS[kind][2]
     (result,) = document(folder, kind)["results"]
@@ -171,6 +172,7 @@ def test_a_report_equals_itself_and_differs_from_another(folder, kind):
     assert dpw.compare(path, path) is not None
 
 
+@pytest.mark.slow_cases("sequential", "trace")
 def test_every_violation_has_a_witness_that_its_kind_of_replay_confirms(folder, kind):
     found = list(reported(folder, kind).glob("witness-*.json"))
     assert len(found) == (KINDS[kind][2] == "VIOLATED")

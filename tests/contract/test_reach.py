@@ -39,7 +39,7 @@ def audited(mechanism, claim, pair):
     )
 
 
-@pytest.mark.slow_cases("Renyi")
+@pytest.mark.slow_cases("Renyi", "vector", "integers")
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_compiled_counting_has_the_counts_of_plain_counting(name, monkeypatch):
     monkeypatch.setattr(chunks, "MIN_KERNEL_ROUNDS", 1_000)  # a million rounds by default
@@ -62,6 +62,7 @@ def test_draws_that_are_not_what_is_sampled_are_not_counted():
     assert audited(wrong, "pure:1", PAIR).verdict.value == "VIOLATED"
 
 
+@pytest.mark.slow
 def test_plans_of_renyi_notions_and_of_atoms():
     headlines = [dpw.plan(claim, trials=1_000).headline() for claim in ("pure:1", "pure:9")]
     assert " from epsilon = 1.4" in headlines[0] and " no violation of " in headlines[1]
@@ -125,7 +126,7 @@ def categories(dataset, size, rng):
     return [tuple(row) for row in names[picks].tolist()]
 
 
-@pytest.mark.slow_cases("wide")  # `test_combinations` has numbers
+@pytest.mark.slow  # `test_combinations` has numbers
 @pytest.mark.parametrize("mechanism", [wide, categories], ids=lambda each: each.__name__)
 def test_a_leak_that_two_of_many_columns_show_is_found_and_replayed(mechanism):
     found = dpw.audit(mechanism, claim="pure:0.5", pair=PAIR, trials=12_000, seed=1, **PLAIN)
@@ -201,6 +202,7 @@ def test_a_plan_of_the_mechanism_itself_is_rehearsed():
     assert 1_400 < dpw.plan("pure:1", mechanism=laplace, pair=PAIR).needed < 1_700
 
 
+@pytest.mark.slow
 def test_one_large_value_in_any_row_of_a_table_shows():
     def table(dataset, size, rng):
         values = rng.random((size, 40))

@@ -105,6 +105,7 @@ def witnessed(tmp_path):
     return tmp_path / "witness-count.json", frame, count
 
 
+@pytest.mark.slow
 def test_large_frames_lie_beside_their_witness(witnessed, tmp_path):
     path, frame, count = witnessed
     files = sorted(tmp_path.glob("frame-*.parquet"))

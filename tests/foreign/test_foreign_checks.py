@@ -23,7 +23,9 @@ def failures(report):
     return {finding.check for finding in report.failed}
 
 
-@pytest.mark.slow_cases("leaky-check_low_bits-Verdict.VIOLATED")
+@pytest.mark.slow_cases(
+    "leaky-check_low_bits-Verdict.VIOLATED", "ones-check_special_values_inside-Verdict.VIOLATED"
+)
 @pytest.mark.parametrize(
     ("name", "check", "verdict"),
     [

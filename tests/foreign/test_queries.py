@@ -129,6 +129,7 @@ def test_the_command_line_says_what_is_wrong_in_a_line(capsys):
     ]
 
 
+@pytest.mark.slow
 def test_a_noisy_count_stands_and_rows_clipped_in_place_of_users_fall():
     """The wrong one lets a user move the sum by 4: false-failure probability below 1e-9. The right
     one falls with probability 1e-6.

@@ -402,6 +402,7 @@ def test_a_mechanism_has_its_own_claim(dp_audit):
 """
 
 
+@pytest.mark.slow
 def test_claim_and_accepted_findings_of_the_project(shell):
     """The claim is for mechanisms that have none; the confidence of tests stays as it is."""
     (shell.folder / "tests").mkdir()

@@ -106,6 +106,7 @@ def shown(outcomes):
     ]
 
 
+@pytest.mark.slow_cases("JT-16-repair")
 @pytest.mark.parametrize("id", NAMED)
 def test_no_constant_of_these_can_be_halved_or_doubled(id):
     """Every mutant of the entries whose constants once could be: none without a reason turns

@@ -52,6 +52,7 @@ def test_all_looks_are_paid_for():
     ) and without.guesses.error == pytest.approx(0.01 / 4)
 
 
+@pytest.mark.slow
 def test_seeds_do_not_move(runs):
     """45 pairs of runs, none with a probability of a false alarm above 0.01 by the criterion if
     their events show the same; measured: 0.

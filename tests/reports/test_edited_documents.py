@@ -76,7 +76,7 @@ def alone(document, i, edit=None):
     return {"schema_version": 1, "title": "t", "results": [result]}
 
 
-@pytest.mark.slow_cases("0")
+@pytest.mark.slow_cases("0", "1")
 @pytest.mark.parametrize("i", range(8))
 def test_a_changed_field_is_refused_or_carries_no_conclusion(fresh, i):
     assert not refused(fresh) and not refused(alone(fresh, i))

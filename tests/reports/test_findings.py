@@ -18,7 +18,10 @@ PROGRAM = re.compile(
 FOUND = PROGRAM.findall(PAGE.read_text(encoding="utf-8"))
 
 
-@pytest.mark.slow_cases("repeated randomized response is counted once")
+@pytest.mark.slow_cases(
+    "repeated randomized response is counted once",
+    "integer noise multipliers drop composed Gaussian events",
+)
 @pytest.mark.parametrize(
     ("library", "release", "title", "program", "printed"),
     FOUND,

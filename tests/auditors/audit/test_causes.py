@@ -71,6 +71,7 @@ def test_an_edited_cause_is_refused(double):
             recompute_bounds(edited)
 
 
+@pytest.mark.slow
 def test_causes_after_a_sequential_audit(tmp_path):
     """A sequential audit ends after some hundred runs; a stored audit with a larger budget does not
     test the causes again.

@@ -95,6 +95,7 @@ def test_a_slip_is_an_error(mechanism, d0, d1, swapped):
     )
 
 
+@pytest.mark.slow_cases("None-<lambda>-pair2", "2.0-<lambda>-pair1")
 @pytest.mark.parametrize(
     ("wrong", "act", "pair"),
     [

@@ -27,6 +27,7 @@ def shifted(by):
     return lambda dataset, size, rng: by * dataset[0] + rng.laplace(size=size)
 
 
+@pytest.mark.slow
 def test_ages_below_the_threshold_are_no_evidence_and_ages_around_it_are():
     """False where the laws are equal, except with probability LEVEL for each seed; the violation is
     gross.

@@ -78,6 +78,7 @@ def test_laws_have_the_parameter_that_was_asked_for(text, shape):
         assert law.p.sum() == pytest.approx(1) and law.q.sum() == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_more_is_asked_more_runs_are_needed():
     base = plan("pure:1", find=1.1).needed
     assert (

@@ -108,6 +108,7 @@ def test_a_budget_that_is_none_is_refused(options, message):
         audit(slow, **HASTE, **options)
 
 
+@pytest.mark.slow
 def test_an_interrupted_audit_keeps_the_runs_that_were_planned_again(tmp_path):
     def mechanism(dataset, size, rng):
         Clock.cpu += size * (2e-2 if np.floor(dataset[0]) == 0 else 1e-3)

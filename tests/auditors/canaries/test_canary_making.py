@@ -210,7 +210,7 @@ CLIPPINGS = {
 
 
 @pytest.mark.slow_cases(
-    "the right norm", "the largest entry", "the l1 norm", "an upper limit", "each block",
+    "the right norm", "the largest entry", "the l1 norm", "an upper limit", "each block", "each coordinate",
     "all but the first block",
 )  # fmt: skip
 @pytest.mark.parametrize("clipping", CLIPPINGS)

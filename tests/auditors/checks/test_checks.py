@@ -104,6 +104,7 @@ def test_expected_failures_must_fail_and_exist():
     "Laplace-check_noise_played_back1",
     "Laplace-check_special_values_inside0",
     "Laplace-check_special_values_inside1",
+    "Laplace-check_low_bits1",
 )
 @parametrize_with_checks(
     [SOUND, Laplace(1.0)],

@@ -81,6 +81,7 @@ def test_verdicts_on_the_zoo(name):
     assert result.headline().startswith(result.verdict.value)
 
 
+@pytest.mark.slow
 def test_tradeoff_curve():
     """Laplace(1): the best attack on false-positive rate q <= 1/(2e) has rate e q; the Gaussian's
     is its GDP curve.
@@ -131,6 +132,11 @@ TWO = m.Pair(np.zeros(2), np.full(2, 0.5), "l1")
 MANY = m.Pair(np.zeros(8), np.full(8, 0.125), "l1")
 
 
+@pytest.mark.slow_cases(
+    "mechanism8-pair8-disagrees|integrate-auto",
+    "mechanism4-pair4-disagrees|integrate-sampling",
+    "mechanism3-pair3-integrate to one-auto",
+)
 @pytest.mark.parametrize("route", ["auto", "sampling"])
 @pytest.mark.parametrize(
     ("mechanism", "pair", "word"),

@@ -218,6 +218,7 @@ FEW_DIGITS = Law(
 )
 
 
+@pytest.mark.slow_cases("law1-100")
 @pytest.mark.parametrize(
     ("law", "seeds"), [(LAPLACE, 60), (FEW_DIGITS, 100), (CASES["answers"].mechanism, 200)]
 )

@@ -57,7 +57,17 @@ def audited(run, trials=2_000, **options):
     return audit(run, claim="pure:1", pair=PAIR, trials=trials, seed=1, **options)
 
 
-@pytest.mark.slow_cases("Decimal", "Fraction", "array in dict")
+@pytest.mark.slow_cases(
+    "Decimal",
+    "Fraction",
+    "array in dict",
+    "structured row",
+    "object",
+    "dataclass",
+    "timedelta",
+    "datetime",
+    "complex array",
+)
 @pytest.mark.parametrize("kind", HOLDERS)
 def test_a_leak_in_numbers_of_any_type_is_found(kind):
     """Every output differs from every other, and 0.2 of Laplace noise hides 1: epsilon = 5 is

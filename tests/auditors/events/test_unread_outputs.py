@@ -47,7 +47,13 @@ UNSEEN = {
 
 
 @pytest.mark.slow_cases(
-    "match", "nanoseconds in a list", "object with a text", "texts", "texts in a frame"
+    "match",
+    "nanoseconds in a list",
+    "object with a text",
+    "texts",
+    "texts in a frame",
+    "bytes",
+    "keys",
 )
 @pytest.mark.parametrize("kind", UNSEEN)
 def test_what_is_not_audited_is_inconclusive(kind):

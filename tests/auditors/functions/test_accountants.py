@@ -49,6 +49,7 @@ def test_the_tolerance_is_one_part_in_a_thousand_million():
         )
 
 
+@pytest.mark.slow
 def test_constants_of_the_code_are_tried():
     """No usual value and few random ones are 777: without the constant, 400 calls miss it."""
 

@@ -63,7 +63,7 @@ def file(tmp_path, monkeypatch):
     return "related_targets.py"
 
 
-@pytest.mark.slow_cases("clip-NOT_REFUTED NOT_REFUTED")
+@pytest.mark.slow_cases("clip-NOT_REFUTED NOT_REFUTED", "frames-NOT_REFUTED")
 @pytest.mark.parametrize(
     ("name", "verdicts"),
     [

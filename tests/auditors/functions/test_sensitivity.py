@@ -15,6 +15,7 @@ from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.datasets.pairs import Pair
 
 
+@pytest.mark.slow_cases("1")
 @pytest.mark.parametrize("norm", [1, 2, math.inf])
 def test_norms_of_answers(norm):
     """The identity on four answers moves by 4, 2 or 1."""

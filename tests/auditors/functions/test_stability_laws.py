@@ -63,6 +63,7 @@ def test_a_shuffle_of_some_inputs_only_is_violated_and_its_witness_replays():
     assert replay(witness, mechanism=lambda rows: sorted(rows)[:3]).verdict is Verdict.NOT_REFUTED
 
 
+@pytest.mark.slow_cases("<lambda>-insert-delete")
 @pytest.mark.parametrize(
     ("noisy", "output_metric"),
     [

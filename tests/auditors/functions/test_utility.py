@@ -68,6 +68,7 @@ def test_slopes_are_recovered(exponent):
     assert audit_utility(error, Scaling(exponent + 0.1, GRID)).verdict is Verdict.NOT_REFUTED
 
 
+@pytest.mark.slow
 def test_a_scaling_of_means_under_a_stated_spread():
     """Exponential errors: spread 1. A slope .3 too large is found; the claim itself is spared in
     150 audits, 3 errors expected.

@@ -199,6 +199,7 @@ RIGHT = {
 }
 
 
+@pytest.mark.slow_cases("from 100 rows on")
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_transformation_is_found_and_its_witness_replays(name):
     function, stability_map, *rest = BROKEN[name]

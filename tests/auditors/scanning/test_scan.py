@@ -95,6 +95,7 @@ def proposals(found):
     return {each.target: each for each in found.proposals}
 
 
+@pytest.mark.slow_cases("laplace_mechanism")
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_made_up_call_makes_a_target(proposals, name):
     each = proposals[name]

@@ -73,6 +73,7 @@ def test_a_fault_on_few_datasets_is_found_from_the_domain(name):
     assert without.verdict.value == "NOT_REFUTED"
 
 
+@pytest.mark.slow
 def test_a_result_says_which_sizes_were_tried():
     found = audit(above_a_threshold, OF_ANY_SIZE, trials=30_000)
     assert any("pairs of up to 200 rows were tried" in note for note in found.notes)
@@ -169,6 +170,7 @@ def repeated_text(texts, rng):
     return len(texts) + 4 * (texts.count("b b b b b b") == 3) + float(rng.laplace(0.0, 1.0))
 
 
+@pytest.mark.slow_cases("query", "texts")
 @pytest.mark.parametrize("name", ["query", "noise", "texts"])
 def test_queries_noise_and_texts_are_searched(name):
     cities = domains.Table({"city": ["Oslo", "Bergen"]}, relation="add-remove", frame="dict")

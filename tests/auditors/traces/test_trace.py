@@ -223,6 +223,7 @@ total.claim, total.domain = mean.claim, mean.domain
 """
 
 
+@pytest.mark.slow
 def test_a_target_file_in_its_own_interpreter(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(TARGET)

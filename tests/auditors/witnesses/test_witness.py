@@ -40,6 +40,7 @@ def witness():
     return json.loads(json.dumps(result.witness, allow_nan=False))
 
 
+@pytest.mark.slow
 def test_the_author_does_not_choose_the_confidence(witness):
     """Counts of a private mechanism refute it at confidence .01; a replay needs .99 unless its user
     asks for less.

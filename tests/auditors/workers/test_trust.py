@@ -104,6 +104,7 @@ def test_hostile_targets_are_refused(witness, target, allow):
     }
 
 
+@pytest.mark.slow_cases("package.inner:leaky", "outside_target:leaky")
 @pytest.mark.parametrize(
     "target",
     [
@@ -123,6 +124,7 @@ def test_nothing_outside_the_current_folder_is_imported(witness, place, target):
     assert (place / "beside" / "mark").exists()
 
 
+@pytest.mark.slow_cases("inside_target:leaky")
 @pytest.mark.parametrize("target", ["inside_target:leaky", "inside_target.py:leaky"])
 def test_a_target_under_the_current_folder_runs_and_is_named(witness, place, target):
     again = replay(naming(witness, target, scale=0.25), seed=8)

@@ -232,7 +232,12 @@ RELATIONS = [
 ]
 
 
-@pytest.mark.slow_cases("polars-replace-one:unit=user-user")
+@pytest.mark.slow_cases(
+    "polars-replace-one:unit=user-user",
+    "polars-add-remove-None",
+    "arrow-replace-one:unit=user-user",
+    "dict-add-remove:k=2-None",
+)
 @pytest.mark.parametrize(
     ("frame", "relation", "user"),
     [

@@ -47,6 +47,7 @@ def test_kernels_compile_without_a_cache(tmp_path, before):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700 and list(folder.rglob("*.nbi"))
 
 
+@pytest.mark.slow
 def test_a_folder_that_others_can_write_to_is_no_cache(tmp_path):
     """What lies in a cache is run."""
     folder = tmp_path / f"dpwitness-kernels-{os.getuid()}"

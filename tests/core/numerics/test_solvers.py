@@ -141,6 +141,7 @@ def test_perturbed_minimisers_and_the_way_back(case, exponent, seed):
         )
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(problems(["hinge", "absolute"]))
 def test_losses_with_kinks(case):

@@ -219,6 +219,7 @@ def test_what_the_users_file_raises_is_shown_without_our_frames(shell):
     assert "def f(dataset, size, rng:" in typo.stderr
 
 
+@pytest.mark.slow
 def test_interrupt_prints_the_partial_result_writes_the_report_and_exits_3(shell):
     process = shell.start(
         "audit", "mine.py:slow", "--claim", "pure:1", *PAIR, "--trials", "1e8", "--report", "out"

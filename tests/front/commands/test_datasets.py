@@ -31,6 +31,7 @@ def folder(tmp_path, monkeypatch):
         (tmp_path / name).write_text("user,x\n" + rows)
 
 
+@pytest.mark.slow
 def test_a_query_is_audited_and_replayed(capsys):
     asked = (
         *(
@@ -66,7 +67,8 @@ def test_a_query_is_audited_and_replayed(capsys):
 
 
 @pytest.mark.slow_cases(
-    "arguments9-the check of own:near rejects a pair that its own generate made (drawn 0)"
+    "arguments9-the check of own:near rejects a pair that its own generate made (drawn 0)",
+    "arguments10-it has the columns user, x",
 )
 @pytest.mark.parametrize(
     ("arguments", "told"),

@@ -18,6 +18,7 @@ def project(tmp_path, monkeypatch):
     return lambda text: (tmp_path / "pyproject.toml").write_text(f"[tool.dpwitness]\n{text}\n")
 
 
+@pytest.mark.slow
 def test_a_project_has_a_claim_and_a_confidence(project, capsys):
     project('claim = "pure:1"\nconfidence = 0.999\nbaseline = "none.json"')
     options = ["--trials", "2000", "--seed", "1"]

@@ -49,6 +49,7 @@ def test_target_file_line_and_arguments_are_shown_and_the_witness_travels(shell,
     assert again.returncode == 1 and "ran moved/theirs.py:scaled" in again.stdout
 
 
+@pytest.mark.slow
 def test_a_dash_is_standard_input_where_a_file_is_read(shell, witness):
     """Pipes too; the target of the witness is looked for in the current folder."""
 

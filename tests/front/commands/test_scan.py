@@ -58,6 +58,7 @@ def test_a_wrong_count_is_suspected_with_its_place_and_inputs(folder, capsys):
     assert main(["audit", f"{targets}:noisy_count", "--trials", "4000", "--seed", "1"]) == 1
 
 
+@pytest.mark.slow
 def test_recorded_calls_are_scanned(folder, capsys, pytestconfig):
     plain = ["-q", "-p", "no:cacheprovider", "--rootdir", "src"]
     assert pytest.main([*plain, "src", "--dp-discover", "calls.json"]) == 0

@@ -300,6 +300,7 @@ def test_every_command_and_option_has_a_call():
     "trace",
     "canaries",
     "watch",
+    "claims",
 )
 @pytest.mark.parametrize("scenario", CALLS)
 def test_calls_succeed(shell, scenario):

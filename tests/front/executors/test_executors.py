@@ -142,6 +142,7 @@ def test_dask_counts_are_those_of_a_serial_audit(cluster, serial):
     assert counted(found) == counted(serial)
 
 
+@pytest.mark.slow
 def test_a_mechanism_that_ends_its_run_ends_no_worker(cluster):
     before = pids(cluster)
     with pytest.raises(MechanismFailed, match="SystemExit: 3"):

@@ -229,6 +229,7 @@ def sample(attack, number):
     return [attack(np.random.default_rng([number, seed])) for seed in range(number)]
 
 
+@pytest.mark.slow
 def test_random_programs_run_as_they_are_read():
     """The benchmark `adversarial` runs 10,000 of each."""
     assert not any(sample(program_differs, 20)) and not any(sample(changed_program_differs, 20))
