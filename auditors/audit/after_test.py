@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.audit.options import AuditOptions, chunk_size
+from dpwitness.auditors.audit.options import AuditOptions, chunk_size, planned_seconds
 from dpwitness.auditors.audit.probe import BothSides, ProbedPair, both_sides
 from dpwitness.auditors.audit.sampler import Sampler, dependence_between
 from dpwitness.auditors.events.event import Event, Restricted
@@ -69,8 +69,8 @@ _DOUBT = 1000.0  # evidence from which a violation is not believed
 _CALLS = 128  # calls of each dataset that show whether the runs of a call depend on each other
 _CALL_ROUNDS = 128  # rounds of the two calls of a chunk
 # time for more calls, and again for fresh states: the larger of this and of this share of the
-# audit's time
-_SECONDS, _SHARE = 0.5, 0.03
+# audit's time, but at most this share of what a time budget leaves after its plan
+_SECONDS, _SHARE, _RESERVED = 0.5, 0.03, 0.4
 # modules of mechanisms that keep nothing between runs
 _REFERENCE = ("dpwitness.mechanisms.textbook.", "dpwitness.mechanisms.papers.")
 
@@ -111,7 +111,9 @@ def require_independent(sampler: Sampler, counted: Sequence[Counted]) -> str:
         _REFERENCE
     ):
         return ""
-    seconds = max(_SECONDS, _SHARE * sampler.elapsed)
+    seconds, budget = max(_SECONDS, _SHARE * sampler.elapsed), sampler.request.seconds
+    if budget is not None:
+        seconds = min(seconds, _RESERVED * (budget - planned_seconds(budget)))
     logs = list(sampler.dependence)
     by_pair: dict[int, list[Counted]] = {}
     for each in counted:
@@ -157,10 +159,13 @@ def _against_fresh_states(sampler: Sampler, counted: Sequence[Counted], seconds:
     """Return the log-evidence that fresh states have other frequencies of guesses than the test, or
     than each other.
     """
-    expected = seconds / max(_seconds_of(sampler, STATES), 1e-9)
-    runs = PIECE * int(min(max(expected // PIECE, 1), 64 // PIECE))  # in each fresh state
+    # runs are made one at a time: each has the start of a batch of one dataset
+    each = _seconds_of(sampler, 1) + (sampler.cost.start / 2 if sampler.cost else 0.0)
+    pieces = int(min(seconds / max(PIECE * each, 1e-9), STATES * 64 // PIECE))
+    states = min(STATES, max(2, pieces))
+    runs = PIECE * max(1, pieces // states)  # in each fresh state
     stage = replace(
-        sampler.stage(counted[0].pair, Phase.FRESH, counted[0].index, STATES * runs, runs),
+        sampler.stage(counted[0].pair, Phase.FRESH, counted[0].index, states * runs, runs),
         chunk=runs,
     )
     found = sampler.call(
@@ -460,6 +465,8 @@ def suggest_wider_domain(sampler: Sampler, domain: Domain) -> None:
     runs = 0
     for wide, text in _wider_domains(domain):
         for number, pair in enumerate(pairs_for(wide)[:_WIDER_PAIRS]):
+            if sampler.overdue(0.0):
+                return
             # a phase number above those of all extensions
             stage = sampler.stage(pair, 1_000_000, number, _WIDER_ROUNDS, _WIDER_ROUNDS)
             runs += _WIDER_ROUNDS

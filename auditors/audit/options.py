@@ -276,6 +276,7 @@ _RANKING_BATCHES, _LOOK_BATCHES = 12, 6
 # numbers in an output beyond which learning is timed even if runs are slow; numbers that are timed;
 # and how many times as long learning takes as ranking
 _WIDE, _TIMED_VALUES, _LEARNING_PER_RANKING = 64, 2**19, 5.0
+_FITTED_ROWS = 30_000  # outputs beyond which learning takes hardly longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,8 +339,12 @@ class RunCost:
         return SHORT_PAIRS if self.start < self.ranking else 1
 
     def _relative_cost(self, rows: float) -> float:
-        """Return the cost of learning from `rows` outputs, relative to the timed learning."""
-        return min(1.0, max(rows / self.rows, 0.05))
+        """Return the cost of learning from `rows` outputs, relative to the timed learning. Beyond
+        the timed outputs it grows like a root of their number, or not at all for single numbers.
+        """
+        most = self.rows if self.width == 1 else max(self.rows, _FITTED_ROWS)
+        ratio = min(rows, most) / self.rows
+        return max(ratio, 0.05) if ratio < 1 else math.sqrt(ratio)
 
     def trials(self, seconds: float, pairs: int) -> int:
         """Return the number of runs that fit into a time budget, rounded down to three digits."""
@@ -471,18 +476,19 @@ def _time_batches(
     start of a batch, and the number of runs of all batches.
     """
     least = 0.05 if seconds is None else min(max(0.02 * seconds, 0.02), 0.5)
-    # for a further batch, which measures the fixed cost of a batch
-    extra = 3.0 if seconds is None else 0.1 * seconds
+    # for all batches, if further ones measure the fixed cost of a batch
+    extra = 3.0 if seconds is None else 0.3 * seconds
     # The first call may load libraries and compile code, so that its duration is used only if it is
     # too slow to time again.
     most_first = 10.0 if seconds is None else seconds
-    runs, before, timed = 0, 0.0, list[_TimedBatch]()
+    runs, before, spent, timed = 0, 0.0, 0.0, list[_TimedBatch]()
     for batch in _growing_batches(stage, executor, workers, clock):
         duration, runs = batch.duration, runs + batch.size * workers
         # four times the runs in less than three times the time: the fixed cost of a batch
         # dominates, such as starting a program. Batches of an audit have at least 128 rounds.
         can_grow = batch.size < 128 and not batch.is_largest
-        fixed_cost_dominates = can_grow and duration < 3 * before and 4 * duration < extra
+        spent += duration
+        fixed_cost_dominates = can_grow and duration < 3 * before and spent + 2 * duration < extra
         # a mechanism that waits costs no CPU time
         idle = batch.waited > _IDLE_FACTOR * least and duration <= least
         long_enough = (duration > least or batch.is_largest) and not fixed_cost_dominates

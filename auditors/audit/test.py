@@ -200,7 +200,8 @@ def run_test(
             sampler, options, test, stage, learned, training.looks, training.weight
         )
         rounds -= first
-        learned = training.better_event(options, kept) if kept else learned
+        if kept and not sampler.overdue(0.0):
+            learned = training.better_event(options, kept)
     if not test.stopped:
         stage = sampler.stage(
             test.pair, Phase.TEST, test.index, rounds, chunk_size(rounds, options.width)
@@ -295,7 +296,6 @@ def _count(
     # a bound above this one ends the test
     enough = {"violation": parameter, "gross": gross_bound(parameter), "never": np.inf}
     looks = {max(1, round(look * stage.segments)): share * part for look, part in spent.items()}
-    earlier = looked = sum(part.tally.rounds for part in test.parts)  # rounds up to the last look
     pictured = PICTURE_ROUNDS if phase != Phase.FIRST_TEST else stage.rounds
     segments = sampler.counts(stage, [event, binned] if binned else [event], pictured)
     for number, found in enumerate(segments, start=1):
@@ -306,16 +306,19 @@ def _count(
         kept += complete_sides(found)
         if number in looks:
             test = test.look(options.claim, looks[number], options.alpha, sampler.done)
-            looked = earlier + test.tally.rounds
             yield test
             sampler.show_bound(options.claim.symbol, test.lower)
             if test.lower > enough[options.stop]:
                 sampler.pace.stopped, test = True, replace(test, stopped=True)
                 break
-        if sampler.overdue and test.basis is not None:
-            sampler.pace.stopped, test = True, replace(test, stopped=True, planned=looked)
+        if sampler.overdue() and number < stage.segments:
+            # the clock decides, not the counts: the error of the last look is spent on those so far
+            test = test.look(options.claim, share * LOOK_SHARES[1.0], options.alpha, sampler.done)
+            counted = sum(part.tally.rounds for part in test.parts)
+            sampler.pace.stopped, test = True, replace(test, stopped=True, planned=counted)
             sampler.note(
-                "the time was over before the planned runs: the bound is that of the last look"
+                "the time was over before the planned runs, so no number of trials gives the same "
+                "counts"
             )
             break
     lost = test.parts[-1].lost

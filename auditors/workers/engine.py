@@ -97,7 +97,9 @@ def _segments_in_order(
             if span.raised:
                 break
         spans.close()
-        stage = replace(stage, single=True)  # used only if the loop was left early
+        if done < stage.chunks:  # a batch has raised
+            stage = replace(stage, single=True)
+            pace.forget()
 
 
 class _Scheduler:
@@ -307,6 +309,12 @@ class Pace:
     def took(self, seconds: float, rounds: int) -> None:
         """Add the duration of these rounds to the weighted totals."""
         self.seconds, self.rounds = 0.9 * self.seconds + seconds, int(0.9 * self.rounds) + rounds
+
+    def forget(self) -> None:
+        """Begin with small tasks again: single runs may take many times as long as those of a
+        batch.
+        """
+        self.seconds, self.rounds = 0.0, 0
 
     def expected(self, rounds: int) -> float:
         """Return the expected number of seconds for `rounds` rounds on one worker."""

@@ -9,6 +9,7 @@ the command that was interrupted; ``--list`` prints what it would run.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import secrets
 import shlex
@@ -47,13 +48,14 @@ class Step:
         return [name for name, now in digests(self.inputs).items() if known.get(name) != now]
 
 
-def steps() -> list[Step]:
+@functools.cache
+def steps() -> tuple[Step, ...]:
     """Return all steps, in their order."""
     text = Path(__file__).with_name("campaign.toml").read_text(encoding="utf-8")
-    return [
+    return tuple(
         Step(name, **{key: tuple(value) for key, value in entry.items()})
         for name, entry in tomllib.loads(text).items()
-    ]
+    )
 
 
 def ledger_of(folder: Path) -> dict[str, Json]:

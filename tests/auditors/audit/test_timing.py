@@ -88,6 +88,23 @@ def test_a_budget_of_cpu_time_gives_the_same_number_of_runs_on_a_busy_machine():
     )
 
 
+@pytest.mark.parametrize("scale", [2.0, 0.4])
+def test_a_test_ends_with_the_time_and_uses_all_counts(scale):
+    """From the test on, a run takes six times as long as planned."""
+
+    def mechanism(dataset, size, rng):
+        calls.append(size)
+        Clock.now += 5e-4 * size * (6 if sum(calls) > 1600 else 1)
+        return dataset[0] + rng.laplace(0.0, scale, size)
+
+    calls, began = [], Clock.now
+    result = audit(mechanism, seconds=2.5, seed=1, **HASTE)
+    assert Clock.now - began <= 1.1 * 2.5 + 0.4  # and one batch
+    assert any(note.startswith("the time was over") for note in result.notes)
+    assert result.verdict is (Verdict.VIOLATED if scale < 1 else Verdict.NOT_REFUTED)
+    assert result.looks[-1][0] == result.trials < result.requested
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
