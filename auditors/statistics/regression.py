@@ -107,10 +107,7 @@ def _newton(
         _factorize(known, precision, factor)
         for j in range(size):
             step[j] = precision[j] * weights[j]
-        for i in range(len(total)):
-            rest = total[i] * rates[i] - ones[i]
-            for j in range(size):
-                step[j] += features[i, j] * rest
+        step += np.dot(features.T, total * rates - ones)
         _solve(factor, step)
         length = 1.0
         while True:
@@ -142,11 +139,9 @@ def _loss(
     rates: FloatArray,
 ) -> float:
     """Return the penalized negative log-likelihood, and write the probabilities to `rates`."""
-    loss = 0.0
+    loss, lines = 0.0, np.dot(features, weights)
     for i in range(len(total)):
-        line = 0.0
-        for j in range(len(weights)):
-            line += features[i, j] * weights[j]
+        line = lines[i]
         small = math.exp(-abs(line))
         rates[i] = (1.0 if line >= 0.0 else small) / (1.0 + small)
         loss += total[i] * (max(line, 0.0) + math.log1p(small)) - ones[i] * line
