@@ -5,7 +5,7 @@ VENV := .venv
 EXTRAS_test := [test,proofs]
 EXTRAS_docs := [test,docs,proofs]
 EXTRAS_lint := [dev,test,proofs]
-PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c requirements.lock
+PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-compile -c requirements.lock
 ifneq ($(shell command -v uv),)
 PIP := uv pip install --quiet --python $(VENV)/bin/python --no-build-isolation -c requirements.lock
 endif
@@ -76,11 +76,13 @@ $(VENV)/.python:
 	$(PYTHON) -m venv $(VENV)
 	touch $@
 
-# `audit` needs the package and its dependencies; `test` and `docs` need their extras too. Modules are compiled once, because
-# processes do not store bytecode where PYTHONDONTWRITEBYTECODE is set.
+# `audit` needs the package and its dependencies; `test` and `docs` need their extras too. Modules are compiled once, on all
+# cores, because processes do not store bytecode where PYTHONDONTWRITEBYTECODE is set; some libraries have files for tests only
+# that cannot be compiled.
 $(VENV)/.audit $(VENV)/.test $(VENV)/.lint $(VENV)/.docs: $(VENV)/.%: $(VENV)/.python requirements.lock pyproject.toml
 	$(PIP) setuptools wheel
 	$(PIP) -e '.$(EXTRAS_$*)'
+	@$(VENV)/bin/python -m compileall -qq -j0 $(VENV)/lib || true
 	$(VENV)/bin/python -m compileall -q -j0 dpwitness core auditors mechanisms proofs_checks reports benchmarks
 	touch $@
 

@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.audit.options import AuditOptions, chunk_size, planned_seconds
+from dpwitness.auditors.audit.options import FEWEST, AuditOptions, chunk_size, planned_seconds
 from dpwitness.auditors.audit.probe import BothSides, ProbedPair, both_sides
 from dpwitness.auditors.audit.sampler import Sampler, dependence_between
 from dpwitness.auditors.events.event import Event, Restricted
@@ -228,6 +228,9 @@ def separate_causes(
     if len(parts) < 2:
         return ()
     rounds = sampler.settled("rounds of causes", lambda: _affordable(sampler, options))
+    if rounds < FEWEST:
+        sampler.note("the time was over before the parts of the outputs could be tested apart")
+        return ()
     causes = sampler.settled(
         "causes", lambda: [cause.to_json() for cause in _learn(options, parts, sides, rounds)]
     )

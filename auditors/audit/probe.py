@@ -418,6 +418,7 @@ BothSides = tuple[Outputs, Outputs]  # outputs on (D1, D0), without batches that
 
 # share of the claim's parameter that an event must be expected to certify for its test to count
 _LEAST_EXPECTED = 0.01
+_TRAINED = 0.8  # share of a time budget at which training ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -546,13 +547,14 @@ def training_outputs(
     rounds: int,
     early: bool = False,
 ) -> BothSides:
-    """Run a training stage on a pair, check its randomness, and return its outputs. With `early`,
-    a bound is reported on the way.
+    """Run a training stage on a pair, check its randomness, and return its outputs: of fewer runs
+    if they take most of a time budget. With `early`, a bound is reported on the way.
     """
     chunk = min(chunk_size(rounds, options.width), max(rounds // 4, 16))
     stage = sampler.stage(probed.pair, phase, probed.index, rounds, chunk)
     chunks: list[BothSides] = []
-    for found in sampler.outputs(stage):
+    key = f"training {phase} {probed.index}"
+    for found in sampler.within(_TRAINED, key, sampler.outputs(stage)):
         # no chunk is dropped, because `engine.outputs` loses no rounds
         chunks += complete_sides(found)
         # rounds that were run again, after a batch raised, do not certify

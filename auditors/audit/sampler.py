@@ -94,7 +94,7 @@ class Sampler:
         # seconds of the budget's clock, runs and batches, by index of the pair
         self.took: dict[int, tuple[float, int, int]] = {}
         self.started, self.cpu_started = engine.read_clock("wall")(), engine.cpu_seconds()
-        self.asked = 0.0  # when `overdue` last read the clock
+        self.asked = 0.0  # when `is_past` last read the clock
 
     def close(self) -> None:
         """Shut the executor down, unless the user gave it."""
@@ -124,28 +124,32 @@ class Sampler:
 
     def overdue(self, every: float = 0.01) -> bool:
         """Return whether a time budget is used up, although the planned runs are not over: halfway
-        between the end of the plan and that of the budget.
+        between the end of the plan and that of the budget; see `is_past`.
+        """
+        seconds = self.request.seconds or 0.0
+        return self.is_past((planned_seconds(seconds) + seconds) / 2, every)
+
+    def is_past(self, until: float, every: float = 0.01) -> bool:
+        """Return whether more than this part of a time budget is spent; false without a plan.
 
         The clock, which takes milliseconds to read, is read again after `every` share of the
         budget; until then the answer is no.
         """
         seconds, now = self.request.seconds, engine.read_clock("wall")()
-        if seconds is None or now - self.asked < every * seconds:
+        if seconds is None or self.request.find is not None or now - self.asked < every * seconds:
             return False
         self.asked = now
-        return self.is_past((planned_seconds(seconds) + seconds) / 2)
-
-    def is_past(self, until: float) -> bool:
-        """Return whether more than this part of a time budget is spent; false without a plan."""
-        planned = self.request.seconds is not None and self.request.find is None
-        return planned and self.spent > until
+        return self.spent > until
 
     def within(self, share: float, key: str, items: Iterable[T]) -> Iterator[T]:
         """Yield items until a share of the planned time is spent, at least one. Their number is
         stored under `key`, because a resumed audit must use as many.
         """
+        if self.request.seconds is None:
+            yield from items
+            return
         known = None if self.ledger is None else self.ledger.value(key, None)
-        count, until = 0, share * planned_seconds(self.request.seconds or 0.0)
+        count, until = 0, share * planned_seconds(self.request.seconds)
         for item in items:
             if count and (self.is_past(until) if known is None else count == known):
                 break
