@@ -54,17 +54,15 @@ def _table(entry: Json) -> Table:
     return Table(entry["name"], tuple(rows), notes, details)
 
 
-def read_table(path: Path | str, name: str) -> Table:
-    """Return the one table of a benchmark with its details from a file. Raise InvalidArgument if
-    there is not exactly one.
+def stored_tables(folder: Path, name: str, files: Sequence[str]) -> list[Table]:
+    """Return the tables of files with JSON of benchmarks, and store them as ``NAME.json`` of a
+    folder; without files, the stored ones.
     """
-    found = [entry for entry in read_tables(path) if entry.name == name and entry.details]
-    if len(found) != 1:
-        raise InvalidArgument(
-            f"{path} must hold one table of `dpwitness bench {name}` with its details, got "
-            f"{len(found)}"
-        )
-    return found[0]
+    place = folder / f"{name}.json"
+    found = [each for file in files or [place] for each in read_tables(file)]
+    if files:
+        write_json(place, strict([asdict(each) for each in found]))
+    return found
 
 
 def joined(parts: Sequence[Table]) -> Table:
@@ -209,12 +207,11 @@ def plot_canaries(details: Sequence[Mapping[str, Any]], path: Path) -> None:
         axes.legend(loc="upper left")
 
 
-def write_canaries(folder: Path, file: str = "") -> None:
+def write_canaries(folder: Path, *files: str) -> None:
     """Write ``canaries.md``, its plot and its data from JSON of `dpwitness bench canaries`; without
-    a file, from the published data.
+    files, from the published data.
     """
-    found = read_table(file or folder / "canaries.json", "canaries")
-    write_json(folder / "canaries.json", strict([asdict(found)]))
+    found = joined(stored_tables(folder, "canaries", files))
     plot_canaries(found.details, folder / "canaries.svg")
     write_text(folder / "canaries.md", canaries_page(found, "canaries.svg"))
 
@@ -425,8 +422,7 @@ def write_power(folder: Path, *files: str) -> None:
     """Write ``power.md``, its plot and its data from JSON of `dpwitness bench power`, whose parts
     may be in several files; without files, from the published data.
     """
-    found = joined([t for file in files or [folder / "power.json"] for t in read_tables(file)])
-    write_json(folder / "power.json", strict([asdict(found)]))
+    found = joined(stored_tables(folder, "power", files))
     plot_power(found.details, folder / "power.svg")
     write_text(folder / "power.md", power_page(found, "power.svg"))
 
@@ -577,10 +573,9 @@ def _share(row: Row) -> str:
     return f"{row.measured:.0%} ({part} of {of})"
 
 
-def write_scan(folder: Path, file: str = "") -> None:
-    """Write ``scan.md`` and its data from JSON of `dpwitness bench scan`; without a file, from the
+def write_scan(folder: Path, *files: str) -> None:
+    """Write ``scan.md`` and its data from JSON of `dpwitness bench scan`; without files, from the
     published data.
     """
-    found = read_table(file or folder / "scan.json", "scan")
-    write_json(folder / "scan.json", strict([asdict(found)]))
+    found = joined(stored_tables(folder, "scan", files))
     write_text(folder / "scan.md", scan_page(found))

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
-from dpwitness.auditors.witnesses.verdicts import strict
-from dpwitness.benchmarks.pages.bench_pages import direction, read_tables, required, sentences
+from dpwitness.benchmarks.pages.bench_pages import direction, required, sentences, stored_tables
 from dpwitness.benchmarks.table import Row, Table, interval
-from dpwitness.core.values.atomic_files import write_json, write_text
+from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.wording import figure
 from dpwitness.reports.wording import table
 
@@ -255,11 +253,7 @@ def write(folder: Path, *files: str) -> None:
     """Write ``trust.json`` and its summary ``trust.md`` from files with JSON of benchmarks; without
     files, the summary again.
     """
-    published = folder / "trust.json"
-    tables = [entry for file in files or [published] for entry in read_tables(file)]
-    if files:
-        write_json(published, strict([asdict(entry) for entry in tables]))
-    write_text(folder / "trust.md", page(tables))
+    write_text(folder / "trust.md", page(stored_tables(folder, "trust", files)))
 
 
 _OTHERS = (
@@ -272,10 +266,7 @@ def write_measurements(folder: Path, *files: str) -> None:
     """Write ``measurements.json`` and its summary ``measurements.md`` from files with JSON of
     benchmarks; without files, the summary again.
     """
-    published = folder / "measurements.json"
-    found = [entry for file in files or [published] for entry in read_tables(file)]
-    if files:
-        write_json(published, strict([asdict(entry) for entry in found]))
+    found = stored_tables(folder, "measurements", files)
     rows = [row for entry in found for row in entry.rows]
     title = f"# Measurements: {sum(row.met for row in rows)} of {len(rows)} as asked"
     lines = [title, "", _OTHERS, "", *_summary(found)]

@@ -105,6 +105,18 @@ def test_a_test_ends_with_the_time_and_uses_all_counts(scale):
     assert result.looks[-1][0] == result.trials < result.requested
 
 
+def test_causes_that_no_time_is_left_for_are_left_out():
+    def mechanism(dataset, size, rng):
+        calls.append(size)
+        Clock.now += 5e-4 * size * (12 if sum(calls) > 1600 else 1)
+        return np.where(rng.random(size) < 0.3, 7.0, dataset[0] + rng.laplace(0.0, 0.3, size))
+
+    calls = []
+    result = audit(mechanism, seconds=2.5, seed=1, **HASTE)
+    assert result.verdict is Verdict.VIOLATED and not result.causes
+    assert any(note.startswith("the time was over before the parts") for note in result.notes)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
