@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from dpwitness import InvalidArgument, Pair, Verdict, audit
 from dpwitness.auditors.audit import options
@@ -103,6 +104,25 @@ def test_a_test_ends_with_the_time_and_uses_all_counts(scale):
     assert any(note.startswith("the time was over") for note in result.notes)
     assert result.verdict is (Verdict.VIOLATED if scale < 1 else Verdict.NOT_REFUTED)
     assert result.looks[-1][0] == result.trials < result.requested
+
+
+@pytest.mark.slow
+def test_a_test_that_ends_with_the_time_errs_at_most_as_stated():
+    """The claim holds with equality, and one audit in five may refute it."""
+
+    def refutes(seed):
+        def mechanism(dataset, size, rng):
+            calls.append(size)
+            Clock.now += 5e-4 * size * (6 if sum(calls) > 1600 else 1)
+            return dataset[0] + rng.laplace(0.0, 1.0, size)
+
+        calls = []
+        result = audit(mechanism, seconds=2.5, seed=seed, confidence=0.8, **HASTE)
+        assert any(note.startswith("the time was over") for note in result.notes)
+        return result.verdict is Verdict.VIOLATED
+
+    audits = 200
+    assert sum(map(refutes, range(audits))) <= binom.ppf(1 - 1e-6, audits, 0.2)
 
 
 def test_causes_that_no_time_is_left_for_are_left_out():
