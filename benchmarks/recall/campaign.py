@@ -59,9 +59,9 @@ BUDGETS = (1, 10)  # CPU minutes
 # what decides the outcomes, besides the corpus
 INPUTS = ("search", "learner", "certificate", "functions")
 RunKey = tuple[str, str, int, bool]
-# part of the CPU budget that is given to the runs; start, imports of the library and learning take
-# the rest
-SHARE = 0.65
+# part of the CPU budget that an audit is given: it may exceed that by a tenth, and the commands
+# around it start interpreters
+SHARE = 0.8
 _TOO_SHORT = re.compile(r"is too short: .*give seconds=(\d+)")
 
 
