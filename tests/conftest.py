@@ -2,7 +2,6 @@
 
 import atexit
 import contextlib
-import gc
 import io
 import logging
 import os
@@ -35,13 +34,6 @@ def pytest_collection_modifyitems(items):
             quick is not None and item.callspec.id not in quick.args
         ):
             item.add_marker(pytest.mark.slow)
-
-
-def pytest_collection_finish():
-    """Leave the thousands of collected tests out of each later garbage collection: one that looks
-    at them takes half a second.
-    """
-    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

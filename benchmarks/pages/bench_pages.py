@@ -59,7 +59,7 @@ def stored_tables(folder: Path, name: str, files: Sequence[str]) -> list[Table]:
     folder; without files, the stored ones.
     """
     place = folder / f"{name}.json"
-    found = [each for file in files or [place] for each in read_tables(file)]
+    found = [each for file in files or [str(place)] for each in read_tables(file)]
     if files:
         write_json(place, strict([asdict(each) for each in found]))
     return found
