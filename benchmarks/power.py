@@ -113,8 +113,8 @@ def specimens(only: str = "", papers: bool = True) -> Iterator[Specimen]:
 def power_at(
     trials: int, seed: int, count: int, found: Sequence[Specimen], workers: int | None = None
 ) -> list[Measured]:
-    """Return certified bounds over the limit for `count` audits with `trials` runs of each
-    specimen, each with a seed of its own that the root seed gives; specimens with a tiny limit are
+    """Return certified bounds over the limit for `count` audits of each specimen with `trials`
+    runs, each audit with its own seed derived from the root `seed`; specimens with a tiny limit are
     skipped.
 
     `workers` is the number of processes, by default that of the cores; 1 runs all audits here.

@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.audit.options import FEWEST, AuditOptions, chunk_size, planned_seconds
+from dpwitness.auditors.audit.options import AuditOptions, chunk_size, planned_seconds
 from dpwitness.auditors.audit.probe import BothSides, ProbedPair, both_sides
 from dpwitness.auditors.audit.sampler import Sampler, dependence_between
 from dpwitness.auditors.events.event import Event, Restricted
@@ -160,8 +160,8 @@ def _against_fresh_states(sampler: Sampler, counted: Sequence[Counted], seconds:
     than each other.
     """
     # runs are made one at a time: each has the start of a batch of one dataset
-    each = _seconds_of(sampler, 1) + (sampler.cost.start / 2 if sampler.cost else 0.0)
-    pieces = int(min(seconds / max(PIECE * each, 1e-9), STATES * 64 // PIECE))
+    run_seconds = _seconds_of(sampler, 1) + (sampler.cost.start / 2 if sampler.cost else 0.0)
+    pieces = int(min(seconds / max(PIECE * run_seconds, 1e-9), STATES * 64 // PIECE))
     states = min(STATES, max(2, pieces))
     runs = PIECE * max(1, pieces // states)  # in each fresh state
     stage = replace(
@@ -228,8 +228,8 @@ def separate_causes(
     if len(parts) < 2:
         return ()
     rounds = sampler.settled("rounds of causes", lambda: _affordable(sampler, options))
-    if rounds < FEWEST:
-        sampler.note("the time was over before the parts of the outputs could be tested apart")
+    if rounds == 0:
+        sampler.note("no time was left to test the parts of the outputs separately")
         return ()
     causes = sampler.settled(
         "causes", lambda: [cause.to_json() for cause in _learn(options, parts, sides, rounds)]

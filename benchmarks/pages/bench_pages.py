@@ -54,14 +54,32 @@ def _table(entry: Json) -> Table:
     return Table(entry["name"], tuple(rows), notes, details)
 
 
+def read_table(path: Path | str, name: str) -> Table:
+    """Return the one table of a benchmark with its details from a file. Raise InvalidArgument if
+    there is not exactly one.
+    """
+    found = [entry for entry in read_tables(path) if entry.name == name and entry.details]
+    if len(found) != 1:
+        raise InvalidArgument(
+            f"{path} must hold one table of `dpwitness bench {name}` with its details, got "
+            f"{len(found)}"
+        )
+    return found[0]
+
+
+def store(folder: Path, name: str, found: Sequence[Table]) -> None:
+    """Write tables of benchmarks as ``NAME.json`` into a folder."""
+    write_json(folder / f"{name}.json", strict([asdict(each) for each in found]))
+
+
 def stored_tables(folder: Path, name: str, files: Sequence[str]) -> list[Table]:
     """Return the tables of files with JSON of benchmarks, and store them as ``NAME.json`` of a
     folder; without files, the stored ones.
     """
-    place = folder / f"{name}.json"
-    found = [each for file in files or [str(place)] for each in read_tables(file)]
+    published = str(folder / f"{name}.json")
+    found = [each for file in files or [published] for each in read_tables(file)]
     if files:
-        write_json(place, strict([asdict(each) for each in found]))
+        store(folder, name, found)
     return found
 
 
@@ -207,11 +225,12 @@ def plot_canaries(details: Sequence[Mapping[str, Any]], path: Path) -> None:
         axes.legend(loc="upper left")
 
 
-def write_canaries(folder: Path, *files: str) -> None:
+def write_canaries(folder: Path, file: str = "") -> None:
     """Write ``canaries.md``, its plot and its data from JSON of `dpwitness bench canaries`; without
-    files, from the published data.
+    a file, from the published data.
     """
-    found = joined(stored_tables(folder, "canaries", files))
+    found = read_table(file or folder / "canaries.json", "canaries")
+    store(folder, "canaries", [found])
     plot_canaries(found.details, folder / "canaries.svg")
     write_text(folder / "canaries.md", canaries_page(found, "canaries.svg"))
 
@@ -573,9 +592,10 @@ def _share(row: Row) -> str:
     return f"{row.measured:.0%} ({part} of {of})"
 
 
-def write_scan(folder: Path, *files: str) -> None:
-    """Write ``scan.md`` and its data from JSON of `dpwitness bench scan`; without files, from the
+def write_scan(folder: Path, file: str = "") -> None:
+    """Write ``scan.md`` and its data from JSON of `dpwitness bench scan`; without a file, from the
     published data.
     """
-    found = joined(stored_tables(folder, "scan", files))
+    found = read_table(file or folder / "scan.json", "scan")
+    store(folder, "scan", [found])
     write_text(folder / "scan.md", scan_page(found))

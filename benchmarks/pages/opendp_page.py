@@ -14,7 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from dpwitness.benchmarks.pages.bench_pages import joined, read_tables
+from dpwitness.benchmarks.pages.bench_pages import read_table
 from dpwitness.benchmarks.scan.opendp import findings, issues, unnamed, without_verdict
 from dpwitness.core.values.atomic_files import write_json, write_text
 from dpwitness.core.values.json_reader import Json, read_json
@@ -254,7 +254,7 @@ def write(folder: Path, file: str = "") -> None:
     search.
     """
     place = folder / "library-scans.json"
-    for detail in joined(read_tables(file)).details if file else ():
+    for detail in read_table(file, "scan").details if file else ():
         if "findings" in detail:
             write_json(place, detail)
     search = read_json(place) if place.exists() else None

@@ -89,17 +89,26 @@ def test_a_budget_of_cpu_time_gives_the_same_number_of_runs_on_a_busy_machine():
     )
 
 
-@pytest.mark.parametrize("scale", [2.0, 0.4])
-def test_a_test_ends_with_the_time_and_uses_all_counts(scale):
-    """From the test on, a run takes six times as long as planned."""
+def slowing(noise, factor=6):
+    """Return a mechanism whose runs take `factor` times as long from the test on."""
+    calls = []
 
     def mechanism(dataset, size, rng):
         calls.append(size)
-        Clock.now += 5e-4 * size * (6 if sum(calls) > 1600 else 1)
-        return dataset[0] + rng.laplace(0.0, scale, size)
+        Clock.now += 5e-4 * size * (factor if sum(calls) > 1600 else 1)
+        return noise(dataset[0], size, rng)
 
-    calls, began = [], Clock.now
-    result = audit(mechanism, seconds=2.5, seed=1, **HASTE)
+    return mechanism
+
+
+def laplace(scale):
+    return lambda center, size, rng: center + rng.laplace(0.0, scale, size)
+
+
+@pytest.mark.parametrize("scale", [2.0, 0.4])
+def test_a_test_ends_with_the_time_and_uses_all_counts(scale):
+    began = Clock.now
+    result = audit(slowing(laplace(scale)), seconds=2.5, seed=1, **HASTE)
     assert Clock.now - began <= 1.1 * 2.5 + 0.4  # and one batch
     assert any(note.startswith("the time was over") for note in result.notes)
     assert result.verdict is (Verdict.VIOLATED if scale < 1 else Verdict.NOT_REFUTED)
@@ -111,13 +120,7 @@ def test_a_test_that_ends_with_the_time_errs_at_most_as_stated():
     """The claim holds with equality, and one audit in five may refute it."""
 
     def refutes(seed):
-        def mechanism(dataset, size, rng):
-            calls.append(size)
-            Clock.now += 5e-4 * size * (6 if sum(calls) > 1600 else 1)
-            return dataset[0] + rng.laplace(0.0, 1.0, size)
-
-        calls = []
-        result = audit(mechanism, seconds=2.5, seed=seed, confidence=0.8, **HASTE)
+        result = audit(slowing(laplace(1.0)), seconds=2.5, seed=seed, confidence=0.8, **HASTE)
         assert any(note.startswith("the time was over") for note in result.notes)
         return result.verdict is Verdict.VIOLATED
 
@@ -126,15 +129,12 @@ def test_a_test_that_ends_with_the_time_errs_at_most_as_stated():
 
 
 def test_causes_that_no_time_is_left_for_are_left_out():
-    def mechanism(dataset, size, rng):
-        calls.append(size)
-        Clock.now += 5e-4 * size * (12 if sum(calls) > 1600 else 1)
-        return np.where(rng.random(size) < 0.3, 7.0, dataset[0] + rng.laplace(0.0, 0.3, size))
+    def noise(center, size, rng):
+        return np.where(rng.random(size) < 0.3, 7.0, center + rng.laplace(0.0, 0.3, size))
 
-    calls = []
-    result = audit(mechanism, seconds=2.5, seed=1, **HASTE)
+    result = audit(slowing(noise, factor=12), seconds=2.5, seed=1, **HASTE)
     assert result.verdict is Verdict.VIOLATED and not result.causes
-    assert any(note.startswith("the time was over before the parts") for note in result.notes)
+    assert any(note.startswith("no time was left to test the parts") for note in result.notes)
 
 
 @pytest.mark.parametrize(
